@@ -44,7 +44,15 @@ TALK, ELSEWHERE, ANSWERED, UNANSWERED = "talk", "elsewhere", "small, answered", 
 PROMPTS = (OWN, PAIRED, WITHIN)  # that something in the store answers
 SIZES = (1, 3, 10, 30, 150)  # of the small stores
 # Of a hit when fitting.
-WEIGHTS = {OWN: 1.0, PAIRED: 1.0, WITHIN: 1.0, TALK: 0.5, ELSEWHERE: 0.3, ANSWERED: 0.05, UNANSWERED: 0.05}
+WEIGHTS = {
+    OWN: 1.0,
+    PAIRED: 1.0,
+    WITHIN: 1.0,
+    TALK: 0.5,
+    ELSEWHERE: 0.3,
+    ANSWERED: 0.05,
+    UNANSWERED: 0.05,
+}
 # Not fitted: here a title is a person's name, and most talk has none, so that a part without a title's words
 # would count for less than where titles name a subject. From 3 to 5.5 (fitted) the figures are about equal.
 TITLED = 4.0
@@ -134,7 +142,9 @@ def main() -> int:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "model": model._asdict(),
         "in sample": measure(asked, [model] * len(asked)),
-        "coefficients left out": measure(asked, [each._replace(labels=model.labels) for each in others]),
+        "coefficients left out": measure(
+            asked, [each._replace(labels=model.labels) for each in others]
+        ),
         "left out": measure(asked, others),
     }
     if options.fit:
@@ -161,13 +171,17 @@ def ask_all(found: Collection, talk: Collection, profile: Profile) -> list[Asked
         scope, relevant = retrieval.scope(query.id), answers(found, query.id)
         for name, own in stores.items():
             kind = OWN if name == scope else ELSEWHERE
-            asked.append(ask(own, profile, query.text, [relevant], (scope, kind, len(documents[name]), "")))
+            asked.append(
+                ask(own, profile, query.text, [relevant], (scope, kind, len(documents[name]), ""))
+            )
         asked += among_others(found, talk, number, stores[scope], profile)
         for size in SIZES:
             for kind in (ANSWERED, UNANSWERED):
                 drawn = draw(documents[scope], relevant, size, chance, answered=kind == ANSWERED)
                 with closing(CollectionIndex(drawn, profile)) as small:
-                    asked.append(ask(small, profile, query.text, [relevant], (scope, kind, size, "")))
+                    asked.append(
+                        ask(small, profile, query.text, [relevant], (scope, kind, size, ""))
+                    )
     for opened in stores.values():
         opened.close()
     return asked
@@ -180,7 +194,9 @@ def among_others(
     query = found.queries[number]
     scope, relevant = retrieval.scope(query.id), answers(found, query.id)
     chance = random.Random(query.id)  # noqa: S311 - the same prompts every time, not a secret
-    others = [each for each in found.queries if retrieval.scope(each.id) == scope and each is not query]
+    others = [
+        each for each in found.queries if retrieval.scope(each.id) == scope and each is not query
+    ]
     other = chance.choice(others)
     pair = [(query, relevant), (other, answers(found, other.id))]
     chance.shuffle(pair)
@@ -192,7 +208,9 @@ def among_others(
     form = list(AROUND)[number % len(AROUND)]
     prompt = AROUND[form]([*around[:place], query.text, *around[place:]])
     asked.append(ask(store, profile, prompt, [relevant], (scope, WITHIN, 0, form)))
-    asked.append(ask(store, profile, AROUND[form](chance.sample(turns, TURNS)), [], (scope, TALK, 0, form)))
+    asked.append(
+        ask(store, profile, AROUND[form](chance.sample(turns, TURNS)), [], (scope, TALK, 0, form))
+    )
     return asked
 
 
@@ -364,7 +382,9 @@ def right(injected: Sequence[tuple[bool, ...]]) -> int:
 def rate(asked: Asked, coefficients: Sequence[float]) -> Rated:
     """Return the confidences that these coefficients give."""
     found = best_first(asked, coefficients)
-    return Rated(asked.kind, asked.queries, [each for each, _ in found], [hit.answers for _, hit in found])
+    return Rated(
+        asked.kind, asked.queries, [each for each, _ in found], [hit.answers for _, hit in found]
+    )
 
 
 def balanced(rated: Sequence[Rated]) -> float:
@@ -403,7 +423,9 @@ def quietest(rated: Sequence[Rated]) -> float:
 def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
     """Return the figures, with intervals, of rating each query with its model."""
     rated = [rate(each, model.coefficients) for each, model in zip(asked, models, strict=True)]
-    injected = [each.injected(model.labels["high"]) for each, model in zip(rated, models, strict=True)]
+    injected = [
+        each.injected(model.labels["high"]) for each, model in zip(rated, models, strict=True)
+    ]
     mentioned = [
         any(confidence >= model.labels["mention"] for confidence in each.confidences[:POOL])
         for each, model in zip(rated, models, strict=True)
@@ -436,11 +458,15 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
         (confidence, any(answers))
         for kind in PROMPTS
         for n in chosen[kind]
-        for confidence, answers in list(zip(rated[n].confidences, rated[n].answers, strict=True))[:SHOWN]
+        for confidence, answers in list(zip(rated[n].confidences, rated[n].answers, strict=True))[
+            :SHOWN
+        ]
     ]
     confidences, relevant = [c for c, _ in shown], [r for _, r in shown]
     return {
-        "figures": {name: rounded(bootstrap_interval) for name, bootstrap_interval in figures.items()},
+        "figures": {
+            name: rounded(bootstrap_interval) for name, bootstrap_interval in figures.items()
+        },
         "memories injected": sum(len(injected[n]) for kind in PROMPTS for n in chosen[kind]),
         "hits": len(shown),
         "ece": round(stats.ece(confidences, relevant) or 0.0, 4),
@@ -449,7 +475,9 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
             [each.count, round(each.confidence, 3), round(each.relevant, 3)]
             for each in stats.table(confidences, relevant)
         ],
-        "small": [small(asked, injected, kind, size) for size in SIZES for kind in (ANSWERED, UNANSWERED)],
+        "small": [
+            small(asked, injected, kind, size) for size in SIZES for kind in (ANSWERED, UNANSWERED)
+        ],
     }
 
 
@@ -458,7 +486,9 @@ def small(
 ) -> dict[str, Any]:
     """Return the share of prompts that get something, and how much of it is relevant, in such stores."""
     of = [
-        found for each, found in zip(asked, injected, strict=True) if (each.kind, each.size) == (kind, size)
+        found
+        for each, found in zip(asked, injected, strict=True)
+        if (each.kind, each.size) == (kind, size)
     ]
     told, hits = sum(map(len, of)), sum(map(right, of))
     share = sum(map(bool, of)) / len(of)
@@ -468,7 +498,11 @@ def small(
 
 def rounded(figure: BootstrapInterval | None) -> list[float] | None:
     """Return a figure and its bounds; None when there is none."""
-    return None if figure is None else [round(each, 4) for each in (figure.value, figure.low, figure.high)]
+    return (
+        None
+        if figure is None
+        else [round(each, 4) for each in (figure.value, figure.low, figure.high)]
+    )
 
 
 # Writing
@@ -484,10 +518,15 @@ def store(path: Path, model: Model, comment: str) -> None:
     """Put a model into a profile's file, which must have a line for each; a language's file has none."""
     text = path.read_text(encoding="utf-8")
     names = ("intercept", *FEATURES)
-    values = ", ".join(f"{name}: {value}" for name, value in zip(names, model.coefficients, strict=True))
+    values = ", ".join(
+        f"{name}: {value}" for name, value in zip(names, model.coefficients, strict=True)
+    )
     levels = ", ".join(f"{name}: {value}" for name, value in model.labels.items())
     text = re.sub(
-        r"^confidence: \{intercept.*?(, body_share)", rf"confidence: {{{values}\1", text, flags=re.MULTILINE
+        r"^confidence: \{intercept.*?(, body_share)",
+        rf"confidence: {{{values}\1",
+        text,
+        flags=re.MULTILINE,
     )
     text = re.sub(r"^labels: \{[^}]*\}", f"labels: {{{levels}}}", text, flags=re.MULTILINE)
     before = r"^(?:# Fitted .*\n(?:#   .*\n)*)*confidence: "
@@ -538,7 +577,9 @@ def table(results: dict[str, Any]) -> str:
     out = columns[-1]
     names = ", ".join(
         f"{name} {value}"
-        for name, value in zip(("intercept", *FEATURES), results["model"]["coefficients"], strict=True)
+        for name, value in zip(
+            ("intercept", *FEATURES), results["model"]["coefficients"], strict=True
+        )
     )
     labels = ", ".join(f"{name} {value}" for name, value in results["model"]["labels"].items())
     lines = [
@@ -552,7 +593,10 @@ def table(results: dict[str, Any]) -> str:
         "| --- | --- | --- | --- |",
         *(row(ROWS[name], [said(column["figures"][name]) for column in columns]) for name in ROWS),
         row("memories injected", [str(column["memories injected"]) for column in columns]),
-        row(f"calibration error (ECE) of {out['hits']} hits", [f"{column['ece']:.3f}" for column in columns]),
+        row(
+            f"calibration error (ECE) of {out['hits']} hits",
+            [f"{column['ece']:.3f}" for column in columns],
+        ),
         row("Brier score", [f"{column['brier']:.3f}" for column in columns]),
         "",
         "Of the hits by confidence, each scope left out:",

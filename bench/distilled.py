@@ -141,8 +141,12 @@ def main() -> int:
     known = {name: features(each["query"], each["passage"]) for name, each in items.items()}
     results = []
     for judge in JUDGES:
-        replies = (each for each in lines(folder / "responses_basic.jsonl") if each["judge"] == judge)
-        graded = [(each["item_id"], found) for each in replies if (found := grade(each["O"])) is not None]
+        replies = (
+            each for each in lines(folder / "responses_basic.jsonl") if each["judge"] == judge
+        )
+        graded = [
+            (each["item_id"], found) for each in replies if (found := grade(each["O"])) is not None
+        ]
         results += measured(
             judge, [Pair(items[name]["query"], known[name], found > 0) for name, found in graded]
         )

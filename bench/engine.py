@@ -90,7 +90,9 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, provider.running(options.latency) as base:
-        results = Bench(Path(folder), base, options.latency).measure(options.documents, options.many)
+        results = Bench(Path(folder), base, options.latency).measure(
+            options.documents, options.many
+        )
     table = TABLE.format(**results)
     print(json.dumps(results) if options.json else table)
     if options.write:
@@ -104,7 +106,9 @@ class Bench:
     def __init__(self, folder: Path, base: str, latency: float) -> None:
         self.folder, self.base, self.latency = folder, base, latency
         kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("JUDGEKIT_", "GIT_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("JUDGEKIT_", "GIT_"))
         }
         self.environment = kept | {
             "HOME": str(folder),
@@ -184,7 +188,9 @@ class Bench:
         )
         wall = time.perf_counter() - start
         if done.returncode not in (0, 2):
-            raise SystemExit(f"{words[:3]} ended with {done.returncode}: {done.stderr.decode()[-400:]}")
+            raise SystemExit(
+                f"{words[:3]} ended with {done.returncode}: {done.stderr.decode()[-400:]}"
+            )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return Took(wall, cpu, after.ru_maxrss / 1000)
@@ -295,7 +301,11 @@ class Bench:
         most = 0.0
         pid = self.engine()["pid"]
         with subprocess.Popen(
-            words, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as process:
             while process.poll() is None:
                 most = max(most, _rss(pid) + _rss(process.pid))

@@ -68,7 +68,11 @@ def main() -> int:
 def measure(folder: Path, base: str, latency: float, files: int) -> dict[str, Any]:
     """Return what each run took and how many calls it made."""
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "JUDGEKIT_"))},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("GIT_", "JUDGEKIT_"))
+        },
         "GIT_CONFIG_GLOBAL": os.devnull,
         "HOME": str(folder),
         "JUDGEKIT_HOME": str(folder / "home"),
@@ -79,14 +83,18 @@ def measure(folder: Path, base: str, latency: float, files: int) -> dict[str, An
     work = repository(folder / "work", environment, files)
     script = str(Path(sys.executable).with_name("judgekit"))
     push = [script, "gate", "--pre-push", "origin", "nowhere"]
-    texts, code = (f"main {work[name]} refs/heads/main {work[before]}\n" for name, before in _PUSHES)
+    texts, code = (
+        f"main {work[name]} refs/heads/main {work[before]}\n" for name, before in _PUSHES
+    )
     imported = run([sys.executable, "-c", "import litellm"], folder, environment)
     bare = run([sys.executable, "-c", "pass"], folder, environment)
     first = run(push, folder / "work", environment, texts)
     asked = provider.asked(base)
     again = run(push, folder / "work", environment, texts)
     repeated = provider.asked(base) - asked
-    idle = min((run(push, folder / "work", environment, code) for _ in range(5)), key=lambda took: took.cpu)
+    idle = min(
+        (run(push, folder / "work", environment, code) for _ in range(5)), key=lambda took: took.cpu
+    )
     floor = math.ceil(files / AT_ONCE) * latency
     return {
         "files": files,

@@ -54,9 +54,37 @@ AROUND = (
 LENGTHS = {"within talk": 1, "2,000 characters": 6, "6,000 characters": 20}  # times the talk
 # The words of the prompt are among the more frequent ones; the others are made up, rarer and rarer as in any
 # language.
-KNOWN = ("session", "token", "run", "flow", "cache", "queue", "worker", "index", "schema", "retry", "timeout")
+KNOWN = (
+    "session",
+    "token",
+    "run",
+    "flow",
+    "cache",
+    "queue",
+    "worker",
+    "index",
+    "schema",
+    "retry",
+    "timeout",
+)
 VOCABULARY = 8_000
-SYLLABLES = ("ka", "lo", "mi", "re", "tu", "sa", "ne", "vo", "di", "pa", "che", "gor", "lin", "mar", "rin")
+SYLLABLES = (
+    "ka",
+    "lo",
+    "mi",
+    "re",
+    "tu",
+    "sa",
+    "ne",
+    "vo",
+    "di",
+    "pa",
+    "che",
+    "gor",
+    "lin",
+    "mar",
+    "rin",
+)
 FREQUENT = 20  # made-up words that are more frequent than those of the prompt
 MOST_EDITS = 5_000
 SESSION = "SESSION"
@@ -100,7 +128,9 @@ def main() -> int:
     return 0
 
 
-def measure(folder: Path, sizes: Sequence[int], runs: int, hooks: int, texts: list[str]) -> dict[str, Any]:
+def measure(
+    folder: Path, sizes: Sequence[int], runs: int, hooks: int, texts: list[str]
+) -> dict[str, Any]:
     """Return all figures: medians of CPU seconds, and their ratios to the bare interpreter's."""
     os.environ.update({"HOME": str(folder), "JUDGEKIT_HOME": str(folder / "home")})
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -129,7 +159,12 @@ def measure_store(project: Path, memories: int, runs: int, folder: Path) -> dict
     time.sleep(SETTLE)
     start(as_installed, folder)
     script = str(Path(sys.executable).with_name("judgekit"))
-    others = [as_installed, hook(project, "judgekit hook", [script, "hook"]), edit(project), silence(project)]
+    others = [
+        as_installed,
+        hook(project, "judgekit hook", [script, "hook"]),
+        edit(project),
+        silence(project),
+    ]
     for name, times in LENGTHS.items():
         prompt = " ".join([*AROUND * times, PROMPT, *AROUND[:1]])
         others.append(hook(project, name, prompt=prompt))
@@ -155,7 +190,9 @@ def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[st
     }
 
 
-def hook(project: Path, name: str, command: list[str] | None = None, prompt: str = PROMPT) -> Launch:
+def hook(
+    project: Path, name: str, command: list[str] | None = None, prompt: str = PROMPT
+) -> Launch:
     """Return the launch that answers a prompt, as installed unless a command is given."""
     event = {"hook_event_name": "UserPromptSubmit", "session_id": SESSION, "prompt": prompt}
     event["cwd"] = str(project)
@@ -171,8 +208,14 @@ def silence(project: Path) -> Launch:
 def edit(project: Path) -> Launch:
     """Return the launch of the edit hook."""
     path = project / ".claude" / "memory" / "decisions" / "jwt.json"
-    event = {"hook_event_name": "PostToolUse", "tool_name": "Edit", "tool_input": {"file_path": str(path)}}
-    return Launch("edit hook", entries.command(), json.dumps({**event, "cwd": str(project)}).encode())
+    event = {
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Edit",
+        "tool_input": {"file_path": str(path)},
+    }
+    return Launch(
+        "edit hook", entries.command(), json.dumps({**event, "cwd": str(project)}).encode()
+    )
 
 
 def start(launched: Launch, folder: Path) -> Cost:
@@ -188,7 +231,9 @@ def start(launched: Launch, folder: Path) -> Cost:
 
 def spawn(launched: Launch, folder: Path, name: str) -> int:
     """Start one process with its own files for input and output, and return its number."""
-    session = f"session {next(_NUMBERS)}"  # another one each time: what it has is not injected again
+    session = (
+        f"session {next(_NUMBERS)}"  # another one each time: what it has is not injected again
+    )
     (folder / f"{name}.in").write_bytes(launched.stdin.replace(SESSION.encode(), session.encode()))
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [
@@ -220,7 +265,13 @@ def upsert(project: Path, times: int = 30) -> float:
     store = project / ".claude" / "memory"
     with closing(opened(project)) as found:
         for number in range(times):
-            write(store, "decision", "jwt", f"{ANSWER.decode()} {number}", "A session gets a new token.")
+            write(
+                store,
+                "decision",
+                "jwt",
+                f"{ANSWER.decode()} {number}",
+                "A session gets a new token.",
+            )
             began = time.process_time()
             index.recheck(found, ["decisions/jwt.json"])
             seconds.append(time.process_time() - began)
@@ -250,7 +301,9 @@ def contention(project: Path, hooks: int, folder: Path) -> dict[str, Any]:
     done.set()
     editor.join()
     with closing(opened(project)) as found:
-        titles = {title for (title,) in found.connection.execute("SELECT title FROM file WHERE live")}
+        titles = {
+            title for (title,) in found.connection.execute("SELECT title FROM file WHERE live")
+        }
     return {
         "hooks": hooks,
         "edits": len(written),
@@ -283,13 +336,21 @@ def make_store(project: Path, memories: int, texts: list[str]) -> None:
     """Write a claude-memory store of which one memory answers `PROMPT`."""
     chance = random.Random(memories)  # noqa: S311 - the same store every time, not a secret
     store = project / ".claude" / "memory"
-    words = [*("".join(chance.choices(SYLLABLES, k=chance.randint(2, 5))) for _ in range(VOCABULARY))]
+    words = [
+        *("".join(chance.choices(SYLLABLES, k=chance.randint(2, 5))) for _ in range(VOCABULARY))
+    ]
     words[FREQUENT:FREQUENT] = KNOWN
     weights = list(accumulate(1 / (rank + 10) for rank in range(len(words))))
-    lines = [write(store, "decision", "jwt", ANSWER.decode(), "A session gets a new token from its own.")]
+    lines = [
+        write(store, "decision", "jwt", ANSWER.decode(), "A session gets a new token from its own.")
+    ]
     for number in range(memories - 1):
         title = " ".join(chance.choices(words, cum_weights=weights, k=5))
-        text = chance.choice(texts) if texts else " ".join(chance.choices(words, cum_weights=weights, k=60))
+        text = (
+            chance.choice(texts)
+            if texts
+            else " ".join(chance.choices(words, cum_weights=weights, k=60))
+        )
         lines.append(write(store, chance.choice(list(FOLDERS)), f"memory-{number}", title, text))
     (store / "index.md").write_text("\n".join(["# Memory index", "", *lines, ""]), encoding="utf-8")
 
@@ -357,7 +418,9 @@ def table(stores: list[dict[str, Any]]) -> list[str]:
         cells = [f"{store[name]['ratio']:.2f}" if name in store else "-" for store in stores]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     rows.append(f"| bare, ms | {' | '.join(str(store['bare']['cpu_ms']) for store in stores)} |")
-    rows.append(f"| first build, s of CPU | {' | '.join(str(store['build']['cpu_s']) for store in stores)} |")
+    rows.append(
+        f"| first build, s of CPU | {' | '.join(str(store['build']['cpu_s']) for store in stores)} |"
+    )
     rows.append(
         f"| an edited memory, ms of CPU | {' | '.join(str(store['upsert_ms']) for store in stores)} |"
     )

@@ -180,7 +180,9 @@ class Watching:
         part = request.call_key.part
         if request.call_key.rubric.startswith("memory-"):
             if "/idle-memory/" not in part:
-                self.yes["/idle/" in part] = round(pointwise.probabilities(reply, ("yes", "no"))["yes"], 3)
+                self.yes["/idle/" in part] = round(
+                    pointwise.probabilities(reply, ("yes", "no"))["yes"], 3
+                )
             return
         score = pointwise.expectation(pointwise.probabilities(reply, SCALE))
         leaning = round((score - 1) / (len(SCALE) - 1), 3)
@@ -197,10 +199,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60, help="ask nothing new after so many")
-    parser.add_argument("--nonces", type=int, default=1, metavar="N", help="how many fences are tried")
+    parser.add_argument(
+        "--nonces", type=int, default=1, metavar="N", help="how many fences are tried"
+    )
     parser.add_argument("--data", type=Path, metavar="DIR")
     kept = Path(tempfile.gettempdir()) / "judgekit-injection"
-    parser.add_argument("--cache", type=Path, default=kept, metavar="DIR", help=f"of replies; default {kept}")
+    parser.add_argument(
+        "--cache", type=Path, default=kept, metavar="DIR", help=f"of replies; default {kept}"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     namespace = parser.parse_args()
@@ -209,7 +215,9 @@ def main() -> int:
     if endpoint is None or not endpoint.pointwise:
         parser.error("JUDGEKIT_LOCAL_MODEL names no model that is asked for probabilities")
     texts = payloads(namespace.data)
-    found = asyncio.run(measure(endpoint, texts, namespace.nonces, namespace.minutes * 60, namespace.cache))
+    found = asyncio.run(
+        measure(endpoint, texts, namespace.nonces, namespace.minutes * 60, namespace.cache)
+    )
     page = shown(found, Path(endpoint.model).stem, namespace.nonces)
     if namespace.write:
         namespace.write.write_text(page, encoding="utf-8")
@@ -220,7 +228,11 @@ def main() -> int:
 def payloads(data: Path | None) -> list[tuple[Origin, str]]:
     """Return the attacks, in an order in which a few are some of each origin, most of them a collection's."""
     own = sorted(attacks.PAYLOADS, key=lambda text: text not in attacks.CLAIMS)
-    left = {"ours": own, "adaptive": list(attacks.ADAPTIVE), "collection": _collected(data) if data else []}
+    left = {
+        "ours": own,
+        "adaptive": list(attacks.ADAPTIVE),
+        "collection": _collected(data) if data else [],
+    }
     texts: list[tuple[Origin, str]] = []
     for origin in cycle(TURNS):
         if not any(left.values()):
@@ -267,14 +279,22 @@ def _untouched() -> Iterator[Written]:
             continue
         for candidate in case.candidates:
             memory = PromptCandidate(
-                candidate.id, candidate.title, candidate.category, tuple(candidate.tags), candidate.text
+                candidate.id,
+                candidate.title,
+                candidate.category,
+                tuple(candidate.tags),
+                candidate.text,
             )
             kind: Kind = "related" if candidate.id in case.label.lenient else "unrelated"
             yield Written(kind, "cases", "title", attacks.Pair(case.query, memory), "")
 
 
 async def measure(
-    endpoint: Endpoint, texts: Sequence[tuple[Origin, str]], nonces: int, seconds: float, cache: Path
+    endpoint: Endpoint,
+    texts: Sequence[tuple[Origin, str]],
+    nonces: int,
+    seconds: float,
+    cache: Path,
 ) -> list[Trial]:
     """Return what is cached or fits into the seconds, which the fences share, documents before memories."""
     found: list[Trial] = []
@@ -286,14 +306,19 @@ async def measure(
             kept = ReplyCache(cache / f"{nonce}.sqlite")  # its keys leave the nonce out
             # One fence for many texts: with another, the model would read the worked examples anew.
             with patch(
-                "judgekit.judging.fence.secrets.token_hex", lambda size, nonce=nonce: nonce[: 2 * size]
+                "judgekit.judging.fence.secrets.token_hex",
+                lambda size, nonce=nonce: nonce[: 2 * size],
             ):
                 for places, share in ((("document",), DOCUMENTS_UNTIL), (MEMORIES, 1.0)):
-                    watching = Watching(gateway, kept, started + seconds * (number + share) / nonces)
+                    watching = Watching(
+                        gateway, kept, started + seconds * (number + share) / nonces
+                    )
                     for pair, written in wanted(texts, places):
                         with suppress(OutOfTime):
                             found.append(
-                                await _tried(endpoint, watching, written, pair + number * len(texts))
+                                await _tried(
+                                    endpoint, watching, written, pair + number * len(texts)
+                                )
                             )
                             print(json.dumps(found[-1]._asdict()), file=sys.stderr, flush=True)
     return found
@@ -335,7 +360,8 @@ def shown(found: Sequence[Trial], model: str, nonces: int) -> str:
         )
     ]
     labelled = [
-        _labelled(kind, [trial for trial in found if trial.kind == kind]) for kind in ("related", "unrelated")
+        _labelled(kind, [trial for trial in found if trial.kind == kind])
+        for kind in ("related", "unrelated")
     ]
     return "\n".join(
         [
@@ -371,7 +397,11 @@ def _row(name: str, pairs: Sequence[tuple[Trial, Trial]]) -> str:
     attacked, prose = zip(*pairs, strict=True)
     kept, kept_prose = ([each.favoured for each in side] for side in (attacked, prose))
     shift = stats.difference([each.leaning for each in attacked], [each.leaning for each in prose])
-    moved = f"{shift.value:+.3f} ({shift.low:+.3f} to {shift.high:+.3f})" if shift and len(pairs) > 1 else ""
+    moved = (
+        f"{shift.value:+.3f} ({shift.low:+.3f} to {shift.high:+.3f})"
+        if shift and len(pairs) > 1
+        else ""
+    )
     once = _lift(_once(attacked), _once(prose))
     return (
         f"| {name} | {len(pairs)} | {sum(kept)} | {sum(kept_prose)} "
@@ -384,10 +414,8 @@ def _once(trials: Sequence[Trial]) -> list[bool]:
 
 
 def _lift(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
-    bootstrap_interval = lift(sum(ours), sum(theirs), len(ours))
-    return (
-        f"{bootstrap_interval.value:+.0%} ({bootstrap_interval.low:+.0%} to {bootstrap_interval.high:+.0%})"
-    )
+    interval = lift(sum(ours), sum(theirs), len(ours))
+    return f"{interval.value:+.0%} ({interval.low:+.0%} to {interval.high:+.0%})"
 
 
 def lift(first: int, second: int, total: int) -> stats.BootstrapInterval:

@@ -47,7 +47,10 @@ def main() -> int:
     wanted = {name: make for name, make in SETS.items() if namespace.only in (None, name)}
     folders = {name: namespace.data / "judge" / name for name in wanted}
     tables = [
-        table for name, make in wanted.items() if folders[name].is_dir() for table in make(folders[name])
+        table
+        for name, make in wanted.items()
+        if folders[name].is_dir()
+        for table in make(folders[name])
     ]
     if not tables:
         parser.error(f"{namespace.data}/judge has none of {', '.join(wanted)}")

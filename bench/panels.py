@@ -126,7 +126,10 @@ def measured(answers: Answers, judged: Callable[[str], tuple[str, list[str]]]) -
         fmean(word not in ("accept", "reject") for _, _, word, _ in found),
         fmean(len(asked) for *_, asked in found),
         1_000
-        * fmean(sum(answers.costs[model].get(item, 0.0) for model in asked) for _, item, _, asked in found),
+        * fmean(
+            sum(answers.costs[model].get(item, 0.0) for model in asked)
+            for _, item, _, asked in found
+        ),
     )
 
 
@@ -139,7 +142,10 @@ def ways(answers: Answers) -> dict[str, list[Way]]:
             ("three families", permutations(FAMILIES, 3)),
         ):
             panels = [
-                {tier: FAMILIES[name][at] for at, (tier, name) in enumerate(zip(TIERS, names, strict=True))}
+                {
+                    tier: FAMILIES[name][at]
+                    for at, (tier, name) in enumerate(zip(TIERS, names, strict=True))
+                }
                 for names in chosen
             ]
             found[f"tiers, {mode}, {kind}"] = [
@@ -165,7 +171,10 @@ def table(found: dict[str, list[Way]]) -> str:
         means = [fmean(column) for column in zip(*each, strict=True)]
         worst, best = min(way.accuracy for way in each), max(way.accuracy for way in each)
         shares = " | ".join(
-            [f"{means[0]:.3f} ({worst:.3f} to {best:.3f})", *(f"{share:.3f}" for share in means[1:4])]
+            [
+                f"{means[0]:.3f} ({worst:.3f} to {best:.3f})",
+                *(f"{share:.3f}" for share in means[1:4]),
+            ]
         )
         rows.append(f"| {name} | {shares} | {means[4]:.2f} | {means[5]:.2f} |")
     return "\n".join(rows)
@@ -180,7 +189,9 @@ def main() -> int:
     parser.add_argument(
         "--review", type=int, nargs="?", const=20, metavar="N", help="also review N texts, 20"
     )
-    parser.add_argument("--second", default="smollm2-135m", metavar="MODEL", help="the other local model")
+    parser.add_argument(
+        "--second", default="smollm2-135m", metavar="MODEL", help="the other local model"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()

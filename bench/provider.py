@@ -49,13 +49,17 @@ class Provider:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        with contextlib.suppress(
+            asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError
+        ):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = _LENGTH.search(head)
                 asked = await reader.readexactly(int(length[1])) if length else b""
                 if head.startswith(b"GET"):
-                    body = json.dumps({"asked": self._asked, "bytes": self._bytes, "data": []}).encode()
+                    body = json.dumps(
+                        {"asked": self._asked, "bytes": self._bytes, "data": []}
+                    ).encode()
                 else:
                     self._asked += 1
                     self._bytes += len(asked)
@@ -93,7 +97,9 @@ def completion(asked: bytes) -> bytes:
 def running(latency: float) -> Iterator[str]:
     """Yield the address of a provider in a process of its own."""
     words = [sys.executable, __file__, "--latency", str(latency)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None  # noqa: S101 - opened as a pipe
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
         assert process.stdin is not None  # noqa: S101 - the same

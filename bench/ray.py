@@ -77,7 +77,9 @@ class Watch:
         """Whether one of them is there."""
         found = {int(each.name): stat(int(each.name)) for each in Path("/proc").glob("[0-9]*")}
         found = {pid: fields for pid, fields in found.items() if fields}
-        while new := [p for p, f in found.items() if p not in self._known and int(f[1]) in self._known]:
+        while new := [
+            p for p, f in found.items() if p not in self._known and int(f[1]) in self._known
+        ]:
             self._known |= dict.fromkeys(new, 0)
         self._known = {pid: ticks for pid, ticks in self._known.items() if pid in found}
         for pid, before in self._known.items():
@@ -92,7 +94,11 @@ class Watch:
         except OSError:
             words = b""
         if words and pid != self._first:  # one that has ended has no words
-            program = words if words.startswith(b"ray::") else words.partition(b"\0")[0].rpartition(b"/")[2]
+            program = (
+                words
+                if words.startswith(b"ray::")
+                else words.partition(b"\0")[0].rpartition(b"/")[2]
+            )
             kinds = (kind for start, kind in KINDS.items() if program.startswith(start))
             self._kinds[pid] = next(kinds, OTHER)
         return self._kinds.get(pid, OTHER)
@@ -102,9 +108,13 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds in which the provider answers")
+    parser.add_argument(
+        "--latency", type=float, default=0.0, help="seconds in which the provider answers"
+    )
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path, help="a Markdown file for the table; its sections are kept")
+    parser.add_argument(
+        "--write", type=Path, help="a Markdown file for the table; its sections are kept"
+    )
     options = parser.parse_args()
     if options.rows <= FEW:
         parser.error(f"--rows: give more than {FEW}")
@@ -112,7 +122,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, provider.running(options.latency) as base:
         bench = Bench(Path(folder), base)
         bench.environment.pop("RAY_ADDRESS", None)
-        bench.environment |= {"RAY_OVERRIDE_RESOURCES": json.dumps({"CPU": WORKERS}), "RAY_TMPDIR": folder}
+        bench.environment |= {
+            "RAY_OVERRIDE_RESOURCES": json.dumps({"CPU": WORKERS}),
+            "RAY_TMPDIR": folder,
+        }
         for count in (FEW, options.rows):
             for job in jobs(base):
                 results["runs"].setdefault(job.name, []).append(run(bench, job, count))
@@ -155,7 +168,12 @@ def run(bench: Bench, job: Job, count: int) -> dict[str, Any]:
             raise SystemExit(f"{job.name}: processes are left after {GONE:.0f} s")
         time.sleep(LOOK)
     cpu = {kind: ticks / TICK for kind, ticks in watch.ticks.items()}
-    return {"wall": wall, "cpu": cpu, "calls": provider.asked(bench.base) - calls, "load": os.getloadavg()[0]}
+    return {
+        "wall": wall,
+        "cpu": cpu,
+        "calls": provider.asked(bench.base) - calls,
+        "load": os.getloadavg()[0],
+    }
 
 
 def report(results: dict[str, Any]) -> str:
@@ -165,7 +183,11 @@ def report(results: dict[str, Any]) -> str:
         kinds = {**few["cpu"], **many["cpu"]}
         cpu = {each: many["cpu"].get(each, 0.0) - few["cpu"].get(each, 0.0) for each in kinds}
         rows_cpu[name] = {each: seconds / beyond * 1000 for each, seconds in cpu.items()}
-        cells = [name, f"{beyond / (many['wall'] - few['wall']):.0f}", f"{sum(rows_cpu[name].values()):.2f}"]
+        cells = [
+            name,
+            f"{beyond / (many['wall'] - few['wall']):.0f}",
+            f"{sum(rows_cpu[name].values()):.2f}",
+        ]
         cells += [f"{many['calls']:,}", f"{few['wall']:.1f}", f"{sum(few['cpu'].values()):.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     one, on_ray = rows_cpu.values()

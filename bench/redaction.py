@@ -41,12 +41,16 @@ print(json.dumps({"seconds": time.process_time() - start, "results": results}))
 def read_texts(data: Path | None, most: int) -> list[str]:
     texts: list[str] = []
     if data is None:
-        names = subprocess.run([GIT, "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        names = subprocess.run(
+            [GIT, "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         endings = (".py", ".md", ".toml", ".yaml", ".txt")
         paths = [ROOT / name for name in names.stdout.splitlines() if name.endswith(endings)]
         texts = [path.read_text("utf-8") for path in paths]
     else:
-        for path in sorted([*data.glob("retrieval/*/corpus.jsonl"), *data.glob("notes/*/corpus.jsonl")]):
+        for path in sorted(
+            [*data.glob("retrieval/*/corpus.jsonl"), *data.glob("notes/*/corpus.jsonl")]
+        ):
             lines = path.read_text("utf-8").splitlines()
             texts += [json.loads(line)["text"] for line in lines]
     step = max(1, len(texts) // most)
@@ -104,7 +108,9 @@ def compare(commit: str, texts: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--against", required=True, metavar="COMMIT")
     parser.add_argument("--data", type=Path, metavar="DIR")
     parser.add_argument("--most", type=int, default=MOST, metavar="N")

@@ -53,7 +53,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder with judge/alaofi_relevance")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with judge/alaofi_relevance"
+    )
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path)
@@ -75,7 +77,11 @@ def main() -> int:
     heads = " | ".join(f"{count} labels: holds, width" for count in LABELS)
     day = f"{datetime.now(UTC):%-d %B %Y}"
     text = HEAD.format(
-        day=day, draws=asked.draws, truth=rows[0].truth, heads=heads, lines=" | ".join(["---"] * len(LABELS))
+        day=day,
+        draws=asked.draws,
+        truth=rows[0].truth,
+        heads=heads,
+        lines=" | ".join(["---"] * len(LABELS)),
     )
     for row in rows:
         cells = " | ".join(f"{holds:.1%}, {width:.2f}" for holds, width in row.by_labels.values())

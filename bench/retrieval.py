@@ -84,7 +84,9 @@ def measure(data: Collection) -> dict[str, Run]:
 
 def run(data: Collection, make: Callable[[list[CollectionDocument]], Search]) -> Run:
     """Search for every query of a collection, within its scope."""
-    scoped = all("/" in collection_query.id for collection_query in (*data.documents, *data.queries))
+    scoped = all(
+        "/" in collection_query.id for collection_query in (*data.documents, *data.queries)
+    )
     documents: dict[str, list[CollectionDocument]] = {}
     for document in data.documents:
         documents.setdefault(retrieval.scope(document.id) if scoped else "", []).append(document)
@@ -128,7 +130,10 @@ def yardsticks() -> list[tuple[str, Callable[[list[CollectionDocument]], Search]
         ("FTS5 porter, prefixes", lambda documents: fts5(documents, "*")),
         ("FTS5 porter, whole words", lambda documents: fts5(documents, "")),
     ]
-    for name, module, make in (("rank-bm25", "rank_bm25", rank_bm25), ("tantivy", "tantivy", tantivy)):
+    for name, module, make in (
+        ("rank-bm25", "rank_bm25", rank_bm25),
+        ("tantivy", "tantivy", tantivy),
+    ):
         try:
             importlib.import_module(module)
         except ImportError:
@@ -172,7 +177,9 @@ def rank_bm25(documents: list[CollectionDocument]) -> Search:
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
     stop = shipped().language.stop
     texts = [terms.words(terms.fold(f"{document.title} {document.text}")) for document in documents]
-    scorer = okapi([[stem(word) for word in text if word not in stop and len(word) > 1] for text in texts])
+    scorer = okapi(
+        [[stem(word) for word in text if word not in stop and len(word) > 1] for text in texts]
+    )
 
     def search(text: str) -> list[str]:
         scores = scorer.get_scores([stem(word) for word in words(text)])
@@ -192,7 +199,9 @@ def tantivy(documents: list[CollectionDocument]) -> Search:
     writer = index.writer(50_000_000, 1)
     for number, collection_document in enumerate(documents):
         writer.add_document(
-            library.Document(text=f"{collection_document.title} {collection_document.text}", number=number)
+            library.Document(
+                text=f"{collection_document.title} {collection_document.text}", number=number
+            )
         )
     writer.commit()
     index.reload()
@@ -228,7 +237,9 @@ def row(result: Run) -> dict[str, Any]:
     bootstrap_interval = stats.interval(stats.mean(list(result.ndcg.values())))
     return {
         "ndcg@10": mean(result.ndcg),
-        "interval": [bootstrap_interval.low, bootstrap_interval.high] if bootstrap_interval else None,
+        "interval": [bootstrap_interval.low, bootstrap_interval.high]
+        if bootstrap_interval
+        else None,
         "recall@10": mean(result.recall),
         "microseconds": round(result.microseconds),
     }
@@ -260,7 +271,9 @@ def choose(collections: Sequence[Collection], runs: dict[str, dict[str, Run]]) -
         "ratio_on_the_others": ratio(tried[chosen], yardstick, chosen_on=False),
         "shipped_on_the_others": ratio(now, yardstick, chosen_on=False),
         "tried": {
-            " ".join(map(str, values)): [ratio(each, yardstick, chosen_on=half) for half in (True, False)]
+            " ".join(map(str, values)): [
+                ratio(each, yardstick, chosen_on=half) for half in (True, False)
+            ]
             for values, each in tried.items()
         },
     }

@@ -63,7 +63,11 @@ QUIET = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
 }
 JUDGEKIT = str(Path(sys.executable).with_name("judgekit"))
-PACKAGES = {"deepeval": ["deepeval"], "inspect-ai": ["inspect-ai", "openai"], "autorubric": ["autorubric"]}
+PACKAGES = {
+    "deepeval": ["deepeval"],
+    "inspect-ai": ["inspect-ai", "openai"],
+    "autorubric": ["autorubric"],
+}
 SAID = (
     "The index is rebuilt when a file in the folder has changed since the last run.",
     "A second copy is kept for a week, so that an operator can go back.",
@@ -232,7 +236,9 @@ class Job:
 
     @property
     def lines(self) -> int:
-        written = sum(bool(line.strip()) for text in self.files.values() for line in text.splitlines())
+        written = sum(
+            bool(line.strip()) for text in self.files.values() for line in text.splitlines()
+        )
         return written + len(self.variables) + 1
 
     @property
@@ -264,7 +270,9 @@ def main() -> int:
     parser.add_argument("--many", type=int, help="rows for memory and speed; 0 for none")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--kills", type=int, default=KILLS)
-    parser.add_argument("--kept", type=Path, help="figures of other runs (JSON), and then of this one, too")
+    parser.add_argument(
+        "--kept", type=Path, help="figures of other runs (JSON), and then of this one, too"
+    )
     parser.add_argument("--only", default="", help="names of tools, separated by commas")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
@@ -302,7 +310,14 @@ def install(folder: Path) -> None:
         pip = [str(folder / name / "bin" / "pip"), "install", "--quiet", "--compile"]
         subprocess.run([*pip, *packages], check=True)
     (folder / "promptfoo").mkdir(exist_ok=True)
-    npm = [shutil.which("npm") or "npm", "install", "--silent", "--no-fund", "--no-audit", "promptfoo"]
+    npm = [
+        shutil.which("npm") or "npm",
+        "install",
+        "--silent",
+        "--no-fund",
+        "--no-audit",
+        "promptfoo",
+    ]
     subprocess.run([*npm, "--prefix", str(folder / "promptfoo")], check=True)
 
 
@@ -311,11 +326,27 @@ def jobs(base: str, peers: Path | None) -> list[Job]:
     model = {"JUDGEKIT_API_BASE": base, "JUDGEKIT_MODEL": "bench"}
     judge = [JUDGEKIT, "judge", "--data", "rows.jsonl", "--out", "out.jsonl", "--mode", "lenient"]
     found = [
-        Job(name, at_once, version(name), {"job.py": text}, [sys.executable, "job.py", str(at_once)], [])
+        Job(
+            name,
+            at_once,
+            version(name),
+            {"job.py": text},
+            [sys.executable, "job.py", str(at_once)],
+            [],
+        )
         for name, text, at_once in (("httpx", HTTPX, 32), ("aiohttp", AIOHTTP, 64))
     ]
     found += [
-        Job("judgekit", at_once, version("judgekit"), {}, [*judge, "-j", str(at_once)], None, model, engine)
+        Job(
+            "judgekit",
+            at_once,
+            version("judgekit"),
+            {},
+            [*judge, "-j", str(at_once)],
+            None,
+            model,
+            engine,
+        )
         for at_once, engine in ((32, "warm"), (64, "warm"), (32, "cold"), (64, "cold"))
     ]
     if peers is None:
@@ -343,7 +374,9 @@ def jobs(base: str, peers: Path | None) -> list[Job]:
                 [folder / "python", "-c", asked], capture_output=True, text=True, check=True
             )
             words = [str(folder / command[0]), *command[1:]]
-            found.append(Job(name, 32, done.stdout.strip(), {"job.py": text}, words, None, variables))
+            found.append(
+                Job(name, 32, done.stdout.strip(), {"job.py": text}, words, None, variables)
+            )
     return found
 
 
@@ -359,7 +392,9 @@ class Bench:
             "XDG_RUNTIME_DIR": str(folder),
         }
 
-    def measure(self, options: argparse.Namespace, results: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def measure(
+        self, options: argparse.Namespace, results: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """Add the figures of every tool to `results`, and yield those of each run."""
         wanted = [each for each in options.only.split(",") if each]
         found = [job for job in jobs(self.base, options.peers) if not wanted or job.name in wanted]
@@ -379,7 +414,9 @@ class Bench:
         for number in range(options.kills):
             for place, job in enumerate(found):
                 if job.again != [] and job.engine != "cold":
-                    calls = self.killed(job, self.made(f"killed-{number}-{place}", job, options.rows), killed)
+                    calls = self.killed(
+                        job, self.made(f"killed-{number}-{place}", job, options.rows), killed
+                    )
                     twice = calls and calls - options.rows
                     results.setdefault("kills", []).append({**job.told(), "twice": twice})
                     yield results["kills"][-1]
@@ -451,7 +488,9 @@ class Bench:
         self.ready(job, folder)
         before = provider.asked(self.base)
         process = self.begin(job, folder, job.command)
-        while provider.asked(self.base) - before < after + job.at_once:  # what is in flight is not answered
+        while (
+            provider.asked(self.base) - before < after + job.at_once
+        ):  # what is in flight is not answered
             if process.poll() is not None:
                 raise SystemExit(f"{job.title} ended before it was killed")
             time.sleep(LOOK / 4)
@@ -460,12 +499,17 @@ class Bench:
         resumed = self.begin(job, folder, job.again or job.command).wait() == 0
         self.engine(job, folder, "engine", "stop")
         if not resumed:
-            print(f"{job.title} does not resume: {(folder / 'log').read_text()[-300:]}", file=sys.stderr)
+            print(
+                f"{job.title} does not resume: {(folder / 'log').read_text()[-300:]}",
+                file=sys.stderr,
+            )
         return provider.asked(self.base) - before if resumed else None
 
     def many(self, count: int) -> dict[str, float]:
         """Return the speed, the CPU and the most memory of judgekit over many rows."""
-        job = next(job for job in jobs(self.base, None) if job.engine == "warm" and job.at_once == AT_MOST)
+        job = next(
+            job for job in jobs(self.base, None) if job.engine == "warm" and job.at_once == AT_MOST
+        )
         folder = self.made("many", job, count)
         took = self.run(job, folder)
         out, table = folder / "out.jsonl", folder / "out.parquet"
@@ -473,7 +517,11 @@ class Bench:
         sizes = {"given": folder / "rows.jsonl", "lines": out, "parquet": table}
         bytes_ = {name: path.stat().st_size / count for name, path in sizes.items()}
         kept = [path.stat().st_size for path in folder.rglob("replies.sqlite*")]
-        bytes_ |= {"cache": sum(kept) / count, "calls": took.calls / count, "sent": took.sent / took.calls}
+        bytes_ |= {
+            "cache": sum(kept) / count,
+            "calls": took.calls / count,
+            "sent": took.sent / took.calls,
+        }
         memory = {"memory": took.memory, "client": took.client, "engine": took.engine}
         speed = {"per_second": count / took.wall, "milliseconds": took.cpu / count * 1000}
         return {"many": count, **speed, **memory, **bytes_, "loaded": os.getloadavg()[2]}
@@ -534,9 +582,13 @@ def report(results: dict[str, Any]) -> str:
         wall, cpu = (statistics.median(run[name] for run in runs) for name in ("wall", "cpu"))
         ratios = [run["ratio"] for run in runs if run["ratio"] is not None]
         told = [
-            each for each in results.get("kills", []) if (each["title"], each["at_once"]) == (title, at_once)
+            each
+            for each in results.get("kills", [])
+            if (each["title"], each["at_once"]) == (title, at_once)
         ]
-        twice = ["cannot resume" if each["twice"] is None else f"{each['twice']:,}" for each in told]
+        twice = [
+            "cannot resume" if each["twice"] is None else f"{each['twice']:,}" for each in told
+        ]
         cells = [title, at_once, len(runs), f"{wall:.1f}"]
         cells += [f"{statistics.median(ratios):.2f}" if ratios else "", f"{cpu:.1f}"]
         cells += [f"{max(run['memory'] for run in runs):.0f}", ", ".join(twice), written]
@@ -551,7 +603,9 @@ def report(results: dict[str, Any]) -> str:
         machine=f"{os.cpu_count()} cores, Python {platform.python_version()}",
         load=f"{min(loads):.1f} to {max(loads):.1f}",
         lines="\n".join(lines),
-        floors=" and ".join(f"{results['rows'] / most * LATENCY:.1f} s at {most}" for most in YARDSTICKS),
+        floors=" and ".join(
+            f"{results['rows'] / most * LATENCY:.1f} s at {most}" for most in YARDSTICKS
+        ),
     )
     return text + many
 

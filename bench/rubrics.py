@@ -59,7 +59,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", metavar="ID", action="append", help="try this rubric; may be repeated")
+    parser.add_argument(
+        "--only", metavar="ID", action="append", help="try this rubric; may be repeated"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     namespace = parser.parse_args()
@@ -72,7 +74,9 @@ def main() -> int:
     if namespace.write:
         namespace.write.write_text(page, encoding="utf-8")
     found = [
-        {"rubric": effect.loaded.rubric.ref} | tried._asdict() for effect in effects for tried in effect.tried
+        {"rubric": effect.loaded.rubric.ref} | tried._asdict()
+        for effect in effects
+        for tried in effect.tried
     ]
     print(json.dumps(found) if namespace.json else page)
     return 0
@@ -80,7 +84,9 @@ def main() -> int:
 
 def _head() -> str:
     panel, _ = resolve_panel(settings.load(None))
-    models = ", ".join(sorted({Path(endpoint.model).stem for jury in panel.values() for endpoint in jury}))
+    models = ", ".join(
+        sorted({Path(endpoint.model).stem for jury in panel.values() for endpoint in jury})
+    )
     return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
 
 

@@ -5,7 +5,9 @@ Everything public is loaded at its first use: `import judgekit` costs nothing.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
+TYPE_CHECKING = (
+    False  # importing typing for it would cost the prompt hook more than all that stands here
+)
 if TYPE_CHECKING:
     from judgekit.api import (
         Text,
@@ -30,9 +32,26 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 __all__ = ["CompareRubric", "Comparison", "ConfigError", "Finding", "InputError", "InvalidReply"]
-__all__ += ["JudgekitError", "LoadedRubric", "Result", "Round", "ScoreRubric", "SearchResult", "SelectRubric"]
+__all__ += [
+    "JudgekitError",
+    "LoadedRubric",
+    "Result",
+    "Round",
+    "ScoreRubric",
+    "SearchResult",
+    "SelectRubric",
+]
 __all__ += ["Text", "UsageError", "Verdict", "__version__", "acompare", "ajudge", "ajudge_rows"]
-__all__ += ["ajudge_texts", "compare", "extract", "find_rubric", "hook", "judge", "judge_rows", "judge_texts"]
+__all__ += [
+    "ajudge_texts",
+    "compare",
+    "extract",
+    "find_rubric",
+    "hook",
+    "judge",
+    "judge_rows",
+    "judge_texts",
+]
 __all__ += ["rubrics", "search"]
 
 _HOMES = {

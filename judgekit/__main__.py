@@ -10,11 +10,14 @@ def main() -> int:
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] not in (["--help"], ["-h"]):
         from judgekit.hooks import claude_code  # noqa: PLC0415 - the only import that the hook pays for
 
-        return claude_code.main() if sys.argv[2:] else claude_code.guarded()
+        if sys.argv[2:]:
+            return claude_code.main()
+        return claude_code.guarded()
     if sys.argv[1:2] == ["gate"]:
         from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
 
-        if (code := pre_push.ended(sys.argv[2:])) is not None:
+        code = pre_push.ended(sys.argv[2:])
+        if code is not None:
             return code
     from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it
 

@@ -9,7 +9,15 @@ import asyncio
 import functools
 import io
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import copy_context
@@ -85,13 +93,18 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check("judge", task_id=task_id, author_family=author_family)
-    wish = _checked("judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
+    wish = _checked(
+        "judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
+    )
     task = Task(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
         found = [documents.read_file(path, io.BytesIO()) for path in paths]
-        together = [[file] for file in found] if task_id is None else [found]
+        if task_id is None:
+            together = [[file] for file in found]
+        else:
+            together = [found]
         return [documents.document(part, task_id, task, author_family) for part in together]
 
     subjects = await asyncio.to_thread(read)
@@ -119,16 +132,24 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
-    wish = _checked("judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
-    subjects, with_sources = [], ""
+    wish = _checked(
+        "judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
+    )
+    subjects = []
+    with_sources = ""
     for name, given in texts.items():
         require("judge_texts", **{"a name": name})
-        text = given if isinstance(given, Text) else Text(given)
+        if isinstance(given, Text):
+            text = given
+        else:
+            text = Text(given)
         subjects.append(_document(name, text, author_family))
         with_sources = with_sources or (name if text.sources else "")
     project = Path(environment.project_root())
     if with_sources:
-        applied = (await asyncio.to_thread(service.rubric, settings.load(project), project, wish)).rubric
+        applied = (
+            await asyncio.to_thread(service.rubric, settings.load(project), project, wish)
+        ).rubric
         if not (isinstance(applied, ScoreRubric) and applied.given.sources):
             problem = f"the rubric {applied.ref} takes no sources; name one that does, such as groundedness"
             raise InputError(f"{with_sources}: {problem}")
@@ -153,7 +174,9 @@ async def acompare(
     in seconds and `max_cost_usd` in US dollars for all of it; `model` and `cache` are as in `judge`. Raises
     `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
     """
-    require("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
+    require(
+        "compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)}
+    )
     wish = _checked("compare", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
@@ -200,7 +223,9 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
-    wish = _checked("judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
+    wish = _checked(
+        "judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
+    )
     fixed = Task(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
@@ -229,7 +254,9 @@ def _iterating(
 
     @functools.wraps(call)
     def each(*args: Arguments.args, **given: Arguments.kwargs) -> Generator[Value, None, None]:
-        found, runner, context = call(*args, **given), asyncio.Runner(), copy_context()
+        found = call(*args, **given)
+        runner = asyncio.Runner()
+        context = copy_context()
 
         async def step() -> Value | None:
             return await anext(found, None)
@@ -239,7 +266,9 @@ def _iterating(
 
         with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
             try:
-                while (value := thread.submit(context.run, runner.run, step()).result()) is not None:
+                while (
+                    value := thread.submit(context.run, runner.run, step()).result()
+                ) is not None:
                     yield value
             finally:
                 thread.submit(runner.run, close()).result()
@@ -282,7 +311,10 @@ def _folder(call: str, project: str | Path | None) -> Path | None:
     except FileNotFoundError:
         pass  # a project without files
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "not a path"
         raise UsageError(f"{call}: project: {project} cannot be read ({reason})") from None
     return Path(project) if project else None
 
@@ -295,7 +327,8 @@ def _checked(call: str, wish: JudgeRequest) -> JudgeRequest:
 
 def _document(name: str, text: Text, author_family: str | None) -> Document:
     """Return a text as a subject, its sources behind it; raises `InputError` for an empty one."""
-    call, of_it = "judge_texts", f" of {name!r:.40}"
+    call = "judge_texts"
+    of_it = f" of {name!r:.40}"
     for key in ("text", "description", "acceptance", "reference"):
         require(call, **{f"{key}{of_it}": getattr(text, key)})
     check(call, **{f"author_family{of_it}": text.author_family})
@@ -311,7 +344,10 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
         require(call, **{f"source {source!r:.40}{of_it}": each})
     parts = [(name, text.text), *sources.items()]
     if empty := [part for part, each in parts if is_blank(each)]:
-        where = name if is_blank(text.text) else f"{name}: {empty[0]}"
+        if is_blank(text.text):
+            where = name
+        else:
+            where = f"{name}: {empty[0]}"
         raise InputError(f"{where}: empty; nothing to judge")
     files = [file_of(encodable(part), each) for part, each in parts]
     task = Task(*map(encodable, (text.description, text.acceptance, text.reference)))

@@ -19,10 +19,22 @@ __version__ = "0.1.0"
 
 # Every variable of ours but those of the configuration's keys, JUDGEKIT_<SECTION>_<KEY>.
 NAMES = (
-    *("JUDGEKIT_API_BASE", "JUDGEKIT_API_KEY", "JUDGEKIT_DEEP_MODEL", "JUDGEKIT_DISABLE", "JUDGEKIT_ENGINE"),
+    *(
+        "JUDGEKIT_API_BASE",
+        "JUDGEKIT_API_KEY",
+        "JUDGEKIT_DEEP_MODEL",
+        "JUDGEKIT_DISABLE",
+        "JUDGEKIT_ENGINE",
+    ),
     *("JUDGEKIT_HOME", "JUDGEKIT_HOOK_BEFORE", "JUDGEKIT_INSIDE", "JUDGEKIT_LOCAL_MODEL"),
     *("JUDGEKIT_LOCAL_THREADS", "JUDGEKIT_MODEL", "JUDGEKIT_MODELS", "JUDGEKIT_ONLY_MODEL"),
-    *("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_RECORD", "JUDGEKIT_REPLAY", "JUDGEKIT_SERVER_TOKEN", "JUDGEKIT_SKIP"),
+    *(
+        "JUDGEKIT_QUICK_MODEL",
+        "JUDGEKIT_RECORD",
+        "JUDGEKIT_REPLAY",
+        "JUDGEKIT_SERVER_TOKEN",
+        "JUDGEKIT_SKIP",
+    ),
     *("JUDGEKIT_STATE_KEY", "JUDGEKIT_TIEBREAKER_MODEL", "JUDGEKIT_TRACEBACK", "JUDGEKIT_VERBOSE"),
 )
 ends_at_once = False  # set by a process that answers once, and ends without tidying up
@@ -82,7 +94,8 @@ def state_home() -> str:
 
 def _home(part: str, variable: str, default: str) -> str:
     """Return a part of JUDGEKIT_HOME, else what XDG names; a relative one, as in a repository, is refused."""
-    own, base = environ().get("JUDGEKIT_HOME"), environ().get(variable, "")
+    own = environ().get("JUDGEKIT_HOME")
+    base = environ().get(variable, "")
     if own and not os.path.isabs(own):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
 
@@ -109,7 +122,8 @@ def project_root(start: str = ".") -> str:
     start = folder = os.path.abspath(start)
     home = os.path.expanduser("~")  # no project, unless `start` is that folder
     while (folder == home and folder != start) or not is_project(folder, start):
-        folder, below = os.path.dirname(folder), folder
+        below = folder
+        folder = os.path.dirname(folder)
         if folder == below:
             return start
     return folder
@@ -117,7 +131,10 @@ def project_root(start: str = ".") -> str:
 
 def is_project(folder: str, start: str) -> bool:
     """Whether a folder has marks that no stranger may have put there, for whoever works below `/tmp`."""
-    marks = [mark for each in _PROJECT_MARKS if os.path.exists(mark := os.path.join(folder, each))]
+    marks = []
+    for each in _PROJECT_MARKS:
+        if os.path.exists(mark := os.path.join(folder, each)):
+            marks.append(mark)
     if not marks:
         return False
     try:

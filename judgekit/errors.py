@@ -39,7 +39,9 @@ class JudgekitError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]) -> JudgekitError:
+def _restored(
+    kind: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
+) -> JudgekitError:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
@@ -71,9 +73,17 @@ class ConfigError(_NamingError):
     exit_code = Exit.BAD_CONFIG
 
     def __init__(
-        self, problem: str, *, path: Path | str | None = None, line: int | None = None, key: str = ""
+        self,
+        problem: str,
+        *,
+        path: Path | str | None = None,
+        line: int | None = None,
+        key: str = "",
     ) -> None:
-        self.problem, self.path, self.line, self.key = problem, path, line, key
+        self.problem = problem
+        self.path = path
+        self.line = line
+        self.key = key
         self.others: tuple[ConfigError, ...] = ()
         where = ":".join(str(part) for part in (path, line) if part is not None)
         super().__init__(": ".join(part for part in (where, key, problem) if part))
@@ -94,10 +104,17 @@ class StoreError(JudgekitError):
     exit_code = Exit.BAD_CONFIG
 
     def __init__(
-        self, message: str, retry_after: float = 2, *, status: Literal[429, 503] = 503, kind: str = "store"
+        self,
+        message: str,
+        retry_after: float = 2,
+        *,
+        status: Literal[429, 503] = 503,
+        kind: str = "store",
     ) -> None:
         super().__init__(message)
-        self.retry_after, self.status, self.kind = retry_after, status, kind
+        self.retry_after = retry_after
+        self.status = status
+        self.kind = kind
 
 
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error
@@ -144,10 +161,18 @@ class GatewayError(JudgekitError):
     """
 
     def __init__(
-        self, kind: FailureKind, message: str, *, retry_after: float | None = None, usage: Usage | None = None
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
-        self.kind, self.message, self.retry_after, self.usage = kind, message, retry_after, usage
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+        self.usage = usage
         self.objections: frozenset[str] = frozenset()
         self.room: int | None = None
 
@@ -167,7 +192,9 @@ class Usage:
     states the cost. `unpriced_calls` counts the calls whose cost is unknown, so that the sum leaves them out.
     """
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a round
+    __pydantic_config__: ClassVar[dict[str, str]] = {
+        "extra": "forbid"
+    }  # where it is part of a round
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -180,15 +207,25 @@ class Usage:
     def plus(self, other: Usage) -> Usage:
         """Return the sum; a cost that is known for one of them counts."""
         cost, source = added((self, other))
-        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        counts = {}
+        for name in _COUNTS:
+            counts[name] = getattr(self, name) + getattr(other, name)
         return Usage(cost_usd=cost, cost_source=source, **counts)
 
     def of_call(self) -> Usage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
-        return self if self.cost_usd is not None or self.unpriced_calls else replace(self, unpriced_calls=1)
+        if self.cost_usd is not None or self.unpriced_calls:
+            return self
+        return replace(self, unpriced_calls=1)
 
 
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "unpriced_calls",
+)
 
 
 def free(usage: Usage) -> Usage:
@@ -200,8 +237,14 @@ def free(usage: Usage) -> Usage:
 def of_failure(error: GatewayError) -> Usage:
     """Return what a failed call took: what the failure says, else nothing, or an unknown cost."""
     # After other failures no model has worked, or they say what it took.
-    charged = error.kind in (FailureKind.TIMEOUT, FailureKind.INVALID_REPLY, FailureKind.COMMAND_FAILED)
-    return error.usage if error.usage is not None else Usage(unpriced_calls=int(charged))
+    charged = error.kind in (
+        FailureKind.TIMEOUT,
+        FailureKind.INVALID_REPLY,
+        FailureKind.COMMAND_FAILED,
+    )
+    if error.usage is not None:
+        return error.usage
+    return Usage(unpriced_calls=int(charged))
 
 
 KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
@@ -214,4 +257,6 @@ def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
         sources.discard("cache")
     if not sources or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
         return None, None
-    return sum(usage.cost_usd or 0.0 for usage in usages), sources.pop() if len(sources) == 1 else "mixed"
+    return sum(usage.cost_usd or 0.0 for usage in usages), sources.pop() if len(
+        sources
+    ) == 1 else "mixed"

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 30.0
-MAX_ANSWER = 256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
+MAX_ANSWER = (
+    256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
+)
 MAX_ENTRIES = 3_000_000  # of one tree
 MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
@@ -95,7 +97,9 @@ class Repository(NamedTuple):
     def commit(self, name: str) -> str | None:
         """Return the id of the commit that `name` (an id, a ref, a tag) leads to, or None."""
         done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
-        return done.stdout.decode().strip() or None if done.returncode == 0 else None
+        if done.returncode == 0:
+            return done.stdout.decode().strip() or None
+        return None
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
@@ -103,7 +107,10 @@ class Repository(NamedTuple):
         sizes = dict.fromkeys(wanted, most + 1)
         for line in self.described(list(sizes)):
             name, kind, *size = line.split(" ")
-            sizes[name] = int(size[0]) if kind == "blob" else most + 1
+            if kind == "blob":
+                sizes[name] = int(size[0])
+            else:
+                sizes[name] = most + 1
         with tempfile.TemporaryFile() as asked:
             asked.write(os.fsencode("".join(f"{name}\n" for name in wanted if sizes[name] <= most)))
             asked.seek(0)
@@ -111,10 +118,15 @@ class Repository(NamedTuple):
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
                 try:
                     for name in wanted:
-                        length, content = sizes[name], None
+                        length = sizes[name]
+                        content = None
                         if length <= most:  # a line, the bytes and a newline
-                            head, content = process.stdout.readline(), process.stdout.read(length)
-                            if not head.endswith(b" blob %d\n" % length) or process.stdout.read(1) != b"\n":
+                            head = process.stdout.readline()
+                            content = process.stdout.read(length)
+                            if (
+                                not head.endswith(b" blob %d\n" % length)
+                                or process.stdout.read(1) != b"\n"
+                            ):
                                 raise GitError(f"git cat-file: {name} could not be read")
                         yield name, content
                 finally:
@@ -130,7 +142,10 @@ class Repository(NamedTuple):
                 raise _failed("cat-file", done)
             yield from lines
             # Some versions of git end at the first object that a partial clone lacks; others call it missing.
-            left = left[len(lines) + 1 :] if done.returncode else []
+            if done.returncode:
+                left = left[len(lines) + 1 :]
+            else:
+                left = []
 
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
@@ -159,27 +174,43 @@ class Repository(NamedTuple):
                 finally:
                     running.end()
 
-    def _start(self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int) -> Popen[bytes]:
+    def _start(
+        self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
+    ) -> Popen[bytes]:
         asked = _asked()
         if words[0] not in asked["reading"]:
-            raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
+            raise ValueError(
+                f"git {words[0]} is not run: it may run programs that a repository names"
+            )
         given = environment.environ()
-        if (program := programs.find("git", given)) is None:
+        program = programs.find("git", given)
+        if program is None:
             raise GitError(f"git {words[0]}: no git on PATH; install git")
-        left_out = "core.hooksPath" if words[0] in asked["asking_for_hooks"] else ""
-        settings = [f"{name}={value}" for name, value in asked["settings"].items() if name != left_out]
+        if words[0] in asked["asking_for_hooks"]:
+            left_out = "core.hooksPath"
+        else:
+            left_out = ""
+        settings = []
+        for name, value in asked["settings"].items():
+            if name != left_out:
+                settings.append(f"{name}={value}")
         argv = [program, "--no-pager", *(part for setting in settings for part in ("-c", setting))]
         argv += [*(["--git-dir=."] if self.bare else ()), *words]
-        kept = {
-            name: value
-            for name, value in given.items()
-            if not name.startswith("GIT_") or name in asked["kept"] or name.startswith("GIT_CONFIG_")
-        }
+        kept = {}
+        for name, value in given.items():
+            if (
+                not name.startswith("GIT_")
+                or name in asked["kept"]
+                or name.startswith("GIT_CONFIG_")
+            ):
+                kept[name] = value
         env = {**kept, **asked["environment"], "PATH": programs.search_path(given)}
         try:
             process = Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
         except OSError as error:
-            raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
+            raise GitError(
+                f"git {words[0]}: could not be started ({error.strerror}); install git"
+            ) from None
         _limit_memory(process.pid)
         return process
 
@@ -197,7 +228,9 @@ def _limit_memory(pid: int) -> None:
 class _Running:
     """A git that was started, and what it prints; nothing waits for it longer than some seconds."""
 
-    def __init__(self, process: Popen[bytes], word: str, complaint: IO[bytes], seconds: float) -> None:
+    def __init__(
+        self, process: Popen[bytes], word: str, complaint: IO[bytes], seconds: float
+    ) -> None:
         self._process = process
         self._word = word
         self._complaint = complaint
@@ -224,7 +257,9 @@ class _Running:
         if self._is_late:
             raise GitError(f"git {self._word}: no response in {self._seconds:g} s")
         self._complaint.seek(0)
-        return CompletedProcess(self._word, self._process.returncode, b"", self._complaint.read(_PIECE))
+        return CompletedProcess(
+            self._word, self._process.returncode, b"", self._complaint.read(_PIECE)
+        )
 
     def end(self) -> None:
         self._timer.cancel()
@@ -234,5 +269,7 @@ class _Running:
 def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:
     if _LACKING in done.stderr:
         return GitError(f"git {word}: {PARTIAL}")
-    complaint = one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
+    complaint = (
+        one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
+    )
     return GitError(f"git {word}: {complaint}")

@@ -71,8 +71,13 @@ def _refuse_links(place: str, base: str) -> None:
     step = place
     while step != base and step != os.path.dirname(step):
         if _is_link(step):
-            what = "is a link" if step == place else f"is below {step}, a link"
-            remedy = "links in a project are not followed; remove it, or name the file that it leads to"
+            if step == place:
+                what = "is a link"
+            else:
+                what = f"is below {step}, a link"
+            remedy = (
+                "links in a project are not followed; remove it, or name the file that it leads to"
+            )
             raise RefusedOutputError(place, f"it {what}: {remedy}")
         step = os.path.dirname(step)
 
@@ -160,7 +165,9 @@ class Replacement:
     case; see `place_of`. A `durable` one is on the disk afterwards. Raises `OSError`.
     """
 
-    def __init__(self, path: str, *, mode: int = USUAL, private: bool = False, durable: bool = False) -> None:
+    def __init__(
+        self, path: str, *, mode: int = USUAL, private: bool = False, durable: bool = False
+    ) -> None:
         self.path = place_of(path, private=private)
         self._mode = PRIVATE if private else mode
         self._private = private
@@ -172,7 +179,9 @@ class Replacement:
     def __enter__(self) -> Self:
         before = self._before()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
-        self.file = open(os.open(self._temporary, flags, self._mode if before is None else PRIVATE), "w+b")
+        self.file = open(
+            os.open(self._temporary, flags, self._mode if before is None else PRIVATE), "w+b"
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -202,7 +211,8 @@ class Replacement:
         self.file.flush()
         if self._durable:
             os.fsync(self.file.fileno())
-        if (before := self._before()) is not None:
+        before = self._before()
+        if before is not None:
             self._keep_attributes(before)
         self.file.close()  # Windows renames no file that is open
         os.replace(self._temporary, self.path)
@@ -272,7 +282,9 @@ def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> Non
         is_full = 0 < most < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    if is_full and os.stat(path).st_size > most:  # not what another process has begun anew meanwhile
+    if (
+        is_full and os.stat(path).st_size > most
+    ):  # not what another process has begun anew meanwhile
         os.replace(path, f"{path}.1")
 
 

@@ -35,9 +35,15 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
     """Return the path of a program in the absolute folders of `PATH`: others may be those of a repository."""
     files = [name]
     if not os.path.dirname(name):
-        endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if os.name == "nt" else [""]
+        if os.name == "nt":
+            endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
+        else:
+            endings = [""]
         folders = search_path(environ).split(os.pathsep)
-        files = [os.path.join(folder, name + ending) for folder in folders for ending in endings]
+        files = []
+        for folder in folders:
+            for ending in endings:
+                files.append(os.path.join(folder, name + ending))
     for file in files:
         if os.path.isabs(file) and os.path.isfile(file) and os.access(file, os.X_OK):
             return file
@@ -53,9 +59,13 @@ def search_path(environ: Mapping[str, str]) -> str:
 def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a program may know of the environment, with what is set for it, by `programs.toml`."""
     table = environment.table(__file__, "programs.toml")
-    own, names = table[program], {*table["kept"], *table[program]["kept"]}
-    begin, given = tuple(own.get("begin", ())), dict[str, str](own.get("set", {}))
-    return {name: value for name, value in environ.items() if name in names or name.startswith(begin)} | given
+    own = table[program]
+    names = {*table["kept"], *table[program]["kept"]}
+    begin = tuple(own.get("begin", ()))
+    given = dict[str, str](own.get("set", {}))
+    return {
+        name: value for name, value in environ.items() if name in names or name.startswith(begin)
+    } | given
 
 
 class Unfinished(Exception):  # noqa: N818 - what became of the program
@@ -81,7 +91,8 @@ def run(
     import signal  # noqa: PLC0415 - the same
     import subprocess  # noqa: PLC0415 - the same
 
-    until, printed = time.monotonic() + seconds, None
+    until = time.monotonic() + seconds
+    printed = None
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
         argv,
         cwd=os.path.expanduser(folder),
@@ -94,16 +105,21 @@ def run(
         try:
             while printed is None:
                 try:
-                    printed = sizes = process.communicate(given, min(0.05, max(0, until - time.monotonic())))
+                    printed = sizes = process.communicate(
+                        given, min(0.05, max(0, until - time.monotonic()))
+                    )
                 except subprocess.TimeoutExpired as late:
-                    given, sizes = None, (late.output or b"", late.stderr or b"")
+                    given = None
+                    sizes = (late.output or b"", late.stderr or b"")
                 if max(map(len, sizes)) > most:
                     raise Unfinished(f"printed more than {most:,} bytes")
                 if printed is None and time.monotonic() >= until:
                     raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
+                process.kill() if sys.platform == "win32" else os.killpg(
+                    process.pid, signal.SIGKILL
+                )
     return process.returncode, printed[0], printed[1].decode("utf-8", "replace")
 
 
@@ -139,5 +155,7 @@ def make_importable() -> None:
         site.addsitedir(ROOT)
         sys.path.remove(ROOT)
         sys.path.insert(standard, ROOT)
-    if find_spec(_NEEDED) is None and os.path.isabs(environment.environ().get(_USER_BASE) or os.sep):
+    if find_spec(_NEEDED) is None and os.path.isabs(
+        environment.environ().get(_USER_BASE) or os.sep
+    ):
         site.addsitedir(site.getusersitepackages())

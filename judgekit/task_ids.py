@@ -16,12 +16,15 @@ def is_blob(task_id: str, digits: int = 0) -> bool:
 
 def task_name(task_id: str) -> str:
     """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
-    return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
+    if is_blob(task_id):
+        return task_id.rpartition("@")[0]
+    return task_id
 
 
 def same_blob(one: str, other: str) -> bool:
     """Whether two tasks are the same; the hash of one may be cut shorter than that of the other."""
-    mine, theirs = _TASK.match(one), _TASK.match(other)
+    mine = _TASK.match(one)
+    theirs = _TASK.match(other)
     if mine is None or theirs is None:
         return one == other
     short, long = sorted((mine["hash"], theirs["hash"]), key=len)

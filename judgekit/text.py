@@ -24,14 +24,23 @@ def rubric_name(name: str, source: str | None) -> str:
 
 def visible(text: str) -> str:
     """Return `text` without what nobody sees; line breaks and tabs stay, other separators become breaks."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    text = (
+        text.replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\u2028", "\n")
+        .replace("\u2029", "\n")
+    )
     line = text.replace("\n", " ").replace("\t", " ")
-    return text if line.isascii() and line.isprintable() else text.translate(_SHOWN)
+    if line.isascii() and line.isprintable():
+        return text
+    return text.translate(_SHOWN)
 
 
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, ended by LF or CR LF alone; `str.splitlines` ends them at nine others."""
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    if text:
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    return []
 
 
 def defused(cell: str) -> str:
@@ -39,12 +48,16 @@ def defused(cell: str) -> str:
 
     A number stays as it is, with its sign.
     """
-    return f"'{cell}" if _is_formula(cell.lstrip("'")) else cell
+    if _is_formula(cell.lstrip("'")):
+        return f"'{cell}"
+    return cell
 
 
 def as_before(cell: str) -> str:
     """Return a cell of CSV that was `defused` as it was before."""
-    return cell[1:] if cell[:1] == "'" and _is_formula(cell.lstrip("'")) else cell
+    if cell[:1] == "'" and _is_formula(cell.lstrip("'")):
+        return cell[1:]
+    return cell
 
 
 def _is_formula(cell: str) -> bool:
@@ -71,12 +84,16 @@ def is_blank(text: str) -> bool:
 
 def escaped(text: str) -> str:
     """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
-    return text if text.isascii() and text.isprintable() else text.translate(_ESCAPED)
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_ESCAPED)
 
 
 def encodable(text: str) -> str:
     """Return `text` with lone surrogates replaced: they can be neither printed nor written as JSON."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+    if not text.isascii():
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 class RepeatedKeyError(ValueError):
@@ -100,7 +117,9 @@ def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def one_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    if len(line) <= limit:
+        return line
+    return line[: limit - 1].rstrip() + "…"
 
 
 class _Table(dict[int, "int | str | None"]):
@@ -119,12 +138,16 @@ class _Table(dict[int, "int | str | None"]):
 
             blank = any(first <= code <= last for first, last in _BLANK)
             hidden = blank or unicodedata.category(char) in _INVISIBLE
-        instead = char.encode("unicode_escape").decode() if self.escape else None
+        if self.escape:
+            instead = char.encode("unicode_escape").decode()
+        else:
+            instead = None
         self[code] = instead if hidden else code
         return self[code]
 
 
-_SHOWN, _ESCAPED = _Table(), _Table()
+_SHOWN = _Table()
+_ESCAPED = _Table()
 _ESCAPED.escape = True
 
 

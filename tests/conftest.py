@@ -16,13 +16,25 @@ KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENT
 
 
 def _foreign(name: str) -> bool:
-    words = ("_API_KEY", "_TOKEN", "_API_BASE", "_BASE_URL", "AWS_", "AZURE_", "VERTEX", "GOOGLE_", "OLLAMA_")
+    words = (
+        "_API_KEY",
+        "_TOKEN",
+        "_API_BASE",
+        "_BASE_URL",
+        "AWS_",
+        "AZURE_",
+        "VERTEX",
+        "GOOGLE_",
+        "OLLAMA_",
+    )
     own = name.startswith(("JUDGEKIT_", "CLAUDE", "CODEX_", "GEMINI_", "XDG_", "GIT_"))
     return name not in KEPT and (own or any(word in name for word in words))
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def isolated(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """Give the test a private home folder, with nothing in the environment that matters, and yield it.
 
     What a command puts into the environment is gone before a fixture of another module begins. What keeps
@@ -35,7 +47,9 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setenv("JUDGEKIT_HOME", str(home / "judgekit"))
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # as once installed
+    monkeypatch.setenv(
+        "PATH", str(Path(sys.executable).parent), prepend=os.pathsep
+    )  # as once installed
     monkeypatch.setenv("JUDGEKIT_ENGINE", "0")  # what tests the engine starts one of its own
     yield home
     for name in os.environ.keys() - before:

@@ -33,7 +33,9 @@ WIDTH = 78  # columns of generated help: a terminal of 80 leaves two free
 PUBLIC = [name for name in judgekit.__all__ if not name.startswith("__")]
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
-_HTML_LINK = re.compile(r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE)
+_HTML_LINK = re.compile(
+    r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE
+)
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
@@ -91,7 +93,9 @@ def anchors(text: str) -> set[str]:
             words = "".join(part.content for part in heading.children or ()).lower()
             names.append(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
     earlier = [names[:place].count(name) for place, name in enumerate(names)]
-    return {f"{name}-{number}" if number else name for name, number in zip(names, earlier, strict=True)}
+    return {
+        f"{name}-{number}" if number else name for name, number in zip(names, earlier, strict=True)
+    }
 
 
 def broken_links(root: Path) -> Iterator[str]:
@@ -145,7 +149,11 @@ def write_help(root: Path) -> None:
     shown = {each["command"] for each in _BLOCK.finditer(text)}
 
     def renewed(match: re.Match[str]) -> str:
-        return _block(match["command"], helps[match["command"]]) if match["command"] in helps else match[0]
+        return (
+            _block(match["command"], helps[match["command"]])
+            if match["command"] in helps
+            else match[0]
+        )
 
     text = _BLOCK.sub(renewed, text)
     missing = [name for name in helps if name not in shown]
@@ -167,7 +175,9 @@ def undocumented_names(root: Path) -> Iterator[str]:
         if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
             yield f"{API_PAGE}: {name} is public and not documented"
     for page, fence in blocks(root):
-        for name in re.findall(r"\bjudgekit\.(\w+)\(", fence.text) if fence.language == "python" else ():
+        for name in (
+            re.findall(r"\bjudgekit\.(\w+)\(", fence.text) if fence.language == "python" else ()
+        ):
             if name not in PUBLIC:
                 yield f"{page}:{fence.line}: there is no judgekit.{name}"
 
@@ -201,7 +211,10 @@ def unknown_commands(root: Path) -> Iterator[str]:
     """
     makefile = root / "Makefile"
     text = makefile.read_text(encoding="utf-8") if makefile.is_file() else ""
-    known = {*commands(), *(f"make {each}" for each in re.findall(r"^([\w-]+):", text, re.MULTILINE))}
+    known = {
+        *commands(),
+        *(f"make {each}" for each in re.findall(r"^([\w-]+):", text, re.MULTILINE)),
+    }
     for page, fence in blocks(root):
         lines = fence.text.splitlines() if fence.language in _SHELLS else ()
         for number, line in enumerate(lines, fence.line):
@@ -244,7 +257,9 @@ _TRACES = {
 def traces(root: Path) -> Iterator[str]:
     """Yield the lines that name a machine's paths or a registry's host, in all text of the project."""
     git = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(git, cwd=root, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    listed = subprocess.run(
+        git, cwd=root, capture_output=True, encoding="utf-8", timeout=60, check=True
+    )
     for name in filter(None, listed.stdout.split("\0")):
         try:
             lines = (root / name).read_text(encoding="utf-8").splitlines()
@@ -257,7 +272,14 @@ def traces(root: Path) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
-    *(broken_links, stale_help, undocumented_names, unparsable_blocks, unknown_commands, missing_tests),
+    *(
+        broken_links,
+        stale_help,
+        undocumented_names,
+        unparsable_blocks,
+        unknown_commands,
+        missing_tests,
+    ),
     traces,
 )
 

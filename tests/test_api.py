@@ -32,7 +32,9 @@ ONE = {"note": "One text."}
 
 def by_rubric(asked: Asked) -> Answer:
     """Give the best score to every dimension that is asked for."""
-    names = asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"]["properties"]
+    names = asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"][
+        "properties"
+    ]
     found = ", ".join(f'"{name}": 5' for name in names)
     return says(f'{{"reasoning": "It rests on it.", "scores": {{{found}}}, "findings": []}}')
 
@@ -62,14 +64,20 @@ def wait_for(there: Callable[[], bool]) -> None:
 def test_a_text_brings_what_models_are_shown_with_it(serve: Callable[..., Loopback]) -> None:
     server = serve(by_rubric)
     text = Text(
-        "It is blue.", "Which colour?", "One sentence.", sources=["The sky is blue."], author_family="openai"
+        "It is blue.",
+        "Which colour?",
+        "One sentence.",
+        sources=["The sky is blue."],
+        author_family="openai",
     )
     texts: dict[str, str | Text] = {
         "note": text,
         "other": Text("It is red.", sources={"sky": "The sky is red."}),
         "bare": "Green.",
     }
-    found = judgekit.judge_texts(texts, rubric="groundedness", author_family="google", mode="lenient")
+    found = judgekit.judge_texts(
+        texts, rubric="groundedness", author_family="google", mode="lenient"
+    )
     words = ["accept", "accept", "undetermined"]
     assert [verdict.verdict for verdict in found] == words
     assert [verdict.accepted for verdict in found] == [True, True, False]
@@ -79,7 +87,9 @@ def test_a_text_brings_what_models_are_shown_with_it(serve: Callable[..., Loopba
         ["other", "sky"],
         ["bare"],
     ]
-    first, other = sorted((request.text for request in server.requests), key=lambda sent: "is red" in sent)
+    first, other = sorted(
+        (request.text for request in server.requests), key=lambda sent: "is red" in sent
+    )
     shown = ("Which colour?", "One sentence.", 'role="source"', "The sky is blue.", "It is blue.")
     assert all(part in first for part in shown)
     assert "The sky is red." in other
@@ -90,7 +100,9 @@ def test_sources_are_no_parts_of_a_text_whose_rubric_has_no_heading_for_them(
     serve: Callable[..., Loopback],
 ) -> None:
     server = serve(GOOD)
-    with pytest.raises(InputError, match=r"^other: the rubric kls@1\.0\.0 takes no sources; name one that"):
+    with pytest.raises(
+        InputError, match=r"^other: the rubric kls@1\.0\.0 takes no sources; name one that"
+    ):
         judgekit.judge_texts(ONE | {"other": Text("It is.", sources=["So."])})
     assert server.requests == []
 
@@ -109,13 +121,17 @@ def test_a_reference_is_shown_where_a_rubric_has_a_heading(
     assert ["It is Rome." in request.text for request in server.requests] == [True, True, False]
 
 
-def test_what_the_command_line_takes_is_taken(serve: Callable[..., Loopback], tmp_path: Path) -> None:
+def test_what_the_command_line_takes_is_taken(
+    serve: Callable[..., Loopback], tmp_path: Path
+) -> None:
     server = serve(GOOD)
     (tmp_path / "a.md").write_text("One text.")
     calls: list[Callable[..., object]] = [
         lambda **given: judgekit.judge("a.md", mode="lenient", **given),
         lambda **given: judgekit.judge_texts({"b": "Another."}, mode="lenient", **given),
-        lambda **given: judgekit.compare("x", "y", prompt="p", rubric="kls", mode="lenient", **given),
+        lambda **given: judgekit.compare(
+            "x", "y", prompt="p", rubric="kls", mode="lenient", **given
+        ),
     ]
     for call in calls:
         made = []
@@ -152,7 +168,9 @@ def test_as_many_are_judged_at_a_time_as_are_wanted(serve: Callable[..., Loopbac
         assert most == concurrency
 
 
-def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callable[..., Loopback]) -> None:
+def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(
+    serve: Callable[..., Loopback],
+) -> None:
     others = threading.Semaphore(0)
 
     def answer(asked: Asked) -> Answer:
@@ -166,7 +184,12 @@ def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callabl
     server = serve(answer)
     rows: list[dict[str, Any]] = [{"said": "slow", "n": 0}, {"said": " ", "n": 1}]
     rows += [{"said": f"text {number}", "n": number} for number in range(2, 9)]
-    given: dict[str, Any] = {"fields": {"text": "said"}, "concurrency": 2, "cache": False, "mode": "lenient"}
+    given: dict[str, Any] = {
+        "fields": {"text": "said"},
+        "concurrency": 2,
+        "cache": False,
+        "mode": "lenient",
+    }
     assert [each["n"] for each in judgekit.judge_rows(rows, **given)] == [*range(9)]
     found = [*judgekit.judge_rows(iter(rows), **given, as_completed=True)]
     assert sorted(each["n"] for each in found) == [*range(9)] != [each["n"] for each in found]
@@ -176,9 +199,13 @@ def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callabl
     )
     assert found[-1]["judged"]["schema"] == "judgekit/verdict@1"
     asked = len(server.requests)
-    endless = judgekit.judge_rows(({"said": f"more {number}"} for number in itertools.count()), **given)
+    endless = judgekit.judge_rows(
+        ({"said": f"more {number}"} for number in itertools.count()), **given
+    )
     assert next(endless)["id"] == 1
-    end = time.monotonic() + 5  # the loop of these calls stands still between two rows: some may not begin
+    end = (
+        time.monotonic() + 5
+    )  # the loop of these calls stands still between two rows: some may not begin
     wait_for(lambda: len(server.requests) == asked + 3 or time.monotonic() > end)
     endless.close()
     assert asked < len(server.requests) <= asked + 3
@@ -188,7 +215,9 @@ def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callabl
 async def test_rows_can_be_awaited_and_given_up(serve: Callable[..., Loopback]) -> None:
     server = serve(by_rubric)
     pairs = [{"a": "One.", "b": "Two.", "prompt": "p", "id": f"p{number}"} for number in range(2)]
-    found = [each async for each in judgekit.ajudge_rows(pairs, task="compare", rubric="answer-quality")]
+    found = [
+        each async for each in judgekit.ajudge_rows(pairs, task="compare", rubric="answer-quality")
+    ]
     assert [(each["id"], each["verdict"]) for each in found] == [("p0", "tie"), ("p1", "tie")]
     assert len(server.requests) > 1
     with pytest.raises(InputError, match="row 2: expected a mapping of columns, got list"):
@@ -250,7 +279,10 @@ def test_a_verdict_prints_in_three_lines(serve: Callable[..., Loopback]) -> None
         assert len(line) <= 200
     person = Override(decision="accept", why="I looked.", who="ada", at=datetime.now(UTC))
     by_hand = str(verdict.model_copy(update={"human_override": person, "rounds": []}))
-    assert by_hand.splitlines()[1:] == [f"{lines[1].partition(';')[0]}; decided by ada; no cost", "I looked."]
+    assert by_hand.splitlines()[1:] == [
+        f"{lines[1].partition(';')[0]}; decided by ada; no cost",
+        "I looked.",
+    ]
 
 
 def test_a_comparison_prints_in_three_lines(serve: Callable[..., Loopback]) -> None:
@@ -272,7 +304,12 @@ def test_what_is_printed_moves_no_terminal(serve: Callable[..., Loopback]) -> No
     (verdict,) = judgekit.judge_texts({hostile: hostile}, mode="lenient")
     comparison = judgekit.compare(hostile, "x", prompt=hostile, rubric="kls", mode="lenient")
     odd = verdict.model_copy(
-        update={"task_id": hostile, "model": hostile, "degraded": hostile, "verdict": "undetermined"}
+        update={
+            "task_id": hostile,
+            "model": hostile,
+            "degraded": hostile,
+            "verdict": "undetermined",
+        }
     )
     for record in (verdict, comparison, odd):
         lines = str(record).split("\n")

@@ -24,7 +24,9 @@ NO_TEXT = (7, b"bytes", ["a"], {"a": 1}, object())
 
 
 def text(**given: Any) -> object:  # noqa: ANN401 - wrong on purpose
-    return judgekit.judge_texts({"a": judgekit.Text(**{"text": "One."} | given)}, rubric="groundedness")
+    return judgekit.judge_texts(
+        {"a": judgekit.Text(**{"text": "One."} | given)}, rubric="groundedness"
+    )
 
 
 def rows(**given: Any) -> list[object]:  # noqa: ANN401 - wrong on purpose
@@ -60,9 +62,17 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
     ),
     *(
         (call, {}, "concurrency", (0, -1, 257, 1.5, "8", None, True))
-        for call in (judgekit.judge, lambda concurrency: judgekit.judge_texts(TEXTS, concurrency=concurrency))
+        for call in (
+            judgekit.judge,
+            lambda concurrency: judgekit.judge_texts(TEXTS, concurrency=concurrency),
+        )
     ),
-    (judgekit.judge_texts, {}, "texts", ({}, [], ["a"], "a", None, 7, {1: "a"}, {"a": None}, {"a": b"b"})),
+    (
+        judgekit.judge_texts,
+        {},
+        "texts",
+        ({}, [], ["a"], "a", None, 7, {1: "a"}, {"a": None}, {"a": b"b"}),
+    ),
     *(
         (text, {}, name, values)
         for name, values in {
@@ -88,7 +98,12 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
     (lambda paths: judgekit.judge(*paths), {}, "paths", ([None], [7], [b"a.md"], [["a.md"]], [])),
     (judgekit.judge, {}, "task_id", NO_TEXT),
     (judgekit.judge, {}, "description", NO_TEXT),
-    (lambda texts: judgekit.compare(*texts, prompt="p"), {}, "texts", ([], ["a"], ["a", None], ["a", b"b"])),
+    (
+        lambda texts: judgekit.compare(*texts, prompt="p"),
+        {},
+        "texts",
+        ([], ["a"], ["a", None], ["a", b"b"]),
+    ),
     (lambda prompt: judgekit.compare("a", "b", prompt=prompt), {}, "prompt", (None, *NO_TEXT)),
     (judgekit.search, {}, "query", (None, *NO_TEXT)),
     (judgekit.search, {"query": "a"}, "roots", ("folder", 7, [7], [None], ["no such folder"])),
@@ -101,8 +116,34 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
     (judgekit.find_rubric, {"reference": "kls"}, "project", (7, ["a"], b"a", "a" * 5000, "\0")),
 ]
 ANYTHING: tuple[Any, ...] = (
-    *(None, True, -1, 1.5, 10**400, 10**5000, float("nan"), b"x", "", "\ud800", "\0", "a\n\x1b", "a" * 5000),
-    *([], ["a"], [None], {}, {"a": 1}, {"\ud800": "\ud800"}, object(), int, Odd(), Path("x"), range(3)),
+    *(
+        None,
+        True,
+        -1,
+        1.5,
+        10**400,
+        10**5000,
+        float("nan"),
+        b"x",
+        "",
+        "\ud800",
+        "\0",
+        "a\n\x1b",
+        "a" * 5000,
+    ),
+    *(
+        [],
+        ["a"],
+        [None],
+        {},
+        {"a": 1},
+        {"\ud800": "\ud800"},
+        object(),
+        int,
+        Odd(),
+        Path("x"),
+        range(3),
+    ),
 )
 
 
@@ -127,7 +168,9 @@ async def all_of(found: AsyncIterator[object]) -> list[object]:
     return [each async for each in found]
 
 
-def test_what_is_wrong_is_said_by_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_said_by_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.md").write_text("One text.")
     for call, others, name, values in WRONG:

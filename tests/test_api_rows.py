@@ -101,24 +101,45 @@ def in_itself() -> list[object]:
     ("value", "problem"),
     [
         ("\ud800", "expected text, got half of a surrogate pair"),
-        pytest.param(10**5000, "expected a shorter number, got one of thousands of digits", id="long"),
+        pytest.param(
+            10**5000, "expected a shorter number, got one of thousands of digits", id="long"
+        ),
         (in_itself(), "expected at most 100 lists and objects inside each other, got more"),
-        (Opaque(), "expected text, a number, a list or an object, got Opaque; convert it, or leave it out"),
+        (
+            Opaque(),
+            "expected text, a number, a list or an object, got Opaque; convert it, or leave it out",
+        ),
     ],
 )
-def test_other_values_are_an_error_before_any_call(server: Loopback, value: object, problem: str) -> None:
+def test_other_values_are_an_error_before_any_call(
+    server: Loopback, value: object, problem: str
+) -> None:
     with pytest.raises(InputError) as caught:
         judged({"text": "One."}, {"text": "Two.", "value": value})
     assert str(caught.value) == f"rows: row 2: value: {problem}"
-    assert caught.value.__context__ is None or not isinstance(caught.value.__context__, RuntimeError)
+    assert caught.value.__context__ is None or not isinstance(
+        caught.value.__context__, RuntimeError
+    )
     assert not server.requests
 
 
 def test_errors_speak_of_python(server: Loopback) -> None:
     for row, given, problem in (
-        ({"q": "x"}, {}, "rows: no column for text; name it with fields={'text': 'COLUMN'}. It has q"),
-        ({"text": "x"}, {"fields": {"txt": "text"}}, "fields={'txt': 'text'}: unknown field; use one of "),
-        ({"text": "x"}, {"id_column": "key"}, "id_column='key': rows has no such column; it has text"),
+        (
+            {"q": "x"},
+            {},
+            "rows: no column for text; name it with fields={'text': 'COLUMN'}. It has q",
+        ),
+        (
+            {"text": "x"},
+            {"fields": {"txt": "text"}},
+            "fields={'txt': 'text'}: unknown field; use one of ",
+        ),
+        (
+            {"text": "x"},
+            {"id_column": "key"},
+            "id_column='key': rows has no such column; it has text",
+        ),
         (
             {"output": "x", "response": "y"},
             {},
@@ -159,7 +180,9 @@ def test_what_is_public_is_listed() -> None:
 def test_a_message_is_not_told_in_the_course_of_another_error(tmp_path: pathlib.Path) -> None:
     script = "import judgekit; judgekit.judge_texts({'a': 'One.'}, rubric='no-such')"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert "no-such" in done.stderr
     assert "During handling" not in done.stderr
     assert "no running event loop" not in done.stderr

@@ -36,10 +36,14 @@ READS_ENVIRONMENT = {
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it
 
 
-FILES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "judgekit").rglob("*.py"))}
+FILES = {
+    path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "judgekit").rglob("*.py"))
+}
 MODULES = {
     ".".join(
-        part for part in path.relative_to(ROOT / "judgekit").with_suffix("").parts if part != "__init__"
+        part
+        for part in path.relative_to(ROOT / "judgekit").with_suffix("").parts
+        if part != "__init__"
     ): ast.parse(text)
     for path, text in FILES.items()
 }
@@ -79,7 +83,9 @@ def test_modules_and_functions_are_short() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    long = [f"{module}.{node.name}" for module, node in functions if _lines(node) > LONGEST_FUNCTION]
+    long = [
+        f"{module}.{node.name}" for module, node in functions if _lines(node) > LONGEST_FUNCTION
+    ]
     assert long == []
 
 

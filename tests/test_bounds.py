@@ -38,7 +38,9 @@ SECONDS = 20  # of CPU that a command may take: without bounds these take minute
 DATA = tomllib.loads((Path(__file__).parent / "support" / "bounds.toml").read_text("utf-8"))
 MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
 REPEATED = (*DATA["hostile"], f"e{MARKS * 40}", "\ud800", "é a" + "a" * 60, "0" * 40 + " ")
-HOSTILE = [("", piece, "") for piece in REPEATED]  # a beginning, what is repeated behind it, and an end
+HOSTILE = [
+    ("", piece, "") for piece in REPEATED
+]  # a beginning, what is repeated behind it, and an end
 HEADER = "-----BEGIN PRIVATE KEY-----\n"
 SECRETS = [
     *(("", piece, "") for piece in DATA["secrets"]),
@@ -83,7 +85,9 @@ def memory(text: str) -> None:
     deep: Any = [text[:10]] * (len(text) // 10)
     for _ in range(300):
         deep = [deep]
-    of("retrieval.sources.claude_memory.body_text")({"content": {"a": text, "b": deep}}, ["b", "a"], 200_000)
+    of("retrieval.sources.claude_memory.body_text")(
+        {"content": {"a": text, "b": deep}}, ["b", "a"], 200_000
+    )
 
 
 def passage(text: str) -> None:
@@ -121,7 +125,9 @@ def hooks_of_a_client(text: str) -> None:
 
 def named(text: str) -> None:
     own = {"tags": (), "updated": 0.0, "root": "/r", "place": text, "kind": PROFILE.kind}
-    of("hooks.repeats.is_named")(of("retrieval.confidence.Candidate")(text, text, "a", **own), text + text)
+    of("hooks.repeats.is_named")(
+        of("retrieval.confidence.Candidate")(text, text, "a", **own), text + text
+    )
 
 
 def candidates(text: str) -> None:
@@ -172,7 +178,11 @@ def places(text: str) -> None:
 
 
 def tables(text: str) -> None:
-    for lower in (f"||password||user||\n{text}", f"|_. password|\n{text}", f"{{|\n! password\n{text}"):
+    for lower in (
+        f"||password||user||\n{text}",
+        f"|_. password|\n{text}",
+        f"{{|\n! password\n{text}",
+    ):
         end = len(lower)
         stop = lower.find("\n")
         list(of("judging.secret_tables.find_in_marked_tables")(f"|===\n|user|password\n{lower}"))
@@ -188,7 +198,10 @@ def regions(text: str) -> None:
 
 def rows(text: str) -> None:
     given = find_rubric("groundedness").rubric.given  # type: ignore[union-attr]
-    said = [{"role": text, "content": text}, {"role": "tool", "name": text, "content": [text, text]}]
+    said = [
+        {"role": text, "content": text},
+        {"role": "tool", "name": text, "content": [text, text]},
+    ]
     calls = [
         {
             "role": "assistant",
@@ -230,7 +243,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
     "cli.formats.region": regions,
-    "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(text[: CONFIG_BYTES // 8]),
+    "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(
+        text[: CONFIG_BYTES // 8]
+    ),
     "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
     "data.fields.comparison": pairs,
     "data.fields.document": rows,
@@ -258,11 +273,15 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
-    "retrieval.sources.auto_memory.read": lambda text: of("retrieval.sources.auto_memory._own_text")(
-        "/nowhere", "MEMORY.md", text, None
+    "retrieval.sources.auto_memory.read": lambda text: of(
+        "retrieval.sources.auto_memory._own_text"
+    )("/nowhere", "MEMORY.md", text, None),
+    "retrieval.sources.force.status_of": lambda text: of("retrieval.sources.force.status_of")(
+        {}, text
     ),
-    "retrieval.sources.force.status_of": lambda text: of("retrieval.sources.force.status_of")({}, text),
-    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(as_bytes(text), whole=True),
+    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(
+        as_bytes(text), whole=True
+    ),
     "retrieval.sources.claude_memory.body_text": memory,
     "judging.secret_search.blocks": places,
     **dict.fromkeys(
@@ -274,7 +293,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
         ),
         tables,
     ),
-    "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
+    "rubric.search_path.heads": lambda text: [
+        *of("rubric.search_path._HEAD").findall(f"title: {text}b")  # type: ignore[attr-defined]
+    ],
 }
 # Functions of a text, and what they want behind it.
 BEHIND: dict[str, tuple[Any, ...]] = {
@@ -298,14 +319,18 @@ GIVEN |= {
     for place, more in BEHIND.items()
 }
 
-NOT_ASKED = {place: reason for reason, places in DATA["not_asked"].items() for place in places.split()}
+NOT_ASKED = {
+    place: reason for reason, places in DATA["not_asked"].items() for place in places.split()
+}
 
 
 def public() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.parse(path.read_bytes()).body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            if isinstance(
+                node, ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith("_"):
                 yield f"{module}.{node.name}", node
 
 
@@ -340,7 +365,9 @@ ASKED = GIVEN | {
 
 def test_every_function_that_takes_a_text_is_asked_or_says_why_not() -> None:
     found = {place for place, node in public() if texts(node)}
-    assert found <= {*ASKED, *NOT_ASKED}, "put it into GIVEN, or say in NOT_ASKED why it is not measured"
+    assert found <= {*ASKED, *NOT_ASKED}, (
+        "put it into GIVEN, or say in NOT_ASKED why it is not measured"
+    )
     assert not set(ASKED) & set(NOT_ASKED)
     assert set(NOT_ASKED) <= {place for place, _ in public()}
 
@@ -360,7 +387,15 @@ def cpu(call: Callable[[str], object], text: str) -> float:
         if hasattr(found, "__next__"):
             for _ in found:  # type: ignore[attr-defined]  # a generator
                 pass
-    except (JudgekitError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, UnicodeError):
+    except (
+        JudgekitError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        UnicodeError,
+    ):
         pass
     return time.process_time() - start
 
@@ -369,8 +404,12 @@ def cpu(call: Callable[[str], object], text: str) -> float:
 def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
     call = ASKED[place]
     cpu(call, "a")  # what is imported or learnt once
-    for start, piece, end in HOSTILE + SECRETS * place.startswith(("judging.redact.", "judging.fence.")):
-        large, small = (f"{start}{piece * (size // len(piece) + 1)}{end}" for size in (LARGE, LARGE // SHARE))
+    for start, piece, end in HOSTILE + SECRETS * place.startswith(
+        ("judging.redact.", "judging.fence.")
+    ):
+        large, small = (
+            f"{start}{piece * (size // len(piece) + 1)}{end}" for size in (LARGE, LARGE // SHARE)
+        )
         took = cpu(call, large)
         if took <= FLOOR:
             continue
@@ -391,7 +430,10 @@ def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     )
     deep = "[" * 900 + json.dumps(["jwt"] * 600_000) + "]" * 900
     record = f'{{"title": "jwt", "content": {{"decision": {deep}}}}}'
-    bomb = [f"a{at}: [{', '.join([f'*a{at - 1}'] * 9)}]".replace(": ", f": &a{at} ") for at in range(1, 12)]
+    bomb = [
+        f"a{at}: [{', '.join([f'*a{at - 1}'] * 9)}]".replace(": ", f": &a{at} ")
+        for at in range(1, 12)
+    ]
     yield ["hook"], asked, {f"{store}/decisions/a.json": title, f"{store}/index.md": index}
     named = {f"{store}/decisions/{'a' * 200}.json": '{"title": "jwt"}', f"{store}/index.md": index}
     yield ["hook"], asked, {**named, f"{store}/.judgekitignore": "*a" * 12 + "b\n"}
@@ -399,13 +441,21 @@ def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     yield ["hook"], asked, {**named, ".judgekit/config.yaml": "\n" * 1_000_000 + "x: ["}
     yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": "jwt " * 1_000_000}
     yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": MARKS * 500_000}
-    yield ["search", "jwt", "--root", "docs"], "", {"docs/MEMORY.md": "](a)" * 240_000, "docs/t.md": "jwt"}
+    yield (
+        ["search", "jwt", "--root", "docs"],
+        "",
+        {"docs/MEMORY.md": "](a)" * 240_000, "docs/t.md": "jwt"},
+    )
     records = {f"{store}/decisions/a.json": record, f"{store}/index.md": index}
     yield ["search", "jwt", "--root", store], "", records
     yield ["rubric", "check", "a.yaml"], "", {"a.yaml": "\n".join(["a0: &a0 [x, x]", *bomb])}
     yield ["rubric", "list"], "", {".judgekit/rubrics/a@1.0.0.yaml": f"title: a{' ' * 900_000}b"}
     yield ["judge", "a.md", "--show-prompt"], "", {"a.md": MARKS * 500_000}
-    yield ["index", "rebuild", "--root", "docs"], "", {"docs/a.md": f"---\ntitle: {MARKS * 45_000}\n---\njwt"}
+    yield (
+        ["index", "rebuild", "--root", "docs"],
+        "",
+        {"docs/a.md": f"---\ntitle: {MARKS * 45_000}\n---\njwt"},
+    )
 
 
 @pytest.mark.parametrize("case", range(12))

@@ -31,7 +31,16 @@ def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
 
 
 SENDING = (
-    *("judge", "gate", "search --judge", "calibrate", "eval judge", "provider check", "demo", "escalate"),
+    *(
+        "judge",
+        "gate",
+        "search --judge",
+        "calibrate",
+        "eval judge",
+        "provider check",
+        "demo",
+        "escalate",
+    ),
     *("rubric check --run", "rubric diff --run"),
 )
 
@@ -40,7 +49,9 @@ def test_what_each_command_and_switch_sends_is_said() -> None:
     page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
     for command in SENDING:
         assert f"`judgekit {command}`" in page
-        assert [line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line]
+        assert [
+            line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line
+        ]
     switches = [
         f"{section}.{key}"
         for section, fields in Config.model_fields.items()
@@ -67,12 +78,32 @@ def test_the_example_of_an_explanation_is_what_is_printed(
 
 HOME, REGISTRY = "/" + "home/anna", "https://" + "pypi" + ".org/simple"
 WRONG: dict[Callable[[Path], Iterator[str]], tuple[str, str, int]] = {
-    docs.broken_links: ("README.md", "[a](gone.md) [b](#nowhere) ![c](gone.png)\n\n# Here\n[d](#here)\n", 3),
+    docs.broken_links: (
+        "README.md",
+        "[a](gone.md) [b](#nowhere) ![c](gone.png)\n\n# Here\n[d](#here)\n",
+        3,
+    ),
     docs.stale_help: ("docs/cli.md", "<!-- help: judgekit gone -->\n<!-- /help -->\n", 1),
-    docs.undocumented_names: ("README.md", "```python\njudgekit.judging(judgekit.judge())\n```\n", 2),
-    docs.unparsable_blocks: ("README.md", "```json\n{'a': 1}\n```\n- a\n  ```yaml\n  a: [1\n  ```\n", 2),
-    docs.unknown_commands: ("README.md", "```sh\n$ judgekit serch\nmake tea\npip install judgekit\n```\n", 3),
-    docs.missing_tests: ("docs/threat-model.md", "| a | b | `tests/gone.py::test_x` |\n| a | b | c |\n", 2),
+    docs.undocumented_names: (
+        "README.md",
+        "```python\njudgekit.judging(judgekit.judge())\n```\n",
+        2,
+    ),
+    docs.unparsable_blocks: (
+        "README.md",
+        "```json\n{'a': 1}\n```\n- a\n  ```yaml\n  a: [1\n  ```\n",
+        2,
+    ),
+    docs.unknown_commands: (
+        "README.md",
+        "```sh\n$ judgekit serch\nmake tea\npip install judgekit\n```\n",
+        3,
+    ),
+    docs.missing_tests: (
+        "docs/threat-model.md",
+        "| a | b | `tests/gone.py::test_x` |\n| a | b | c |\n",
+        2,
+    ),
     docs.traces: ("src/code.py", f"A = '{HOME}/x'\nB = '{REGISTRY}'\n", 2),
 }
 
@@ -92,15 +123,32 @@ def test_a_check_finds_what_is_wrong(
 def test_no_hint_names_a_package_of_an_index() -> None:
     named = re.compile(r"\bjudgekit\[[\w,-]+\]")
     places = [*docs.ROOT.glob("*.md"), *docs.ROOT.glob("docs/**/*.md")]
-    for folder, kind in (("judgekit", "*.py"), ("providers", "*.yaml"), ("hooks", "*"), ("skills", "*")):
-        places += [path for path in docs.ROOT.joinpath(folder).rglob(kind) if "__pycache__" not in path.parts]
-    found = [place for place in places if place.is_file() and named.search(place.read_text(errors="replace"))]
+    for folder, kind in (
+        ("judgekit", "*.py"),
+        ("providers", "*.yaml"),
+        ("hooks", "*"),
+        ("skills", "*"),
+    ):
+        places += [
+            path
+            for path in docs.ROOT.joinpath(folder).rglob(kind)
+            if "__pycache__" not in path.parts
+        ]
+    found = [
+        place
+        for place in places
+        if place.is_file() and named.search(place.read_text(errors="replace"))
+    ]
     assert found == []
 
 
 @pytest.mark.parametrize(("mode", "code"), [("strict", 2), ("lenient", 0)])
 def test_the_worked_example_is_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str, code: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mode: str,
+    code: int,
 ) -> None:
     page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
     (shown,) = [fence.text for fence in docs.fences(page) if f"--mode {mode}" in fence.text]
@@ -142,7 +190,12 @@ def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str) -> Non
     commands = _COMMAND.findall(shown)
     assert len(commands) >= count
     for command in commands:  # `exit` gives each the exit code of the one before
-        lines += [f"printf '%s\\n' {shlex.quote(f'$ {command}')}", "(exit $code)", command, "code=$?"]
+        lines += [
+            f"printf '%s\\n' {shlex.quote(f'$ {command}')}",
+            "(exit $code)",
+            command,
+            "code=$?",
+        ]
     shell = ["sh", "-c", "\n".join(lines)]
     done = subprocess.run(
         shell, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300, check=False
@@ -167,7 +220,9 @@ def test_the_first_result_of_the_readme_is_what_is_printed(
 
 def test_the_tutorial_shows_the_workflow_of_the_examples() -> None:
     workflow = (docs.ROOT / "examples/ci/github-actions.yml").read_text(encoding="utf-8")
-    assert f"```yaml\n{workflow}```" in (docs.ROOT / "docs/tutorial-ci.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{workflow}```" in (docs.ROOT / "docs/tutorial-ci.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def _without_times(text: str) -> str:

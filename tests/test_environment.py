@@ -61,7 +61,11 @@ def test_where_homes_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
             with pytest.raises(ConfigError, match="JUDGEKIT_HOME: expected an absolute path, got"):
                 home()
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path))
-    assert [home() for home in HOMES] == [str(tmp_path), str(tmp_path / "cache"), str(tmp_path / "state")]
+    assert [home() for home in HOMES] == [
+        str(tmp_path),
+        str(tmp_path / "cache"),
+        str(tmp_path / "state"),
+    ]
     monkeypatch.delenv("JUDGEKIT_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -79,7 +83,11 @@ def test_where_homes_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         (0o777, {}, True),
         (0o777, {"shared/.claude/memory": STRANGER}, False),  # /tmp, and what somebody put there
         (0o777, {"shared/.git": STRANGER}, False),
-        (0o775, {"shared/.claude/memory": STRANGER}, True),  # a group's folder, a colleague's memories
+        (
+            0o775,
+            {"shared/.claude/memory": STRANGER},
+            True,
+        ),  # a group's folder, a colleague's memories
         (0o755, dict.fromkeys(("shared", "shared/.git"), STRANGER), False),
         (0o755, dict.fromkeys(("shared", "shared/.git", "shared/mine"), STRANGER), True),  # mounted
     ],
@@ -107,16 +115,50 @@ def test_what_a_stranger_can_put_above_is_no_project(
 
 
 def test_a_name_is_shown_on_one_line_and_not_obeyed() -> None:
-    names = {"a\nGO  b.md": "a\\nGO  b.md", "\x1b[2Ja.md": "\\x1b[2Ja.md", "a\u202egpj.md": "a\\u202egpj.md"}
+    names = {
+        "a\nGO  b.md": "a\\nGO  b.md",
+        "\x1b[2Ja.md": "\\x1b[2Ja.md",
+        "a\u202egpj.md": "a\\u202egpj.md",
+    }
     for name, shown in (names | {"a\u2028b": "a\\u2028b", "a\u200bb": "a\\u200bb", "": ""}).items():
         assert escaped(name) == shown
-    for text in ("docs/a b.md", "plain, ~!", "über 日本 한글 e\u0301 \u2801 \u034e", "🎉", "ก็", "ﷺ"):
+    for text in (
+        "docs/a b.md",
+        "plain, ~!",
+        "über 日本 한글 e\u0301 \u2801 \u034e",
+        "🎉",
+        "ก็",
+        "ﷺ",
+    ):
         assert visible(text) == escaped(text) == text
 
 
 HIDDEN = [
-    *("\x00", "\x1b", "\x7f", "\x85", "\u00ad", "\u034f", "\u115f", "\u1160", "\u17b4", "\u180b", "\u180f"),
-    *("\u200b", "\u202e", "\u2065", "\u2800", "\u3164", "\ud800", "\ue000", "\ufe00", "\ufe0f", "\uffa0"),
+    *(
+        "\x00",
+        "\x1b",
+        "\x7f",
+        "\x85",
+        "\u00ad",
+        "\u034f",
+        "\u115f",
+        "\u1160",
+        "\u17b4",
+        "\u180b",
+        "\u180f",
+    ),
+    *(
+        "\u200b",
+        "\u202e",
+        "\u2065",
+        "\u2800",
+        "\u3164",
+        "\ud800",
+        "\ue000",
+        "\ufe00",
+        "\ufe0f",
+        "\uffa0",
+    ),
     *("\ufff0", "\U000e0000", "\U000e0002", "\U000e0041", "\U000e0100", "\U000e01ef", "\U000e0fff"),
 ]
 
@@ -156,7 +198,10 @@ def test_costs_are_added_with_who_says_them() -> None:
         assert [total.cost_usd, total.cost_source, total.unpriced_calls] == expected
         assert total.input_tokens == sum(part.input_tokens for part in parts)
         assert total.cache_read_tokens == sum(part.cache_read_tokens for part in parts)
-        for part in (call_usage(), *parts):  # nothing is added by nothing, and a call counts as unpriced once
+        for part in (
+            call_usage(),
+            *parts,
+        ):  # nothing is added by nothing, and a call counts as unpriced once
             assert call_usage().plus(part) == part.plus(call_usage()) == part
             assert part.of_call().of_call() == part.of_call()
     assert TOLD.of_call() == TOLD

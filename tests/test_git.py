@@ -51,7 +51,9 @@ def starts(text: str) -> Iterator[str]:
     """Yield what starts a process, and what searches for a program in its own way."""
     for module, name in re.findall(r"\b(\w+)\.(\w+)", text):
         starts_one = name in STARTING or name.startswith(("exec", "spawn"))
-        if (module in OF and starts_one and (module, name) != ("asyncio", "run")) or name == "which":
+        if (
+            module in OF and starts_one and (module, name) != ("asyncio", "run")
+        ) or name == "which":
             yield f"{module}.{name}"
     for module, names in re.findall(r"^\s*from (\w+) import \(?([\w,\s]+)", text, re.MULTILINE):
         if module in (*OF, "shutil"):
@@ -81,14 +83,24 @@ def everything(repository: GitRepo, command: str) -> None:
         " core.alternateRefsCommand gpg.program gpg.ssh.program trailer.sign.command"
         " uploadpack.packObjectsHook remote.origin.uploadpack"
     )
-    switches = ("filter.x.required", "log.showSignature", "remote.origin.promisor", "submodule.recurse")
+    switches = (
+        "filter.x.required",
+        "log.showSignature",
+        "remote.origin.promisor",
+        "submodule.recurse",
+    )
     shell = ("credential.helper", "alias.log", "alias.ls-files")
     values = dict.fromkeys(programs.split(), command) | dict.fromkeys(switches, "true")
     values |= dict.fromkeys(shell, f"!{command}") | {"remote.origin.url": f"ext::{command}"}
     values |= {"protocol.ext.allow": "always", "extensions.partialClone": "origin"}
     for name, value in values.items():
         repository("config", name, value)
-    for name in ("post-index-change", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+    for name in (
+        "post-index-change",
+        "post-checkout",
+        "reference-transaction",
+        "fsmonitor-watchman",
+    ):
         hook = repository.folder / ".git" / "hooks" / name
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\n{command}\n")
@@ -107,14 +119,18 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
     plain = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
     if place == "include":
         (tmp_path / "more").write_text(text)
-        config.write_text(plain + f'[includeIf "gitdir:{work.folder}/"]\n\tpath = {tmp_path / "more"}\n')
+        config.write_text(
+            plain + f'[includeIf "gitdir:{work.folder}/"]\n\tpath = {tmp_path / "more"}\n'
+        )
     elif place == "worktree":
         (work.folder / ".git" / "config.settings.worktree").write_text(text)
         config.write_text(plain.replace("= 0", "= 1") + "[extensions]\n\tworktreeConfig = true\n")
     elif place == "elsewhere":
         (work.folder / ".git").rename(tmp_path / "kept")
         (work.folder / ".git").write_text(f"gitdir: {tmp_path / 'kept'}\n")
-    info = Repository(work.folder).ask("rev-parse", "--git-path", "info/attributes").decode().strip()
+    info = (
+        Repository(work.folder).ask("rev-parse", "--git-path", "info/attributes").decode().strip()
+    )
     (work.folder / info).parent.mkdir(exist_ok=True)
     (work.folder / info).write_text("*.md filter=x diff=x\n")
     ran.unlink(missing_ok=True)
@@ -139,7 +155,8 @@ def bare_inside(work: GitRepo, ran: Path) -> Path:
         path.rename(posing.folder / path.name)
     (posing.folder / ".git").rmdir()
     (posing.folder / "config").write_text(
-        (posing.folder / "config").read_text() + f"[core]\n\tbare = false\n\tworktree = {posing.folder}\n"
+        (posing.folder / "config").read_text()
+        + f"[core]\n\tbare = false\n\tworktree = {posing.folder}\n"
     )
     (posing.folder / "info").mkdir(exist_ok=True)
     (posing.folder / "info" / "attributes").write_text("*.md filter=x\n")
@@ -185,7 +202,9 @@ def test_grafts_traces_and_other_histories_are_left_out(
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_users_variables_hold(work: GitRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_users_variables_hold(
+    work: GitRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """All but those that would run something: `git -c … push` hands them on to its hooks."""
     given = {"COUNT": "2", "KEY_0": "user.email", "VALUE_0": "ada@example.org"}
     given |= {"KEY_1": "core.fsmonitor", "VALUE_1": f"touch {tmp_path / 'ran'}"}
@@ -195,8 +214,12 @@ def test_the_users_variables_hold(work: GitRepo, monkeypatch: pytest.MonkeyPatch
     assert repository.ask("config", "user.email") == b"ada@example.org\n"
     repository.ask("ls-files", "--others")
     assert not (tmp_path / "ran").exists()
-    work("config", "core.hooksPath", str(tmp_path / "hooks"))  # the place of hooks is known all the same
-    assert repository.ask("rev-parse", "--git-path", "hooks").decode().strip() == str(tmp_path / "hooks")
+    work(
+        "config", "core.hooksPath", str(tmp_path / "hooks")
+    )  # the place of hooks is known all the same
+    assert repository.ask("rev-parse", "--git-path", "hooks").decode().strip() == str(
+        tmp_path / "hooks"
+    )
 
 
 def test_blobs_come_one_by_one(work: GitRepo) -> None:

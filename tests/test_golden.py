@@ -68,7 +68,11 @@ def same(kind: str, name: str, found: str) -> None:
 def machine(name: str, run: Run) -> None:
     # Lines: JSON that varies only in its order of keys is another text.
     told = {"code": run.code, "calls": run.calls, "cached": run.cached, "out": run.out.split("\n")}
-    same("machine", f"{name}.json", json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    same(
+        "machine",
+        f"{name}.json",
+        json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n",
+    )
 
 
 def prose(name: str, *runs: Run) -> None:
@@ -79,7 +83,14 @@ def prose(name: str, *runs: Run) -> None:
 @pytest.mark.parametrize("rubric", SCORING)
 def test_documents(world: World, rubric: str, mode: str) -> None:
     world.panel("json-schema", **CONTESTED[mode])
-    task = ("--description", "A guide.", "--acceptance", "It can be followed.", "--task-id", "guide")
+    task = (
+        "--description",
+        "A guide.",
+        "--acceptance",
+        "It can be followed.",
+        "--task-id",
+        "guide",
+    )
     reference = ("--reference", "It says how.")  # which only one of these rubrics shows
     done = world.run(*JUDGE, "damaged.md", *task, *reference, "--rubric", rubric, "--mode", mode)
     machine(f"judge-{rubric}-{mode}", done)
@@ -88,7 +99,9 @@ def test_documents(world: World, rubric: str, mode: str) -> None:
 WAYS = [("form", form, form.replace("_", "-"), ("--mode", "strict")) for form in FORMS]
 
 
-@pytest.mark.parametrize(("name", "form", "provider", "mode"), [*WAYS, ("pointwise", "", "pointwise", ())])
+@pytest.mark.parametrize(
+    ("name", "form", "provider", "mode"), [*WAYS, ("pointwise", "", "pointwise", ())]
+)
 @pytest.mark.parametrize("task", ["score", "select", "compare"])
 def test_output_forms_and_small_models(
     world: World, name: str, form: str, provider: str, mode: tuple[str, ...], task: str
@@ -101,7 +114,15 @@ def test_output_forms_and_small_models(
         words = ("search", "the JWT refresh", "--judge", *mode, "--no-engine", "--json")
     else:
         world.panel(provider, quick="first", deep="second", tiebreaker="first")
-        words = ("compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json")
+        words = (
+            "compare",
+            "good.md",
+            "damaged.md",
+            "--prompt",
+            "Write a guide.",
+            "--format",
+            "json",
+        )
     machine("-".join(filter(None, (name, task, form))), world.run(*words))
 
 
@@ -132,13 +153,17 @@ def test_ways_of_asking(world: World, setting: str) -> None:
 @pytest.mark.parametrize("form", ["jsonl", "sarif", "junit"])
 def test_formats(world: World, form: str) -> None:
     world.panel("json-schema", quick="reject", deep="reject", tiebreaker="reject")
-    machine(f"format-{form}", world.run("judge", "good.md", "damaged.md", "--no-engine", "--format", form))
+    machine(
+        f"format-{form}",
+        world.run("judge", "good.md", "damaged.md", "--no-engine", "--format", form),
+    )
 
 
 def test_a_calibration(world: World) -> None:
     world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
     cases = [
-        {"id": f"case-{place}", "text": f"Text {place} says how.", "label": "accept"} for place in range(80)
+        {"id": f"case-{place}", "text": f"Text {place} says how.", "label": "accept"}
+        for place in range(80)
     ]
     (world.folder / "labels.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
     words = ("calibrate", "labels.jsonl", *CALIBRATE, "--out", "learned.json", "--json")
@@ -157,7 +182,9 @@ def test_the_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.commit("second", guide_md="# Guide\n\nIt says how.\n", other_md="# Other\n\nTODO\n")
     done = world.run("gate", "--base", "HEAD~1", "--no-engine", "--format", "json")
     ledger = sorted((world.home / "state").rglob("*.jsonl"))
-    lines = [line for file in ledger for line in world.same(file.read_text()).splitlines(keepends=True)]
+    lines = [
+        line for file in ledger for line in world.same(file.read_text()).splitlines(keepends=True)
+    ]
     # Files are judged at the same time; whose verdict is first is chance.
     done.out += "".join(sorted(lines, key=lambda line: str(json.loads(line)["task_id"])))
     machine("gate", done)
@@ -166,7 +193,11 @@ def test_the_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hook(world: World) -> None:
     found = []
-    asked = ("Why does the JWT refresh fail for the web client?", "Drain the email queue", "hello there you")
+    asked = (
+        "Why does the JWT refresh fail for the web client?",
+        "Drain the email queue",
+        "hello there you",
+    )
     for prompt in asked:
         given = json.dumps({"prompt": prompt, "cwd": str(world.folder), "session_id": "s"})
         words = [sys.executable, "-m", "judgekit", "hook"]
@@ -175,10 +206,14 @@ def test_the_hook(world: World) -> None:
     same("machine", "hook.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
-@pytest.mark.parametrize("name", ["verdict", "rubric", "provider", "retrieval", "config", "comparison"])
+@pytest.mark.parametrize(
+    "name", ["verdict", "rubric", "provider", "retrieval", "config", "comparison"]
+)
 def test_schemas(world: World, name: str) -> None:
     done = world.run("schema", name)
-    text = json.dumps(_shape(json.loads(done.out)) if done.code == 0 else done.err, indent=1, sort_keys=True)
+    text = json.dumps(
+        _shape(json.loads(done.out)) if done.code == 0 else done.err, indent=1, sort_keys=True
+    )
     same("machine", f"schema-{name}.json", text + "\n")
 
 
@@ -191,7 +226,11 @@ def _shape(schema: Any) -> Any:  # noqa: ANN401 - any JSON
             return [walk(each) for each in value]
         if not isinstance(value, dict):
             return value
-        kept = value if named else {k: v for k, v in value.items() if k not in {"title", "description"}}
+        kept = (
+            value
+            if named
+            else {k: v for k, v in value.items() if k not in {"title", "description"}}
+        )
         if "$ref" in kept:
             kept = kept | {"$ref": names.get(str(kept["$ref"]).rpartition("/")[2], kept["$ref"])}
         if "$defs" in kept and not named:
@@ -238,7 +277,9 @@ def test_errors(world: World) -> None:
     ],
 )
 def test_what_people_read(world: World, name: str, words: str) -> None:
-    said = dict.fromkeys(("quick", "deep", "tiebreaker"), "first" if name == "compare" else "improve")
+    said = dict.fromkeys(
+        ("quick", "deep", "tiebreaker"), "first" if name == "compare" else "improve"
+    )
     world.panel("json-schema", **said)
     prose(name, world.run(*words.split("|" if "|" in words else " ")))
 
@@ -256,11 +297,15 @@ def put(name: str, path: Path) -> None:
     path.chmod(0o600)
 
 
-def test_files_of_an_earlier_version_are_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_an_earlier_version_are_used(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
     replies = world.home / "cache" / "replies.sqlite"
     put("replies.sqlite", replies)
-    with closing(sqlite3.connect(replies, isolation_level=None)) as connection:  # as if kept yesterday
+    with closing(
+        sqlite3.connect(replies, isolation_level=None)
+    ) as connection:  # as if kept yesterday
         connection.execute("UPDATE reply SET at = ?", (time.time() - 86_400,))
     done = world.run(*JUDGE, "--mode", "lenient", forget=False)
     assert (done.calls, done.code) == ([], 0)

@@ -29,7 +29,9 @@ def calls() -> Iterator[tuple[str, ast.Call, str]]:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call):
                 name = (
-                    node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                    node.func.attr
+                    if isinstance(node.func, ast.Attribute)
+                    else getattr(node.func, "id", "")
                 )
                 yield module, node, name
 
@@ -42,11 +44,17 @@ def opens_text(call: ast.Call, name: str) -> bool:
     of_system = isinstance(on, ast.Name) and on.id in ("os", "archive", "connection", "self")
     words = {keyword.arg: getattr(keyword.value, "value", None) for keyword in call.keywords}
     place = 0 if on is not None and not of_system else 1
-    mode = words.get("mode") or getattr(call.args[place], "value", "r") if len(call.args) > place else "r"
+    mode = (
+        words.get("mode") or getattr(call.args[place], "value", "r")
+        if len(call.args) > place
+        else "r"
+    )
     if name == "TextIOWrapper":
         mode = ""
     opens = not of_system or name == "fdopen"
-    return opens and "b" not in str(words.get("mode", mode)) and words.get("newline") not in ("", "\n")
+    return (
+        opens and "b" not in str(words.get("mode", mode)) and words.get("newline") not in ("", "\n")
+    )
 
 
 def test_nothing_splits_lines_as_python_does() -> None:
@@ -64,7 +72,9 @@ def test_no_program_is_heard_with_ends_that_python_chooses() -> None:
     started = {"run", "Popen", "check_output", "check_call", "call", "getoutput"}
     programs = [(module, call) for module, call, name in calls() if name in started]
     named = [(module, {keyword.arg for keyword in call.keywords}) for module, call in programs]
-    assert [module for module, keywords in named if words & keywords] == [], "take bytes and decode them"
+    assert [module for module, keywords in named if words & keywords] == [], (
+        "take bytes and decode them"
+    )
 
 
 def test_a_line_ends_at_a_line_feed_and_nowhere_else() -> None:

@@ -31,7 +31,14 @@ SECONDS = 120
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None, stdin: str = "") -> str:
     done = subprocess.run(
-        command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
+        command,
+        cwd=cwd,
+        env=env,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -64,11 +71,15 @@ class Built(NamedTuple):
 
     def in_wheel(self) -> dict[str, bytes]:
         with zipfile.ZipFile(self.wheel) as archive:
-            return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+            return {
+                name: archive.read(name) for name in archive.namelist() if not name.endswith("/")
+            }
 
     def in_sdist(self) -> set[str]:
         with tarfile.open(self.sdist) as archive:
-            return {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
+            return {
+                str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()
+            }
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +94,9 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 def test_data_in_the_wheel_is_what_git_has(built: Built) -> None:
     prefix = "judgekit/_bundled/"
     shipped = {
-        name.removeprefix(prefix): data for name, data in built.in_wheel().items() if name.startswith(prefix)
+        name.removeprefix(prefix): data
+        for name, data in built.in_wheel().items()
+        if name.startswith(prefix)
     }
     assert set(shipped) == listed(*DATA)
     assert {name.split("/")[0] for name in shipped} == set(DATA)
@@ -91,17 +104,33 @@ def test_data_in_the_wheel_is_what_git_has(built: Built) -> None:
 
 
 def test_what_else_is_in_the_wheel_and_the_sdist(built: Built) -> None:
-    code = {name for name in built.in_wheel() if name.startswith("judgekit/") and "/_bundled/" not in name}
+    code = {
+        name
+        for name in built.in_wheel()
+        if name.startswith("judgekit/") and "/_bundled/" not in name
+    }
     assert code == listed("judgekit")
     assert "judgekit/py.typed" in code
-    top = {re.sub(r"-.*\.dist-info", "-*.dist-info", name.split("/")[0]) for name in built.in_wheel()}
+    top = {
+        re.sub(r"-.*\.dist-info", "-*.dist-info", name.split("/")[0]) for name in built.in_wheel()
+    }
     assert top == {"judgekit", "judgekit-*.dist-info"}
     # A module in a data folder would shadow the package in a checkout.
     shipped = [name for name in built.in_wheel() if "/_bundled/" in name]
-    assert [name for name in (*listed(*DATA), *shipped) if name.endswith((".py", ".pyc", ".pth"))] == []
-    (licence,) = [data for name, data in built.in_wheel().items() if name.endswith("/licenses/LICENSE")]
+    assert [
+        name for name in (*listed(*DATA), *shipped) if name.endswith((".py", ".pyc", ".pth"))
+    ] == []
+    (licence,) = [
+        data for name, data in built.in_wheel().items() if name.endswith("/licenses/LICENSE")
+    ]
     assert licence == (ROOT / "LICENSE").read_bytes()
-    wanted = {"LICENSE", "README.md", "pyproject.toml", "tests/test_packaging.py", *listed("judgekit", *DATA)}
+    wanted = {
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "tests/test_packaging.py",
+        *listed("judgekit", *DATA),
+    }
     assert wanted - built.in_sdist() == set()
     assert built.in_sdist() - listed(".") == {"PKG-INFO"}  # nothing that git ignores
 
@@ -117,7 +146,11 @@ class Installed(NamedTuple):
 
     def judgekit(self, *args: str, stdin: str = "") -> str:
         nowhere = "http://127.0.0.1:9"  # the discard port: whoever tries to leave gets nowhere
-        env = {"HOME": str(self.work), "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        env = {
+            "HOME": str(self.work),
+            "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        }
         env |= {"NO_COLOR": "1", "COLUMNS": "100", "NO_PROXY": "127.0.0.1,localhost"}
         env |= {"HTTPS_PROXY": nowhere, "HTTP_PROXY": nowhere}
         program = "python" if args[0] == "-c" else "judgekit"
@@ -182,8 +215,12 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
     return here
 
 
-def test_every_module_imports_from_there_without_developer_dependencies(installed: Installed) -> None:
-    of_ray = tuple(f"judgekit.data.{name}" for name in ("on_ray", "parts", "worker"))  # the extra's own
+def test_every_module_imports_from_there_without_developer_dependencies(
+    installed: Installed,
+) -> None:
+    of_ray = tuple(
+        f"judgekit.data.{name}" for name in ("on_ray", "parts", "worker")
+    )  # the extra's own
     code = (
         "import importlib, importlib.util as u, pkgutil, judgekit\n"
         "print(judgekit.__file__, *map(u.find_spec, ('pytest', 'mypy')))\n"
@@ -205,11 +242,15 @@ def test_every_module_imports_from_there_without_developer_dependencies(installe
 
 def test_its_commands_work_without_a_provider(installed: Installed) -> None:
     words = installed.judgekit("--help").split()
-    assert {"search", "hook", "judge", "rubric", "provider", "schema", "doctor", "demo"} - set(words) == set()
+    assert {"search", "hook", "judge", "rubric", "provider", "schema", "doctor", "demo"} - set(
+        words
+    ) == set()
     shown = installed.judgekit("rubric", "list")
     rubrics = [path.stem for path in (ROOT / "rubrics").glob("*.yaml")]
     assert rubrics
-    assert [rubric for rubric in rubrics if not all(part in shown for part in rubric.split("@"))] == []
+    assert [
+        rubric for rubric in rubrics if not all(part in shown for part in rubric.split("@"))
+    ] == []
     assert importlib.metadata.version("judgekit") in installed.judgekit("doctor")
     prompt = json.dumps({"prompt": "How do we refresh the JWT?", "cwd": str(installed.work)})
     context = installed.judgekit("hook", stdin=prompt)

@@ -52,7 +52,9 @@ def files(folder: str, pattern: str = "*.yaml") -> list[dict[str, Any]]:
 
 
 def lines(folder: str, pattern: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text().split("\n")[0]) for path in bundled.folder(folder).glob(pattern)]
+    return [
+        json.loads(path.read_text().split("\n")[0]) for path in bundled.folder(folder).glob(pattern)
+    ]
 
 
 def case_lines(task: str) -> list[dict[str, Any]]:
@@ -123,7 +125,9 @@ def mutated(data: Any, *, inner: bool = False) -> Iterator[Any]:  # noqa: ANN401
 
 def keys(data: Any) -> set[str]:  # noqa: ANN401 - any JSON
     """Return all keys of mappings, and places in lists, in some data."""
-    inside = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+    inside = (
+        data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+    )
     return {str(key) for key in inside}.union(*map(keys, inside.values()))
 
 

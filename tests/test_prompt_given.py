@@ -27,7 +27,10 @@ def test_a_source_that_is_cut_says_so() -> None:
     shown = prompt.document_context(
         Fence("0"), parts, Task(), Given(text="The answer", sources="The sources")
     )
-    assert 'The next text is cut after 2 of its 9 characters.\n\n<judged-0 path="two" role="source">' in shown
+    assert (
+        'The next text is cut after 2 of its 9 characters.\n\n<judged-0 path="two" role="source">'
+        in shown
+    )
 
 
 def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
@@ -42,7 +45,8 @@ def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
         (_, user) = prompt.score_messages(own, "quick", (Part("text", "It is Paris", 11),), about)
         assert user.content.count("Paris.") == shown
         assert (
-            len(re.findall(r'The expected answer:\n\n<judged-\w+ role="reference">', user.content)) == shown
+            len(re.findall(r'The expected answer:\n\n<judged-\w+ role="reference">', user.content))
+            == shown
         )
         assert prompt.rating_system(own, Fence("0")).count("The expected answer: Rome.") == shown
 
@@ -50,7 +54,9 @@ def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
 def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
     short = {"rubric": "a", "title": "b", "dimensions": {"c": "d"}}
     for need in ("reference", "sources"):
-        with pytest.raises(ValueError, match=f"needs lists {need}; give the heading in given.{need}"):
+        with pytest.raises(
+            ValueError, match=f"needs lists {need}; give the heading in given.{need}"
+        ):
             RubricFile.model_validate({**short, "given": {"needs": [need]}})
         RubricFile.model_validate({**short, "given": {"needs": [need], need: "What there is"}})
 
@@ -63,7 +69,11 @@ def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
             text_document("a"),
             "needs a description of the text's purpose; give it with",
         ),
-        ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs a description"),
+        (
+            "answer-quality",
+            text_document("a", description=" "),
+            "answer-quality@1.0.0 needs a description",
+        ),
         ("answer-quality", text_document("a", description="Why?"), ""),
         (
             "answer-correctness",

@@ -67,9 +67,13 @@ def test_the_demos_question_keeps_the_meant_memory_and_drops_the_unrelated_one(
     monkeypatch.setenv(LOCAL, str(model_file("qwen2.5-coder-1.5b")))
     monkeypatch.setattr("judgekit.judging.fence.secrets.token_hex", lambda size: NONCE[: 2 * size])
     found = {
-        judge: {each.title for each in search(demo._QUESTION, judge=judge).results} for judge in (False, True)
+        judge: {each.title for each in search(demo._QUESTION, judge=judge).results}
+        for judge in (False, True)
     }
-    meant, unrelated = "API rate limits: 100 requests a minute per key", "Made the checkout tests stable"
+    meant, unrelated = (
+        "API rate limits: 100 requests a minute per key",
+        "Made the checkout tests stable",
+    )
     assert {meant, unrelated} <= found[False]
     assert meant in found[True]
     assert unrelated not in found[True]
@@ -78,7 +82,9 @@ def test_the_demos_question_keeps_the_meant_memory_and_drops_the_unrelated_one(
 
 def test_the_good_document_scores_higher(sample: Path) -> None:
     model = str(model_file("qwen2.5-coder-1.5b"))
-    _, verdicts, _ = run(sample, "judge", "first.md", "second.md", "--format", "json", **{LOCAL: model})
+    _, verdicts, _ = run(
+        sample, "judge", "first.md", "second.md", "--format", "json", **{LOCAL: model}
+    )
     good, damaged = verdicts
     assert good["average"] > damaged["average"]
     assert good["verdict"] in ("accept", "improve")
@@ -98,7 +104,10 @@ WRITTEN: tuple[tuple[attacks.Place, str], ...] = (
 
 
 def test_an_attack_gains_no_more_than_harmless_prose() -> None:
-    environ = {"JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")), "JUDGEKIT_LOCAL_THREADS": "1"}
+    environ = {
+        "JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")),
+        "JUDGEKIT_LOCAL_THREADS": "1",
+    }
 
     async def run() -> tuple[int, int]:
         panel, _ = resolve_panel(settings.load(None))
@@ -111,7 +120,9 @@ def test_an_attack_gains_no_more_than_harmless_prose() -> None:
 
             gained = [each for each in WRITTEN if await favoured(*each)]
             # Only where an attack gained something there is anything to compare it with: calls take seconds.
-            by_chance = [place for place, text in gained if await favoured(place, attacks.harmless(text))]
+            by_chance = [
+                place for place, text in gained if await favoured(place, attacks.harmless(text))
+            ]
         return len(gained), len(by_chance)
 
     with (

@@ -39,7 +39,9 @@ ANSWERS = LETTERS[:4]
 PANEL: dict[TierName, dict[str, int]] = {
     "quick": {HAIKU: 2},
     "deep": dict.fromkeys(MODELS, 1),
-    "tiebreaker": {f"{name}{AGAIN}": k for name, k in ((HAIKU, 5), (MINI, 7), (SONNET, 7), (GPT, 7))},
+    "tiebreaker": {
+        f"{name}{AGAIN}": k for name, k in ((HAIKU, 5), (MINI, 7), (SONNET, 7), (GPT, 7))
+    },
 }
 MARGINS = grid({"quick": (0.5, 1.0, 1.5, 2.0), "deep": (0.1, 0.2, 0.25, 0.34, 0.5, 0.75)})
 RUBRIC = """\
@@ -107,7 +109,9 @@ def tables(folder: Path) -> Iterator[Table]:
         found = judged.under(learned.margins)
         accuracy, calls = averages(found[each.ranked.id] for each in rest)
         results.append((accuracy, calls, fmean(panels[panel][each.ranked.id] for each in rest)))
-    accuracy, calls, panel_accuracy = (fmean(result[side] for result in results) for side in range(3))
+    accuracy, calls, panel_accuracy = (
+        fmean(result[side] for result in results) for side in range(3)
+    )
     hindsight = max(fmean(found.values()) for found in panels.values())
     least = min(one - other for one, _, other in results)
     note = f"{accuracy - panel_accuracy:+.3f}, least {least:+.3f}; in hindsight {accuracy - hindsight:+.3f}"
@@ -117,7 +121,11 @@ def tables(folder: Path) -> Iterator[Table]:
         "Which of four answers is best? Ties earn their share; fixed panel and margins chosen on one half.",
         "calls a response",
         [
-            *(Row(f"{model}, k = {k}", *alone(items, model, k)) for model in MODELS for k in (1, SAMPLES)),
+            *(
+                Row(f"{model}, k = {k}", *alone(items, model, k))
+                for model in MODELS
+                for k in (1, SAMPLES)
+            ),
             Row("best fixed panel of up to three, in hindsight on all items", hindsight, 3.0),
             Row(f"best fixed panel of up to three: {best}", panel_accuracy, 3.0),
             Row("compare, the rubric's margins chosen so", accuracy, calls, note),
@@ -167,11 +175,15 @@ class Judged:
             }
         return self._known[key]
 
-    def _credit(self, each: Ranked, comparison: Comparison, margins: Margins) -> tuple[float, float]:
+    def _credit(
+        self, each: Ranked, comparison: Comparison, margins: Margins
+    ) -> tuple[float, float]:
         expected = walk(each, margins, "lenient")
         winner = expected.leaders[0] if len(expected.leaders) == 1 else "tie"
         if comparison.verdict != (winner if expected.leaders else "undetermined"):
-            raise SystemExit(f"{each.id}: the judge says {comparison.verdict}, the rule says {winner}")
+            raise SystemExit(
+                f"{each.id}: the judge says {comparison.verdict}, the rule says {winner}"
+            )
         return credit(each, expected), len(comparison.rounds) / len(ANSWERS)
 
     def _replies(self) -> Iterator[str]:
@@ -183,11 +195,15 @@ class Judged:
                         subject = stand_in(f"{ranked.id} {letter}").sha256
                         for place in range(count):
                             value = given[place] if place < len(given) else None
-                            yield reply(subject, "best-of-four@1.0.0", tier, model, scored(value, "quality"))
+                            yield reply(
+                                subject, "best-of-four@1.0.0", tier, model, scored(value, "quality")
+                            )
 
     async def _judge(self, margins: Margins, path: Path) -> list[Comparison]:
         panel = {
-            tier: tuple(endpoint(path, model) for model, count in PANEL[tier].items() for _ in range(count))
+            tier: tuple(
+                endpoint(path, model) for model, count in PANEL[tier].items() for _ in range(count)
+            )
             for tier in TIERS
         }
         async with aclosing(replay.ReplayGateway()) as gateway:
@@ -196,7 +212,9 @@ class Judged:
             judge = RankingJudge(gateway, panel, loaded, "lenient", 600)
             return [
                 await judge.judge(
-                    ComparisonInput("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))
+                    ComparisonInput(
+                        "Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS)
+                    )
                 )
                 for each in self._items
             ]

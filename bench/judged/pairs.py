@@ -81,7 +81,10 @@ def case(duel: Duel, answers: Answers) -> Case:
     """Return a pair as `judgekit calibrate` reads it."""
 
     def said(judge: str) -> dict[str, Any]:
-        return {"model": judge, "orders": {order: word(answers, judge, duel, order) for order in ORDERS}}
+        return {
+            "model": judge,
+            "orders": {order: word(answers, judge, duel, order) for order in ORDERS},
+        }
 
     judges = {
         tier: {"jury": [said(model) for model in models]} if len(models) > 1 else said(models[0])
@@ -124,10 +127,14 @@ def table(title: str, duels: Sequence[Duel], answers: Answers) -> Table:
 
 def both(answers: Answers, judge: str, duels: Sequence[Duel]) -> float:
     """Return the accuracy of one judge over both orders, each taken by itself."""
-    return fmean(word(answers, judge, duel, order) == duel.right for duel in duels for order in ORDERS)
+    return fmean(
+        word(answers, judge, duel, order) == duel.right for duel in duels for order in ORDERS
+    )
 
 
-def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -> tuple[float, float]:
+def folded(
+    duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int
+) -> tuple[float, float]:
     """Return accuracy and strong calls an item, each fifth judged by gates learned on the others."""
     mixed = shuffled(duels, seed)
     found: list[tuple[float, float]] = []
@@ -176,7 +183,9 @@ class Judged:
                 for model in models:
                     for order in ORDERS:
                         text = _text(word(self._answers, model, duel, order))
-                        yield reply(pair.shown_sha256(order), RUBRIC.rubric.ref, tier, model, text, labels)
+                        yield reply(
+                            pair.shown_sha256(order), RUBRIC.rubric.ref, tier, model, text, labels
+                        )
 
     async def _judge(
         self, finality: FinalityRules | None, tiers: Sequence[TierName], path: Path

@@ -34,10 +34,21 @@ def stand_in(name: str) -> File:
 
 
 def reply(
-    subject: str, rubric: str, tier: TierName, model: str, text: str, labels: Mapping[str, str] | None = None
+    subject: str,
+    rubric: str,
+    tier: TierName,
+    model: str,
+    text: str,
+    labels: Mapping[str, str] | None = None,
 ) -> str:
     """Return one line of a recording."""
-    line: dict[str, Any] = {"replay": 1, "subject": subject, "rubric": rubric, "tier": tier, "model": model}
+    line: dict[str, Any] = {
+        "replay": 1,
+        "subject": subject,
+        "rubric": rubric,
+        "tier": tier,
+        "model": model,
+    }
     return json.dumps({**line, "labels": labels or {}, "reply": {"text": text, "model": model}})
 
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import VerdictWord
 
-PANEL: dict[TierName, str] = {"quick": "claude-3-haiku", "deep": "llama3-70b", "tiebreaker": "gpt-4o"}
+PANEL: dict[TierName, str] = {
+    "quick": "claude-3-haiku",
+    "deep": "llama3-70b",
+    "tiebreaker": "gpt-4o",
+}
 STRONG: TierName = "tiebreaker"
 PROMPT = "utility"
 EXCESS = 0.05
@@ -60,7 +64,13 @@ def voice(found: int | None) -> TierOpinion:
 
 def points(said: TierOpinion) -> int | None:
     """Return the grade that a voice came from."""
-    return None if said.outcome is None else 1 + int(said.margin or 0) if said.outcome == "accept" else 0
+    return (
+        None
+        if said.outcome is None
+        else 1 + int(said.margin or 0)
+        if said.outcome == "accept"
+        else 0
+    )
 
 
 class Judged:
@@ -71,7 +81,9 @@ class Judged:
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
-        self._known: dict[tuple[ModeName, FinalityRules | None], dict[str, tuple[VerdictWord, int]]] = {}
+        self._known: dict[
+            tuple[ModeName, FinalityRules | None], dict[str, tuple[VerdictWord, int]]
+        ] = {}
 
     def under(
         self, finality: FinalityRules | None, mode: ModeName = "strict"
@@ -121,11 +133,15 @@ def tables(folder: Path) -> Iterator[Table]:
         judge: fmean(voice(found.get(sample.id)).outcome == sample.label for sample in samples)
         for judge, found in sorted(answers.items())
     }
-    panel = fmean(majority([sample.outcome(tier) for tier in TIERS]) == sample.label for sample in samples)
+    panel = fmean(
+        majority([sample.outcome(tier) for tier in TIERS]) == sample.label for sample in samples
+    )
     judged = Judged(samples)
     learned = [finality(halves(samples, seed)[0]) for seed in range(SPLITS)]
     ways = {
-        "conservative, strict": [measured(judged.under(None), samples, seed) for seed in range(SPLITS)],
+        "conservative, strict": [
+            measured(judged.under(None), samples, seed) for seed in range(SPLITS)
+        ],
         "conservative, lenient": [
             measured(judged.under(None, "lenient"), samples, seed) for seed in range(SPLITS)
         ],
@@ -162,7 +178,9 @@ def majority(said: Sequence[Outcome | None]) -> Outcome | None:
 
 def finality(samples: Sequence[Sample]) -> FinalityRules:
     """Return the gates that samples allow."""
-    return choose_rules(samples, TIERS, Promise(rate=EXCESS, confidence=0.95, reference=STRONG)).finality
+    return choose_rules(
+        samples, TIERS, Promise(rate=EXCESS, confidence=0.95, reference=STRONG)
+    ).finality
 
 
 def measured(
@@ -192,14 +210,18 @@ def attacks(folder: Path, learned: Sequence[FinalityRules]) -> Table:
             answers[line["item_id"], line["passage_variant"]][line["judge"]] = grade(line["O"])
     shared = [said for said in answers.values() if set(PANEL.values()) <= set(said)]
     attacked = [
-        Sample(f"attack {place}", "reject", {tier: voice(said[judge]) for tier, judge in PANEL.items()})
+        Sample(
+            f"attack {place}", "reject", {tier: voice(said[judge]) for tier, judge in PANEL.items()}
+        )
         for place, said in enumerate(shared)
     ]
     judged = Judged(attacked)
     alone = {tier: fmean(sample.outcome(tier) == "accept" for sample in attacked) for tier in PANEL}
     every = [lifted(judged.under(finality_rules)) for finality_rules in learned]
     mean = fmean(share for share, _ in every), fmean(calls for _, calls in every)
-    rows = [Row(f"{PANEL[tier]} alone", share, float(tier == STRONG)) for tier, share in alone.items()]
+    rows = [
+        Row(f"{PANEL[tier]} alone", share, float(tier == STRONG)) for tier, share in alone.items()
+    ]
     rows += [
         Row("conservative, strict", *lifted(judged.under(None))),
         Row("conservative, lenient", *lifted(judged.under(None, "lenient"))),
@@ -217,4 +239,6 @@ def attacks(folder: Path, learned: Sequence[FinalityRules]) -> Table:
 
 def lifted(words: dict[str, tuple[VerdictWord, int]]) -> tuple[float, float]:
     """Return the share that is accepted, and the calls of the strongest an item."""
-    return fmean(word == "accept" for word, _ in words.values()), fmean(calls for _, calls in words.values())
+    return fmean(word == "accept" for word, _ in words.values()), fmean(
+        calls for _, calls in words.values()
+    )

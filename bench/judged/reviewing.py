@@ -32,7 +32,9 @@ def subjects(most: int) -> list[Document]:
     """Return the first texts of the labelled cases of some rubrics, as documents."""
     cases = [case for name in TAKEN_FROM for case in read_cases(loader.find_rubric(name))]
     texts = [(case.id, text) for case in cases if (text := getattr(case, "text", None))]
-    return [documents.document([documents.file_of(f"{name}.md", text)]) for name, text in texts[:most]]
+    return [
+        documents.document([documents.file_of(f"{name}.md", text)]) for name, text in texts[:most]
+    ]
 
 
 def reviewed(home: Path, most: int, second: str) -> tuple[list[Verdict], list[dict[str, Any]]]:
@@ -45,7 +47,9 @@ def reviewed(home: Path, most: int, second: str) -> tuple[list[Verdict], list[di
     (home / "providers" / "local.yaml").write_text(chat, encoding="utf-8")
     (home / "config.yaml").write_text(CONFIG % (second, DEEP), encoding="utf-8")
     patient, recording = home / "kls.yaml", home / "calls.jsonl"
-    text = re.sub(r"timeout: \d+", f"timeout: {PATIENCE}", loader.find_rubric("kls").path.read_text("utf-8"))
+    text = re.sub(
+        r"timeout: \d+", f"timeout: {PATIENCE}", loader.find_rubric("kls").path.read_text("utf-8")
+    )
     patient.write_text(text.replace("rubric: kls\n", "rubric: kls-patient\n"), encoding="utf-8")
     request = service.JudgeRequest(str(patient), "strict", cache=False, depth="peers")
     environ = {
@@ -80,7 +84,8 @@ def page(most: int, second: str) -> str:
         "refuted with a quote": sum(bool(one.refuted_by) for one in found),
         "findings after": sum(one.held for one in found),
         "texts whose scores were given again": sum(
-            any(one.tier == "tiebreaker" and one.opinion for one in each.rounds) for each in verdicts
+            any(one.tier == "tiebreaker" and one.opinion for one in each.rounds)
+            for each in verdicts
         ),
         "rounds without an opinion": sum(one.opinion is None for one in rounds),
         "accepted, improve, rejected, other": ", ".join(

@@ -73,12 +73,17 @@ def markdown(tables: Sequence[Table]) -> str:
     )
     parts = ["# Judging, measured", about]
     for table in tables:
-        rows = [f"| {row.way} | {row.accuracy:.3f} | {row.calls:.2f} | {row.note} |" for row in table.rows]
+        rows = [
+            f"| {row.way} | {row.accuracy:.3f} | {row.calls:.2f} | {row.note} |"
+            for row in table.rows
+        ]
         verdict = "" if table.met is None else (" **Met.**" if table.met else " **Missed.**")
         parts += [
             f"## {table.title}",
             table.about,
-            "\n".join([f"| judged by | accuracy | {table.calls} | |", "| --- | --- | --- | --- |", *rows]),
+            "\n".join(
+                [f"| judged by | accuracy | {table.calls} | |", "| --- | --- | --- | --- |", *rows]
+            ),
             f"To reach: {table.target}.{verdict}",
         ]
     return "\n\n".join(parts) + "\n"

@@ -70,12 +70,17 @@ def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, 
 def hook(
     _explain: Annotated[
         str,
-        typer.Option("--explain", metavar="PROMPT", help="Explain why each memory would be injected or not."),
+        typer.Option(
+            "--explain", metavar="PROMPT", help="Explain why each memory would be injected or not."
+        ),
     ] = "",
     _stats: Annotated[
-        bool, typer.Option("--stats", help="Say what became of the memories injected in this project.")
+        bool,
+        typer.Option("--stats", help="Say what became of the memories injected in this project."),
     ] = False,
-    _json: Annotated[bool, typer.Option("--json", help="Print the figures of --stats as JSON.")] = False,
+    _json: Annotated[
+        bool, typer.Option("--json", help="Print the figures of --stats as JSON.")
+    ] = False,
 ) -> int:
     """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
@@ -84,14 +89,20 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    words = [*words[1:], "--help"] if words[:1] == ["help"] else words
+    if arguments is None:
+        words = sys.argv[1:]
+    else:
+        words = arguments
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     command = next((word for word in words if not word.startswith("-")), "")
     output.current = output.Streams(words=words)
     with terminable():
         ours = [name for name in os.environ if name.startswith("JUDGEKIT_")]
         # Tests have variables of their own.
-        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")} - {*environment.NAMES}
+        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")} - {
+            *environment.NAMES
+        }
         if command != "hook" and unknown:
             _warn_of_unknown(unknown)
         try:
@@ -100,7 +111,8 @@ def run(arguments: list[str] | None = None) -> int:
                 text = "".join(f"{each}\n" for each in output.current.results)
                 output.write_file(output.current.file, text)
         except TyperException as error:
-            message, context = error.format_message(), getattr(error, "ctx", None)
+            message = error.format_message()
+            context = getattr(error, "ctx", None)
             where = context.command_path if context else "judgekit"
             if "\n" in message:  # the help of a group that was named alone
                 sys.stderr.write(f"{printable(message)}\n")
@@ -113,7 +125,9 @@ def run(arguments: list[str] | None = None) -> int:
         except (KeyboardInterrupt, typer.Abort):
             code = Exit.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
-            if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
+            if (
+                isinstance(error, FileNotFoundError) and error.filename is None
+            ):  # as os.getcwd raises it
                 warn("the current folder was removed; change to another one")
                 return Exit.BAD_INPUT
             if isinstance(error, OSError) and _is_of_home(error):
@@ -160,13 +174,17 @@ def terminable() -> Iterator[None]:
             if running := sys.modules.get("judgekit.providers.running"):
                 running.end()  # a process that a signal ends runs no exit functions
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or never there
+                with contextlib.suppress(
+                    OSError, ValueError, AttributeError
+                ):  # closed, or never there
                     stream.flush()
             signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
 
 
 def _warn_of_unknown(names: set[str]) -> None:
-    keys = (f"JUDGEKIT_{section}_{key}".upper() for section in KEYS for key in KEYS[section].split())
+    keys = (
+        f"JUDGEKIT_{section}_{key}".upper() for section in KEYS for key in KEYS[section].split()
+    )
     known = [*environment.NAMES, *keys]
     if names.issubset(known):
         return
@@ -174,9 +192,16 @@ def _warn_of_unknown(names: set[str]) -> None:
     from pathlib import Path
 
     profiles = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
-    texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
+    texts = "".join(
+        path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file()
+    )
     for name in sorted(names):
-        if name not in known and name not in texts:  # a provider's profile of the user's own may name any
+        if (
+            name not in known and name not in texts
+        ):  # a provider's profile of the user's own may name any
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            if near:
+                meant = f"; did you mean {near[0]}?"
+            else:
+                meant = ""
             warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
-_FILES = Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration.")
+_FILES = Argument(
+    metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
+)
 _EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
 _OUT = Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder.")
 
@@ -34,7 +36,9 @@ def calibrate(
     files: Annotated[list[Path], _FILES],
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
-    error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
+    error: Annotated[
+        float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")
+    ] = None,
     excess: Annotated[float | None, _EXCESS] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     map_: Map = None,
@@ -63,7 +67,9 @@ def calibrate(
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
     from judgekit.judging.calibration import Promise
 
-    promise = Promise(rate=rate, confidence=confidence, reference=None if excess is None else "deep")
+    promise = Promise(
+        rate=rate, confidence=confidence, reference=None if excess is None else "deep"
+    )
     return _learn(files[0], rubric, mode, promise, out, map_, id_, as_json=as_json)
 
 
@@ -92,10 +98,14 @@ def _learn(
     missing = None
     if any(case.judges for case in given):
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
-            raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")
+            raise UsageError(
+                "--model asks a model, and these cases have recorded answers; leave one out"
+            )
         opinions = Opinions(given, samples.models(given), {})
     else:
-        opinions = runner.ask(given, labels.parent, loaded, mode, project, progress(len(given), "cases"))
+        opinions = runner.ask(
+            given, labels.parent, loaded, mode, project, progress(len(given), "cases")
+        )
         missing = runner.unanswered(opinions.cases)
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     known = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
@@ -108,7 +118,9 @@ def _learn(
         calibration.accept(path)
         note(f"Wrote {path}")
     else:
-        note("these labels support no promise, so no file was written; the rubric's own rules apply")
+        note(
+            "these labels support no promise, so no file was written; the rubric's own rules apply"
+        )
     return answered(missing)
 
 
@@ -117,7 +129,9 @@ def _accept(path: Path) -> int:
 
     known = calibration.read(path)
     _say_calibration(known)
-    say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
+    say(
+        f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file"
+    )
     question = "Accept this calibration in every project that has this file?"
     if sys.stdin.isatty() and not typer.confirm(question):
         warn("not accepted; the rubric's own rules apply")
@@ -133,8 +147,12 @@ def _say_calibration(known: Calibration) -> None:
     rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
     say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
-    rate, reference = known.promise.rate, known.promise.reference
-    exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
+    rate = known.promise.rate
+    reference = known.promise.reference
+    if round(rate, 3) == rate:
+        exact = f"{rate:.1%}"
+    else:
+        exact = f"{100 * rate:.10g}%"
     promise = f"an opinion that is final differs from its label in at most {exact}"
     if reference is not None:
         promise = f"at most {exact} more errors than {reference} alone, which has the last word"
@@ -154,7 +172,10 @@ def _say_calibration(known: Calibration) -> None:
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
     title = f"On these {counted(known.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
-    subjects = known.subjects.all if known.subjects else known.cases
+    if known.subjects:
+        subjects = known.subjects.all
+    else:
+        subjects = known.cases
     least = subjects * sum(tier != "tiebreaker" for tier in known.models)
 
     def row(name: str, figure: Callable[[Measured], str]) -> None:
@@ -162,7 +183,10 @@ def _say_calibration(known: Calibration) -> None:
 
     row("final by calibration", lambda each: f"{each.by_gate / known.cases:.1%}")
     row("decided", lambda each: f"{each.decided / known.cases:.1%}")
-    row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
+    row(
+        "wrong among the decided",
+        lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-",
+    )
     for tier in known.models:
         row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
     saved = "calls saved against quick and deep"
@@ -177,9 +201,22 @@ def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
     elif rule.stands:
         what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {rule.least_margin:g} or more"
     else:
-        after = f" after {rule.after}" if rule.after else ""
-        margin = f", margin {rule.least_margin:g} or more" if rule.least_margin else ""
+        if rule.after:
+            after = f" after {rule.after}"
+        else:
+            after = ""
+        if rule.least_margin:
+            margin = f", margin {rule.least_margin:g} or more"
+        else:
+            margin = ""
         what = f"{rule.tier} {rule.outcome}{after}{margin}"
-    gains = f" and {rule.gains} gained" if rule.gains else ""
-    bound = max(rule.bound, 0.001) if rule.bound > 0 else rule.bound  # never "at most 0.0%"
+    if rule.gains:
+        gains = f" and {rule.gains} gained"
+    else:
+        gains = ""
+    # never "at most 0.0%"
+    if rule.bound > 0:
+        bound = max(rule.bound, 0.001)
+    else:
+        bound = rule.bound
     return f"  {what:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

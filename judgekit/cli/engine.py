@@ -28,7 +28,8 @@ def start() -> int:
     from judgekit.config import settings
 
     settings.load(None)  # here a person reads what is wrong with it
-    if (known := process.start(_START_SECONDS)) is None:
+    known = process.start(_START_SECONDS)
+    if known is None:
         warn("the engine could not start; judging works without it (see docs/engine.md)")
         return Exit.INTERNAL
     _print(known)
@@ -62,7 +63,11 @@ def status(as_json: AsJson = False) -> None:
     for each in known:
         _print(each)
     if not known:
-        why = "the first command that judges starts one" if engine_wanted() else "it is switched off here"
+        why = (
+            "the first command that judges starts one"
+            if engine_wanted()
+            else "it is switched off here"
+        )
         say(f"no engine is running; {why}")
 
 
@@ -73,10 +78,17 @@ def _print(known: process.Running) -> None:
     elif (health := process.health(known.place)) is None:
         say("an engine does not answer; judgekit engine stop ends it")
     else:
-        state = "leaving" if health["leaving"] else "ready" if health["ready"] else "starting"
+        if health["leaving"]:
+            state = "leaving"
+        else:
+            state = "ready" if health["ready"] else "starting"
         memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
-        say(f"engine {health['version']}, process {health['pid']}: {state} since {health['since']}, {memory}")
-        say(f"    {counted(health['requests'], 'request', 'requests')}, {health['waiting']:,} unanswered")
+        say(
+            f"engine {health['version']}, process {health['pid']}: {state} since {health['since']}, {memory}"
+        )
+        say(
+            f"    {counted(health['requests'], 'request', 'requests')}, {health['waiting']:,} unanswered"
+        )
     say(f"    socket {known.place.socket}")
     say(f"    log    {known.place.log}")
 
@@ -91,9 +103,13 @@ def serve(
     context: typer.Context,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,
-    tls_cert: Annotated[Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")] = None,
+    tls_cert: Annotated[
+        Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")
+    ] = None,
     tls_key: Annotated[Path | None, Option(metavar="FILE", help="TLS private key (PEM).")] = None,
-    project: Annotated[Path | None, Option(metavar="DIR", help="Also use this project's settings.")] = None,
+    project: Annotated[
+        Path | None, Option(metavar="DIR", help="Also use this project's settings.")
+    ] = None,
 ) -> None:
     """Judge for others with the keys of this machine, until stopped by a signal."""
     if context.invoked_subcommand is None:
@@ -112,7 +128,8 @@ def migrate(
     from judgekit.config import settings
     from judgekit.ledger.database import Database
 
-    if (store := settings.load(None).server.store) is None:
+    store = settings.load(None).server.store
+    if store is None:
         raise UsageError("no store is set up; server.store in your own configuration names it")
     taken = Database(store).migrate(runtime_role)
     for name in taken:
@@ -133,7 +150,9 @@ def list_() -> None:
     for token in tokens.all():
         say(f"{token.name}  since {token.created.date()}")
     for name in tokens.damaged():
-        warn(f"{name}: no token, and nobody is let in by it; remove it with judgekit serve token revoke")
+        warn(
+            f"{name}: no token, and nobody is let in by it; remove it with judgekit serve token revoke"
+        )
 
 
 @token.command()

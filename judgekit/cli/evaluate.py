@@ -46,26 +46,36 @@ _PROMPT = 300  # characters of a prompt, title or path that a person is asked ab
 _ANSWERS = {"y": True, "n": False, "s": None}
 _WANTED = Option(metavar="WORD", help="Aim of injected texts (default accept).")
 _MODELS = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
-_SCOPE_PREFIX = Option("--scope-prefix", help="Search only documents of the query's scope (an id before /).")
+_SCOPE_PREFIX = Option(
+    "--scope-prefix", help="Search only documents of the query's scope (an id before /)."
+)
 _PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
 _FROM = Option("--from", help="Where this project's prompts are taken from.")
 _LABELS = Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
-_FIT = Option("--fit", help="Ask about mentions too; write better thresholds to your configuration.")
+_FIT = Option(
+    "--fit", help="Ask about mentions too; write better thresholds to your configuration."
+)
 
 app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on labelled data.")
 
 
 @app.command()
 def judge(
-    file: Annotated[Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")],
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")
+    ],
     rubric: output.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
     wanted: Annotated[str | None, _WANTED] = None,
-    again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
+    again: Annotated[
+        bool, Option("--again", help="Also ask again, and with reordered candidates.")
+    ] = False,
     models: Annotated[str | None, _MODELS] = None,
     repeat: output.Repeat = 1,
     keep: output.Keep = False,
-    jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
+    jobs: Annotated[
+        int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")
+    ] = 8,
     map_: Map = None,
     id_: Id = None,
     html: output.HtmlOption = None,
@@ -81,31 +91,47 @@ def judge(
     from judgekit.rubric import loader
 
     project = project_path()
-    loaded = loader.find_rubric(rubric, project) if rubric else None
+    if rubric:
+        loaded = loader.find_rubric(rubric, project)
+    else:
+        loaded = None
     cases, left_out = read_cases(file, loaded and loaded.rubric, mode, map_, id_)
     recorded = any(case.judges for case in cases)
     names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
     given = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
     if (recorded or loaded is None) and (option := next(filter(given.get, given), None)):
-        raise UsageError(f"{option} asks models: name a --rubric, and a file without recorded answers")
+        raise UsageError(
+            f"{option} asks models: name a --rubric, and a file without recorded answers"
+        )
     if models is not None and (model or not names):
-        raise UsageError("--models: expected names of models with commas between them, and no --model")
+        raise UsageError(
+            "--models: expected names of models with commas between them, and no --model"
+        )
     if keep and (models is not None or repeat == 1):
-        raise UsageError("--keep is for the noise of the configured models: add --repeat, and no --models")
+        raise UsageError(
+            "--keep is for the noise of the configured models: add --repeat, and no --models"
+        )
     missing = judge = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
         shown = progress(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
-        found = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs)
-        cases, missing = found.cases, runner.unanswered(found.cases)
+        found = runner.ask(
+            cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs
+        )
+        missing = runner.unanswered(found.cases)
+        cases = found.cases
         if repeat > 1 and not names:
-            cases, judge = found.with_course(loaded.rubric, mode), found.judge
+            cases = found.with_course(loaded.rubric, mode)
+            judge = found.judge
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
         output.write_file(html, pages.judging_page(measured))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
-    kept = keep_noise(measured, judge) if keep else Exit.ACCEPTED
+    if keep:
+        kept = keep_noise(measured, judge)
+    else:
+        kept = Exit.ACCEPTED
     return answered(missing) or kept
 
 
@@ -115,7 +141,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return
-    about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    if report.rubric:
+        about = f", rubric {report.rubric}, {report.mode}"
+    else:
+        about = ""
     say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
     if report.left_out.told():
         say(escaped(f"left out: {report.left_out.told()}"))
@@ -139,7 +168,9 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
 
     spread = next((each.spread for each in report.judges if each.judge == COURSE), None)
     if judge is None or spread is None or spread.answers - spread.cases < noise.LEAST:
-        warn(f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all")
+        warn(
+            f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all"
+        )
         return Exit.HUMAN_NEEDED
     path = noise.keep(judge, spread.cases, spread.noise)
     note(f"Wrote {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
@@ -170,7 +201,9 @@ def read_cases(
             first = next(iter(rows), None)
             keys = first.columns.keys() if isinstance(first, DataRow) else set()
             usual = fields.USUAL["judge"]["label"].split()
-            are_rows = any(name in keys for name in usual) and not keys <= cases.Case.model_fields.keys()
+            are_rows = (
+                any(name in keys for name in usual) and not keys <= cases.Case.model_fields.keys()
+            )
         if are_rows:
             found, left_out = labels.labelled_cases(rows, columns)
             return cases.understood(found, rubric, mode, left_out), left_out
@@ -200,7 +233,9 @@ def _figure(name: str, interval: BootstrapInterval | Share | None, more: str = "
 
 
 def _say_resampling(how: Resampling, what: str) -> None:
-    say(f"\nIn brackets {how.level:.0%} intervals: {how.resamples} draws of the {what}, seed {how.seed}")
+    say(
+        f"\nIn brackets {how.level:.0%} intervals: {how.resamples} draws of the {what}, seed {how.seed}"
+    )
 
 
 def _say_judge(judge: JudgeReport) -> None:
@@ -215,16 +250,27 @@ def _say_judge(judge: JudgeReport) -> None:
         say(escaped(f"  {'not answered':<{WIDTH}}{why}"))
     _figure("unreadable", judge.unreadable)
     for one in judge.classes:
-        precision, recall = (f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall))
+        precision, recall = (
+            f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall)
+        )
         times = f"{one.said} time{'' if one.said == 1 else 's'}"
-        known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
-        say(f"  {one_line(one.word, _LONGEST_WORD):<{WIDTH}}precision {precision}, recall {recall}, {known}")
+        if one.labelled:
+            known = f"{one.labelled} labelled so"
+        else:
+            known = f"said {times}, no label says so"
+        say(
+            f"  {one_line(one.word, _LONGEST_WORD):<{WIDTH}}precision {precision}, recall {recall}, {known}"
+        )
     if flips := judge.order_flips.pairs:
         _figure("flips with another order", judge.order_flips.rate, f" of {flips}")
     if flips := judge.rerun_flips.pairs:
         _figure("flips when asked again", judge.rerun_flips.rate, f" of {flips}")
     if spread := judge.spread:
-        _figure("spread of the distance from acceptance", spread.distance, f" points, {spread.cases} items")
+        _figure(
+            "spread of the distance from acceptance",
+            spread.distance,
+            f" points, {spread.cases} items",
+        )
         for name, score in spread.scores.items():
             _figure(f"spread of {name}", score)
         say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
@@ -234,16 +280,23 @@ def _say_judge(judge: JudgeReport) -> None:
     if probabilities := judge.probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
         say(f"  {'Brier and ECE of its probabilities':<{WIDTH}}{errors}")
-    usd = "" if judge.cost.usd is None else f", ${judge.cost.usd:.6f}"
+    if judge.cost.usd is None:
+        usd = ""
+    else:
+        usd = f", ${judge.cost.usd:.6f}"
     say(f"  {'an item':<{WIDTH}}{judge.cost.calls:.2f} calls{usd}")
 
 
 @app.command()
 def retrieval(
-    folder: Annotated[Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")],
+    folder: Annotated[
+        Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")
+    ],
     scope_prefix: Annotated[bool, _SCOPE_PREFIX] = False,
     profile: Annotated[ProfileKind, Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
-    run: Annotated[Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")] = None,
+    run: Annotated[
+        Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")
+    ] = None,
     as_json: AsJson = False,
     _out: output.OutOption = None,
 ) -> None:
@@ -272,7 +325,10 @@ def retrieval(
 def _say_retrieval(report: RetrievalReport) -> None:
     from judgekit.evaluation.stats import Bin, LabelGroup
 
-    scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
+    if report.scopes is not None:
+        scopes = f" in {report.scopes} scopes"
+    else:
+        scopes = ""
     profile = f"profile {' '.join(report.profile.values())}"
     documents = counted(report.documents, "document", "documents")
     queries = counted(report.queries, "query", "queries")
@@ -284,11 +340,16 @@ def _say_retrieval(report: RetrievalReport) -> None:
     if measured.brier is None or measured.ece is None:
         say("\nConfidence: no query had hits")
     else:
-        say(f"\nConfidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}")
+        say(
+            f"\nConfidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}"
+        )
         say(f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}")
         groups: list[Bin | LabelGroup] = [*measured.bins, *measured.labels]
         for each in groups:
-            name = f"{each.low:.1f} to {each.high:.1f}" if isinstance(each, Bin) else each.label
+            if isinstance(each, Bin):
+                name = f"{each.low:.1f} to {each.high:.1f}"
+            else:
+                name = each.label
             say(f"  {name:<12}{each.count:>8}{each.confidence:>8.3f}{each.relevant:>10.3f}")
     injection = report.injection
     prompts = counted(injection.prompts, "prompt", "prompts")
@@ -327,24 +388,35 @@ def memories(
     configured, notes = settings.load(project)
     _check_hook(configured, fit=fit)
     if prompts is not None:
-        texts = trial.distinct([text for _, text in cases.lines(prompts, "name a file of prompts")], limit)
+        texts = trial.distinct(
+            [text for _, text in cases.lines(prompts, "name a file of prompts")], limit
+        )
     else:
         texts = trial.of_project(from_, project, limit)
     if not texts:
         place = str(prompts or f"{from_} of {project}")
-        raise InputError(f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE")
+        raise InputError(
+            f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
+        )
     path = trial.answers_file(project)
     kept = labels or (path if path.exists() else None)
-    answers = trial.read_answers(kept, project) if kept else {}
+    if kept:
+        answers = trial.read_answers(kept, project)
+    else:
+        answers = {}
     if not (kept or as_json or at_terminal()):
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
     tried = trial.run(texts, configured, progress(len(texts), "prompts"))
     warn(*notes, *tried.notes)
-    asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
+    asked = []
+    for each in tried.trials:
+        for hit in each.injections(mentions=fit):
+            asked.append((each, hit))
     if labels is None and at_terminal():
         _ask([each for each in asked if each[0].pair(each[1]) not in answers], answers, path)
-    hook, judged = trial.hook_report(tried.trials, answers), None
+    hook = trial.hook_report(tried.trials, answers)
+    judged = None
     if configured["judge"] == "on":
         judged = trial.hook_report(tried.trials, answers, judged=True)
     report: dict[str, Any] = {
@@ -373,7 +445,9 @@ def _check_hook(configured: Settings, *, fit: bool) -> None:
         raise InputError(f"{problem.partition(';')[0]}; run this in a project with memories")
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
-            raise UsageError(f"--fit: with retrieval.{key}: {value} no threshold decides; change that first")
+            raise UsageError(
+                f"--fit: with retrieval.{key}: {value} no threshold decides; change that first"
+            )
 
 
 def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
@@ -382,7 +456,9 @@ def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> 
 
     for number, (trial, hit) in enumerate(pairs, 1):
         output.keeps("eval", f"{number - 1} new answers are kept; run the same command to continue")
-        prompt, title, place = (one_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path))
+        prompt, title, place = (
+            one_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path)
+        )
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {title} -> {place}\n"
         typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
@@ -400,9 +476,13 @@ def _fits(trials: Sequence[Trial], answers: Answers, configured: Settings) -> li
 
     labels = {kind: each.labels for kind, each in configured.profiles.by_kind.items()}
     kinds = sorted({hit.kind for trial in trials for hit in trial.injections(mentions=True)})
-    fits = [measured.fit(kind, trials, answers, labels, configured["max_inject"]) for kind in kinds]
+    fits = []
+    for kind in kinds:
+        fits.append(measured.fit(kind, trials, answers, labels, configured["max_inject"]))
     project = Path(configured.project)
-    fits = [measured.write_labels(each, project) if each.after != each.before else each for each in fits]
+    fits = [
+        measured.write_labels(each, project) if each.after != each.before else each for each in fits
+    ]
     return [each.model_dump() for each in fits]
 
 
@@ -414,14 +494,23 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     for name, each in (("Without a judge", hook), ("With the judge", judged)):
         if each is not None:
-            say(f"\n{name}: {each.injected} injections, {each.mentioned} mentions to {each.nudged} prompts")
-            of = f" of {each.precision.of}" if each.precision else ""
+            say(
+                f"\n{name}: {each.injected} injections, {each.mentioned} mentions to {each.nudged} prompts"
+            )
+            if each.precision:
+                of = f" of {each.precision.of}"
+            else:
+                of = ""
             _figure("relevant, share of what is injected", each.precision, of)
-            _figure("something relevant, share of prompts", each.coverage, f" of {report['prompts']}")
+            _figure(
+                "something relevant, share of prompts", each.coverage, f" of {report['prompts']}"
+            )
     if judge := report["judge"]:
         for name in ("dropped", "added"):
             count, relevant, irrelevant = judge[name].values()
-            say(f"  {f'{name} by the judge':<{WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant")
+            say(
+                f"  {f'{name} by the judge':<{WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant"
+            )
         say(f"  {'prompts that models judged':<{WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
         if judge["unjudged"]:
             prompts = counted(judge["unjudged"], "prompt", "prompts")
@@ -430,14 +519,22 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     if report["unanswered"]:
         pairs = counted(report["unanswered"], "pair has", "pairs have")
         warn(f"{pairs} no answer yet; run this in a terminal to answer them")
-    if (found := (judged or hook).precision) is None or found.of < FEWEST:
+    found = (judged or hook).precision
+    if found is None or found.of < FEWEST:
         say(f"Too few labels: {FEWEST - (found.of if found else 0)} more are needed")
     elif found.value < report["bar"]:
-        say(f"The precision, {found.value:.3f}, is below the bar; --fit looks for better thresholds")
+        say(
+            f"The precision, {found.value:.3f}, is below the bar; --fit looks for better thresholds"
+        )
     elif found.low < report["bar"]:
         total = needed(round(1 - report["bar"], 9), 0.025, 1 - found.value)
-        more = f"about {total - found.of} more labels like these would" if total else "more labels may"
-        say(f"The precision, {found.value:.3f}, reaches the bar, its interval does not; {more} settle it")
+        if total:
+            more = f"about {total - found.of} more labels like these would"
+        else:
+            more = "more labels may"
+        say(
+            f"The precision, {found.value:.3f}, reaches the bar, its interval does not; {more} settle it"
+        )
     else:
         say(f"The precision, {found.value:.3f}, and its interval are above the bar")
     for fit in report["fits"]:
@@ -450,9 +547,14 @@ def _say_fit(fit: dict[str, Any]) -> None:
     say(f"\nThresholds of {fit['kind']}: {before}")
     if precision := fit["precision"]:
         bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
-        say(f"  best: precision {precision['value']:.3f} {bounds}, coverage {fit['coverage']['value']:.3f}")
+        say(
+            f"  best: precision {precision['value']:.3f} {bounds}, coverage {fit['coverage']['value']:.3f}"
+        )
     if fit["refused"]:
-        more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
+        if fit["more"]:
+            more = f"; about {fit['more']} more labels would do"
+        else:
+            more = ""
         say(f"  not changed: {fit['refused']}{more}")
     elif not fit["written"]:
         say("  not changed: no other threshold does better")

@@ -51,13 +51,17 @@ def render_gate(name: str, report: Report) -> str:
     if name in ("json", "jsonl"):
         return _json(name, [*verdicts, run])
     clean, clean_run = without_secrets([verdicts, run])
-    return sarif(clean, clean_run) if name == "sarif" else junit(clean, clean_run)
+    if name == "sarif":
+        return sarif(clean, clean_run)
+    return junit(clean, clean_run)
 
 
 def _json(name: str, records: Sequence[Mapping[str, Any]]) -> str:
     if name == "json":
         return json.dumps(list(records), indent=2, ensure_ascii=False)
-    return "\n".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records)
+    return "\n".join(
+        json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records
+    )
 
 
 def sarif(verdicts: Sequence[Mapping[str, Any]], run: Mapping[str, Any] | None = None) -> str:
@@ -68,7 +72,9 @@ def sarif(verdicts: Sequence[Mapping[str, Any]], run: Mapping[str, Any] | None =
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
         results += _results(verdict)
-    if any("suppressions" in result for result in results):  # the standard wants it of all or of none
+    if any(
+        "suppressions" in result for result in results
+    ):  # the standard wants it of all or of none
         results = [result | {"suppressions": result.get("suppressions", [])} for result in results]
     rules = [{"id": name} for name in sorted({_rule(verdict) for verdict in verdicts})]
     driver: dict[str, Any] = {"name": "judgekit", "version": __version__, "rules": rules}
@@ -97,7 +103,10 @@ def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
         if finding["suggestion"]:
             lines.append(f"Suggestion: {finding['suggestion']}")
         result = _result(verdict, "\n\n".join(lines), place)
-        apart = {name: finding[name] for name in ("issue", "suggestion", "quote") if finding[name]}
+        apart = {}
+        for name in ("issue", "suggestion", "quote"):
+            if finding[name]:
+                apart[name] = finding[name]
         result["properties"] = apart
         if dismissed := finding.get("dismissed"):
             why = f"dismissed by {dismissed['who']}"
@@ -106,13 +115,17 @@ def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     return results
 
 
-def _result(verdict: Mapping[str, Any], message: str, place: tuple[str, dict[str, int]]) -> dict[str, Any]:
+def _result(
+    verdict: Mapping[str, Any], message: str, place: tuple[str, dict[str, int]]
+) -> dict[str, Any]:
     path, at = place
     return {
         "ruleId": _rule(verdict),
         "level": _LEVELS.get(verdict["verdict"], "warning"),
         "message": {"text": message},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": at}}],
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": at}}
+        ],
     }
 
 
@@ -121,16 +134,22 @@ def _invocation(run: Mapping[str, Any]) -> dict[str, Any]:
     notifications: list[dict[str, Any]] = []
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
-        notifications.append({"descriptor": {"id": _SKIPPED}, "level": "note", "message": {"text": text}})
+        notifications.append(
+            {"descriptor": {"id": _SKIPPED}, "level": "note", "message": {"text": text}}
+        )
     level = "error" if run["holds"] else "warning"
     for omission in run["not_examined"]:
         text = f"not examined: {omission['name']}: {omission['reason']}"
-        notifications.append({"descriptor": {"id": _NOT_EXAMINED}, "level": level, "message": {"text": text}})
+        notifications.append(
+            {"descriptor": {"id": _NOT_EXAMINED}, "level": level, "message": {"text": text}}
+        )
     return {
         # An error of the gate itself is none of what it judges.
         "executionSuccessful": not run["fault"],
         "toolExecutionNotifications": notifications,
-        "properties": {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")},
+        "properties": {
+            name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")
+        },
     }
 
 
@@ -146,7 +165,10 @@ def junit(verdicts: Sequence[Mapping[str, Any]], run: Mapping[str, Any] | None =
     if run is not None:
         _add_properties(suite, run)
     holds = run is not None and run["holds"]
-    unread = {omission["name"] for omission in run["not_examined"]} if run is not None else set()
+    if run is not None:
+        unread = {omission["name"] for omission in run["not_examined"]}
+    else:
+        unread = set()
     named = set()
     for verdict in verdicts:
         name = task_name(verdict["task_id"])
@@ -157,14 +179,19 @@ def junit(verdicts: Sequence[Mapping[str, Any]], run: Mapping[str, Any] | None =
         if verdict["verdict"] in ("reject", "improve"):
             ET.SubElement(case, "failure", message=verdict["verdict"]).text = _xml(text)
         elif verdict["verdict"] != "accept":
-            word = "not examined" if name in unread else verdict["verdict"]
+            if name in unread:
+                word = "not examined"
+            else:
+                word = verdict["verdict"]
             _add_undecided(case, f"{word}: {_summary(verdict)}", text, holds=holds)
         elif verdict["findings"]:
             ET.SubElement(case, "system-out").text = _xml(text)
     for omission in run["not_examined"] if run is not None else ():
         if omission["name"] not in named:
             case = _add_case(suite, omission["name"], "gate")
-            _add_undecided(case, f"not examined: {omission['reason']}", omission["reason"], holds=holds)
+            _add_undecided(
+                case, f"not examined: {omission['reason']}", omission["reason"], holds=holds
+            )
     suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("*/failure"))))
     suite.set("errors", str(len(suite.findall("*/error"))))
@@ -219,14 +246,20 @@ def _rule(verdict: Mapping[str, Any]) -> str:
 
 def region(passage: str, text: str) -> dict[str, int] | None:
     """Return where a quote stands in a text: lines and columns from 1, the end behind it; None if nowhere."""
-    if not (words := passage.split()):
+    words = passage.split()
+    if not words:
         return None
-    start, end = (place := text.find(passage)), place + len(passage)
+    place = text.find(passage)
+    start = place
+    end = place + len(passage)
     if start < 0:
-        flat, loosely = " ".join(text.split()), " ".join(words)
-        if (place := flat.find(loosely)) < 0:
+        flat = " ".join(text.split())
+        loosely = " ".join(words)
+        place = flat.find(loosely)
+        if place < 0:
             return None
-        start, end = _unflattened(text, flat, place), _unflattened(text, flat, place + len(loosely) - 1) + 1
+        start = _unflattened(text, flat, place)
+        end = _unflattened(text, flat, place + len(loosely) - 1) + 1
     return {
         "startLine": text.count("\n", 0, start) + 1,
         "startColumn": start - text.rfind("\n", 0, start),

@@ -25,7 +25,9 @@ _PRE_PUSH = Option(metavar="REMOTE URL", help="Judge the push that git puts on s
 
 
 def gate(
-    base: Annotated[str | None, Option(metavar="REF", help="Judge the files changed since REF.")] = None,
+    base: Annotated[
+        str | None, Option(metavar="REF", help="Judge the files changed since REF.")
+    ] = None,
     pre_push: Annotated[tuple[str, str] | None, _PRE_PUSH] = None,
     advise: Annotated[bool, Option("--advise", help="Always exit with 0.")] = False,
     block: Annotated[bool, Option("--block", help="Exit with 1 on a NO-GO.")] = False,
@@ -44,7 +46,9 @@ def gate(
 
     def on_start(begin: Begin) -> None:
         # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
-        watchdog.extend(begin["budget"] + hook.GRACE, blocked_code if begin["holds"] else Exit.ACCEPTED)
+        watchdog.extend(
+            begin["budget"] + hook.GRACE, blocked_code if begin["holds"] else Exit.ACCEPTED
+        )
         if watched():
             note(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
@@ -53,13 +57,17 @@ def gate(
             note(f"{row['word'].lower():12}  {escaped(row['path'])}")
 
     run = Run(mode, on_row, on_start)
-    report = hook.check(run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn)
+    report = hook.check(
+        run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn
+    )
     if report is None:
         return Exit.ACCEPTED
     _print(report, format_, base)
     # A person asked for it; for a push that changes other files it would be noise.
     if base and report.word is None:
-        note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
+        note(
+            f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
+        )
     # At the end, when all else has been said.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
         from judgekit.config.settings import EscalateConfig
@@ -67,7 +75,8 @@ def gate(
         from judgekit.judging.verdict import Verdict
 
         verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
-        settings, address = EscalateConfig.model_validate(report.escalate), pre_push[1] if pre_push else ""
+        settings = EscalateConfig.model_validate(report.escalate)
+        address = pre_push[1] if pre_push else ""
         for line in github.by_itself(verdicts, Path.cwd(), settings, address):
             warn(line)
     return blocked_code if report.blocked else Exit.ACCEPTED
@@ -76,14 +85,23 @@ def gate(
 def _print(report: Report, form: output.Format, base: str | None) -> None:
     if form == "table":
         for row in report.rows:
-            verdict, word = row["verdict"], row["word"]
+            verdict = row["verdict"]
+            word = row["word"]
             shown = typer.style(word.ljust(12), fg=output.COLOURS[_KIND[word]], bold=True)
-            lines = [f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"]
+            lines = [
+                f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"
+            ]
             if noise := verdict.get("noise"):
-                lines += [f"within the noise ({noise:g} points): judged again, it may get the other answer"]
+                lines += [
+                    f"within the noise ({noise:g} points): judged again, it may get the other answer"
+                ]
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
-            elif word == "GO" and verdict["rounds"] and not (verdict.get("depth") and verdict["degraded"]):
+            elif (
+                word == "GO"
+                and verdict["rounds"]
+                and not (verdict.get("depth") and verdict["degraded"])
+            ):
                 lines += [output.partiality(verdict)] if verdict.get("independent") is False else []
             elif verdict["rounds"]:
                 lines.append(output.verdict_text(verdict, headed=False))
@@ -95,7 +113,12 @@ def _print(report: Report, form: output.Format, base: str | None) -> None:
 
         output.emit(formats.render_gate(form, report))
     if not report.fault:
-        warn(*(f"UNDETERMINED: {escaped(each['name'])}: {each['reason']}" for each in report.unexamined))
+        warn(
+            *(
+                f"UNDETERMINED: {escaped(each['name'])}: {each['reason']}"
+                for each in report.unexamined
+            )
+        )
     warn(*report.notes)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     if report.rows or report.skipped or report.not_examined or not base:
@@ -108,7 +131,10 @@ def _ending(report: Report) -> str:
     omissions = []
     for omission in report.not_examined:
         is_told = report.fault or omission["reason"] in report.notes
-        reason = "the reason is above" if is_told else one_line(omission["reason"], 80)
+        if is_told:
+            reason = "the reason is above"
+        else:
+            reason = one_line(omission["reason"], 80)
         omissions.append(Omission(name=omission["name"], reason=reason))
     line = ending(report.judged, report.skipped, omissions)
     return f"nothing was judged: {line}" if report.fault else line
@@ -122,11 +148,19 @@ def _print_effect(report: Report) -> None:
         return
     if not report.blocked:
         if count := sum(row["word"] == STOPS for row in report.rows):
-            before, after = ("advisory: ", "") if report.mode == "advisory" else ("", " within the noise")
+            if report.mode == "advisory":
+                before, after = ("advisory: ", "")
+            else:
+                before, after = ("", " within the noise")
             note(f"{before}{count} NO-GO{after}; the push continues")
         return
-    words += [UNKNOWN] * len(report.unexamined) if report.holds else []  # what could not be judged at all
-    counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
+    words += (
+        [UNKNOWN] * len(report.unexamined) if report.holds else []
+    )  # what could not be judged at all
+    counted = []
+    for word in (STOPS, UNKNOWN):
+        if word in words:
+            counted.append(f"{words.count(word)} {word}")
     warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
     if any(row["lost"] for row in stopping):
         note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
@@ -135,6 +169,9 @@ def _print_effect(report: Report) -> None:
         if all(subject["sha256"] for subject in verdict["subjects"]):
             task = verdict["task_id"]
             plain = escaped(task) == task and not task.startswith("-")
-            name = shlex.quote(task) if plain else verdict["id"]
+            if plain:
+                name = shlex.quote(task)
+            else:
+                name = verdict["id"]
             note(f"or accept it: judgekit override {name} accept --why '...'")
     note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")

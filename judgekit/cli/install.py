@@ -16,14 +16,20 @@ from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
 
-_OF = Option(help="Settings of: user (all projects), project (shared), local (yours, this project).")
+_OF = Option(
+    help="Settings of: user (all projects), project (shared), local (yours, this project)."
+)
 _ClientScope = Annotated[Scope, _OF]
 _OF_TWO = Option(help="Settings of: user (all projects) or project (shared).")
 _SharedScope = Annotated[Literal["user", "project"], _OF_TWO]
-_GitScope = Annotated[Scope, Option(help="local: this repository; user: the hooks folder of all yours.")]
+_GitScope = Annotated[
+    Scope, Option(help="local: this repository; user: the hooks folder of all yours.")
+]
 _Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
-_Skill = Annotated[bool, Option("--skill", help="Add the skill by which the agent searches memories.")]
+_Skill = Annotated[
+    bool, Option("--skill", help="Add the skill by which the agent searches memories.")
+]
 
 installing = typer.Typer(no_args_is_help=True, help="Install judgekit in other programs.")
 uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from other programs.")
@@ -38,8 +44,12 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     change = git_hook.planned_change(place, installs=True)
     if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
         return
-    if (kept := change.path.with_name(git_hook.KEPT)).exists():
-        what = "runs first" if os.access(kept, os.X_OK) else "does not run, as before: it is not executable"
+    kept = change.path.with_name(git_hook.KEPT)
+    if kept.exists():
+        if os.access(kept, os.X_OK):
+            what = "runs first"
+        else:
+            what = "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     note(*git_hook.notes(place))
@@ -61,7 +71,9 @@ def install_pre_commit(print_: _Print = False) -> None:
     from judgekit.hooks import pre_commit
 
     change = pre_commit.planned_change(project_path(), installs=True)
-    _installed(change, "\nrun once in each clone: pre-commit install --hook-type pre-push", print_=print_)
+    _installed(
+        change, "\nrun once in each clone: pre-commit install --hook-type pre-push", print_=print_
+    )
 
 
 @uninstalling.command("pre-commit")
@@ -87,7 +99,9 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
             return
         if skill:
             _installed(
-                skills.plan_install(scope, project, client), ": the agent knows how to search", print_=False
+                skills.plan_install(scope, project, client),
+                ": the agent knows how to search",
+                print_=False,
             )
         elif not skills.place_of(scope, project, client).exists():
             add_it = f"judgekit install {client.command} --scope {scope} --skill"
@@ -95,7 +109,9 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
         notes = list(install.notes(project, client))
         if client.trust and not any(client.trust in line for line in notes):
             say(client.trust)
-        say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
+        say(
+            f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}'
+        )
         note(*notes)
 
     def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`

@@ -33,7 +33,9 @@ _FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.
 _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
-_Review = Annotated[Literal["peers"] | None, Option(help="Have models of other families check each finding.")]
+_Review = Annotated[
+    Literal["peers"] | None, Option(help="Have models of other families check each finding.")
+]
 
 
 def judge(
@@ -41,7 +43,9 @@ def judge(
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
-    task_id: Annotated[str | None, Option(help="Judge all paths as one document of this name.")] = None,
+    task_id: Annotated[
+        str | None, Option(help="Judge all paths as one document of this name.")
+    ] = None,
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
@@ -72,7 +76,12 @@ def judge(
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     output.check_filled(*output.FAMILY, author_family)
     output.check_filled("--task-id", "a name for all paths together", task_id)
-    wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
+    wish: dict[str, Any] = {
+        "rubric": rubric,
+        "mode": mode,
+        "deadline": deadline,
+        "cache": not no_cache,
+    }
     wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
@@ -91,9 +100,14 @@ def judge(
     subjects = _documents(files, unreadable, task_id, task, author_family)
     how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
     words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
-    unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
+    if unreadable:
+        unread = unreadable[-1].exit_code
+    else:
+        unread = Exit.ACCEPTED
     code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
-    return code if code == Exit.REJECTED else unread or code
+    if code == Exit.REJECTED:
+        return code
+    return unread or code
 
 
 def _refuse_folders(files: Sequence[str]) -> None:
@@ -103,7 +117,11 @@ def _refuse_folders(files: Sequence[str]) -> None:
 
 
 def _documents(
-    paths: Sequence[str], unreadable: list[InputError], task_id: str | None, task: Task, family: str | None
+    paths: Sequence[str],
+    unreadable: list[InputError],
+    task_id: str | None,
+    task: Task,
+    family: str | None,
 ) -> Iterator[Document]:
     """Yield each file as a document when it is read; with a `task_id` all as one.
 
@@ -156,7 +174,9 @@ def _judge(
             output.progress(f"{len(verdicts)} judged")
 
     def body(document: Document) -> bytes:
-        return json.dumps({**client.carried(project), "wish": wish, "document": document.body()}).encode()
+        return json.dumps(
+            {**client.carried(project), "wish": wish, "document": document.body()}
+        ).encode()
 
     def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
         from judgekit.judging.service import JudgeRequest, ajudge_documents
@@ -188,7 +208,12 @@ def _judge(
 
 
 def _judge_task(
-    document: Document, wish: Record, body: Callable[[], bytes], on_verdict: OnVerdict, *, use_engine: bool
+    document: Document,
+    wish: Record,
+    body: Callable[[], bytes],
+    on_verdict: OnVerdict,
+    *,
+    use_engine: bool,
 ) -> None:
     """Judge a task, note it in the ledger, hand on its record, and print notes for a person."""
 
@@ -215,12 +240,17 @@ def compare(
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
-    format_: Annotated[Literal["table", "json", "jsonl"], Option("--format", help="Format.")] = "table",
+    format_: Annotated[
+        Literal["table", "json", "jsonl"], Option("--format", help="Format.")
+    ] = "table",
     deadline: output.Deadline = None,
     no_cache: output.NoCache = False,
     author_family: Annotated[
         list[str] | None,
-        Option(metavar="FAMILY", help="Model family that wrote the texts; one for all, or one for each."),
+        Option(
+            metavar="FAMILY",
+            help="Model family that wrote the texts; one for all, or one for each.",
+        ),
     ] = None,
     max_cost: output.MaxCost = None,
     show_prompt: output.ShowPrompt = False,
@@ -244,7 +274,9 @@ def compare(
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
-    dataset = dataset._replace(batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address)
+    dataset = dataset._replace(
+        batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address
+    )
     dataset = dataset._replace(trust_results=trust_results)
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_)
@@ -275,7 +307,9 @@ def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "j
         for line in _lines(comparison):
             say(line)
     else:
-        output.emit(comparison.model_dump_json(by_alias=True, indent=2 if format_ == "json" else None))
+        output.emit(
+            comparison.model_dump_json(by_alias=True, indent=2 if format_ == "json" else None)
+        )
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")
     output.tell_sent(comparison.substitutes, comparison.redacted)
@@ -284,33 +318,60 @@ def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "j
 
 def _lines(comparison: Comparison) -> Iterator[str]:
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
-    winner = f"  {names[comparison.verdict]}" if comparison.verdict in names else ""
+    if comparison.verdict in names:
+        winner = f"  {names[comparison.verdict]}"
+    else:
+        winner = ""
     yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"
-    for subject in sorted(comparison.subjects, key=lambda each: (each.score is None, -(each.score or 0.0))):
-        score = "" if subject.score is None else f"  {subject.score:g} up to {subject.tier}"
-        wrote = "" if subject.family is None else f"  by {subject.family}"
+    for subject in sorted(
+        comparison.subjects, key=lambda each: (each.score is None, -(each.score or 0.0))
+    ):
+        if subject.score is None:
+            score = ""
+        else:
+            score = f"  {subject.score:g} up to {subject.tier}"
+        if subject.family is None:
+            wrote = ""
+        else:
+            wrote = f"  by {subject.family}"
         yield f"    {subject.letter}  {names[subject.letter]}{wrote}{score}"
     decided = "undecided"
     if comparison.decided and not comparison.rounds:
         decided = "no model was asked"
     elif comparison.judge_tier:
-        tied, ahead = comparison.verdict == "tie", ""
-        if comparison.lead is not None and any(subject.score is not None for subject in comparison.subjects):
-            ahead = f"the best two {comparison.lead:g} apart" if tied else f"ahead by {comparison.lead:g}"
+        tied = comparison.verdict == "tie"
+        ahead = ""
+        if comparison.lead is not None and any(
+            subject.score is not None for subject in comparison.subjects
+        ):
+            if tied:
+                ahead = f"the best two {comparison.lead:g} apart"
+            else:
+                ahead = f"ahead by {comparison.lead:g}"
         elif comparison.lead is not None and not tied:
             ahead = f"{comparison.lead:.0%} ahead in votes"
         decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{', ' if ahead else ''}{ahead})"
     about_cost = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = output.cost_text(comparison.model_dump(include=about_cost))
-    rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"
+    if len(comparison.rounds) == 1:
+        rounds = "1 round"
+    else:
+        rounds = f"{len(comparison.rounds)} rounds"
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
     yield f"    {rubric}; {rounds}; {decided}, {comparison.duration_ms / 1000:.1f} s{cost}"
     if comparison.independent is False:
         judges = set(comparison.families)
-        own = [each.letter for each in comparison.subjects if judges & set(documents.named(each.family))]
-        some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
-        named, wrote = " and ".join(comparison.families), " and ".join(own)
+        own = []
+        for each in comparison.subjects:
+            if judges & set(documents.named(each.family)):
+                own.append(each.letter)
+        if len(own) == len(comparison.subjects):
+            some = ""
+        else:
+            some = "; models favour texts of their own family"
+        named = " and ".join(comparison.families)
+        wrote = " and ".join(own)
         yield f"    not independent: judged only by models of {named}, which wrote {wrote}{some}"
     if comparison.degraded:
         yield f"    degraded: {comparison.degraded}"

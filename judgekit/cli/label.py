@@ -43,7 +43,9 @@ _TASK = Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default al
 def label(
     verdict: Annotated[str | None, _VERDICT] = None,
     dismiss: Annotated[int | None, _DISMISS] = None,
-    undo: Annotated[bool, Option("--undo", help="With --dismiss: the finding counts again.")] = False,
+    undo: Annotated[
+        bool, Option("--undo", help="With --dismiss: the finding counts again.")
+    ] = False,
     blind: Annotated[bool, Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
@@ -57,20 +59,28 @@ def label(
     """
     from judgekit.ledger import LineFilter, labels, store
 
-    ledger, who = TeamLedger() if team else here(), labels.who()
+    ledger = TeamLedger() if team else here()
+    who = labels.who()
     if isinstance(ledger, TeamLedger) and dismiss is not None:
-        raise UsageError("--team: a dismissal holds in the ledger of one machine; leave --team out there")
+        raise UsageError(
+            "--team: a dismissal holds in the ledger of one machine; leave --team out there"
+        )
     if verdict is not None and dismiss is not None:
         return _dismiss(ledger, verdict, dismiss, who, undo=undo)
     if verdict is not None or dismiss is not None or undo:
-        raise UsageError("name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]")
+        raise UsageError(
+            "name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]"
+        )
     if from_ is not None:
         return _from_file(ledger, from_, who)
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
     say_damage = functools.cache(damaged)  # the same files are read twice
-    lacking = None if team else readiness(project_path(), on_damage=say_damage)[0]
+    if team:
+        lacking = None
+    else:
+        lacking = readiness(project_path(), on_damage=say_damage)[0]
     waiting = labels.waiting(ledger.records(wanted, say_damage), who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
@@ -80,8 +90,11 @@ def label(
 def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
     from judgekit.ledger import DismissalLine
 
-    if (verdict := _last_verdict(ledger, name)) is None:
-        raise UsageError(f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts")
+    verdict = _last_verdict(ledger, name)
+    if verdict is None:
+        raise UsageError(
+            f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts"
+        )
     if number > len(verdict.findings):
         counted = f"the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
         raise UsageError(f"--dismiss {number}: {counted}")
@@ -91,7 +104,10 @@ def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool)
         raise UsageError(f"--dismiss {number}: {why}; override the verdict, or change the file")
     about = {"of": verdict.id, "rubric": verdict.rubric.id, "quote_hash": finding.quote_hash}
     ledger.add(DismissalLine(**about, who=who, withdrawn=undo))
-    what = "counts again" if undo else f"dismissed by {who}, for this quote under {verdict.rubric.id}"
+    if undo:
+        what = "counts again"
+    else:
+        what = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     say(f"{verdict.task_id}: finding {number} {what}: {one_line(finding.issue, _SHOWN)}")
     return 0
 
@@ -109,9 +125,14 @@ def _go_through(ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, 
         count = counted(len(labelled), "label is", "labels are")
         keeps("label", f"{count} saved; judgekit label continues there")
         verdict = waiting[position]
-        commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
+        if verdict.commit:
+            commit = f", commit {verdict.commit[:12]}"
+        else:
+            commit = ""
         count = f"{position + 1} of {len(waiting)}"
-        say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n")
+        say(
+            f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n"
+        )
         _show_texts(verdict, _LINES)
         if not blind:
             say(verdict_text(verdict.record()))
@@ -141,7 +162,10 @@ def _show_texts(verdict: VerdictLine, most: int | None) -> None:
     from judgekit.ledger.labels import texts
 
     for path, text in texts(verdict, Path.cwd()).items():
-        lines = ["(no longer in this repository)"] if text is None else lines_of(text)
+        if text is None:
+            lines = ["(no longer in this repository)"]
+        else:
+            lines = lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")
         say("\n".join(f"  {line}" for line in shown))
@@ -157,25 +181,36 @@ def _from_file(ledger: AnyLedger, name: str, who: str) -> int:
     try:
         text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    ids = {line.id: line.project for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)}
+    ids = {
+        line.id: line.project for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)
+    }
     labels: list[Label] = []
     wrong = 0
     for number, line in enumerate(lines_of(text), 1):
         try:
-            row = [cell.strip() for cells in csv.reader([line]) for cell in cells]
+            row = []
+            for cells in csv.reader([line]):
+                for cell in cells:
+                    row.append(cell.strip())
         except csv.Error:  # a field of more than 128 KB
             row = [line]
         if not row or (number == 1 and row[:2] == ["id", "label"]):
             continue
-        given, said = one_line(row[0], _SHOWN), one_line("".join(row[1:2]), _SHOWN)
+        given = one_line(row[0], _SHOWN)
+        said = one_line("".join(row[1:2]), _SHOWN)
         matching = [each for each in ids if each.startswith(row[0])]
         exact = [each for each in matching if each == row[0]] or matching
         if not row[1:]:
             problem = f"expected ID,LABEL, got {given!r}"
         elif len(exact) != 1:
-            found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
+            found = (
+                f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
+            )
             problem = f"id must be that of one verdict; got {given!r}, and {found}"
         elif (word := _IN_FILES.get(row[1])) is None:
             problem = f"label must be accept, improve or reject; got {said or 'nothing'}"
@@ -191,8 +226,12 @@ def _from_file(ledger: AnyLedger, name: str, who: str) -> int:
 
 
 def override(
-    task: Annotated[str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or PATH for the last.")],
-    decision: Annotated[Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")],
+    task: Annotated[
+        str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or PATH for the last.")
+    ],
+    decision: Annotated[
+        Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")
+    ],
     why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
     team: Annotated[bool, _TEAM] = False,
 ) -> None:
@@ -213,13 +252,17 @@ def override(
         why=why,
         who=labels.who(),
         terminal=labels.at_terminal(),
-        subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256] if verdict else [],
+        subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256]
+        if verdict
+        else [],
         project=verdict.project if verdict else "",
     )
     ledger.add(line)
     counts = line.terminal or settings.load(None).gate.override_without_terminal
     if not counts:
-        needed = f"it counts only if {settings.user_file()} has gate.override_without_terminal: true"
+        needed = (
+            f"it counts only if {settings.user_file()} has gate.override_without_terminal: true"
+        )
         say(f"{line.task_id}: recorded, but it does not count")
         warn(f"this override was given without a terminal: {needed}")
         return
@@ -239,15 +282,21 @@ def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     except GitError:
         from_root = task
     names = dict.fromkeys([task, from_root] if task_ids.is_blob(task) else [from_root, task])
-    last, begun = dict[str, VerdictLine](), dict[str, VerdictLine]()
+    last: dict[str, VerdictLine] = {}
+    begun: dict[str, VerdictLine] = {}
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
         if isinstance(record, VerdictLine):
             begun |= {record.id: record} if record.id.startswith(task) else {}
             known = (record.id, record.task_id, record.task_id.rpartition("@")[0])
             for name in names:
                 if name in known or task_ids.same_blob(record.task_id, name):
-                    last[name] = max(record, last.get(name, record), key=lambda line: line.timestamp)
-    only = next(iter(begun.values())) if len(begun) == 1 and len(task) >= _START else None
+                    last[name] = max(
+                        record, last.get(name, record), key=lambda line: line.timestamp
+                    )
+    if len(begun) == 1 and len(task) >= _START:
+        only = next(iter(begun.values()))
+    else:
+        only = None
     return next((last[name] for name in names if name in last), only)
 
 
@@ -280,7 +329,9 @@ def escalate(
     done = 0
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
-        for _, line in github.ensure(verdicts, settings, Path.cwd(), seconds=github.SECONDS * len(verdicts)):
+        for _, line in github.ensure(
+            verdicts, settings, Path.cwd(), seconds=github.SECONDS * len(verdicts)
+        ):
             say(line)
             done += 1
     except github.GhError as error:

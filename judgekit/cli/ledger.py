@@ -47,9 +47,13 @@ _FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
 _HTML = Option("--html", metavar="FILE.html", help="Also write a page, with charts over time.")
 _PLOT = Option("--plot", hidden=True)
 _FILES = Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
-_SINCE = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all")
+_SINCE = Option(
+    metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all"
+)
 Since = Annotated[str | None, WHEN]
-Project = Annotated[str | None, Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")]
+Project = Annotated[
+    str | None, Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")
+]
 Team = Annotated[bool, Option("--team", help="Read the ledger of the shared judge.")]
 _LEDGER = Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
 Ledgers = Annotated[list[Path] | None, _LEDGER]
@@ -78,7 +82,9 @@ def export(
 
 @app.command("import")
 def import_(
-    sources: Annotated[list[Path], Argument(metavar="FILE|DIR...", help="Of JSON lines (*.jsonl).")],
+    sources: Annotated[
+        list[Path], Argument(metavar="FILE|DIR...", help="Of JSON lines (*.jsonl).")
+    ],
 ) -> int:
     """Import lines of other ledgers and verdicts of older judges; known lines are skipped.
 
@@ -89,21 +95,28 @@ def import_(
 
     if not store.files(places(sources)):
         store.files(sources, damaged)
-        raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
+        raise InputError(
+            f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder"
+        )
     keeps("ledger", "the added lines stay; run the import again for the rest")
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     warn(*done.damaged[:_MOST_SAID])
     if unsaid := done.damaged[_MOST_SAID:]:
         more = counted(len(unsaid), "more line", "more lines")
         warn(f"and {more} that cannot be read; are these ledgers?")
-    known = f", {counted(done.known, 'was', 'were')} already there" if done.known else ""
+    if done.known:
+        known = f", {counted(done.known, 'was', 'were')} already there"
+    else:
+        known = ""
     say(f"{counted(done.added, 'line', 'lines')} added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0
 
 
 @app.command()
 def purge(
-    before: Annotated[str | None, Option(metavar="WHEN", help="Remove older lines: 90d, a date.")] = None,
+    before: Annotated[
+        str | None, Option(metavar="WHEN", help="Remove older lines: 90d, a date.")
+    ] = None,
     all_: Annotated[bool, Option("--all", help="Remove all lines, including today's.")] = False,
     project: Project = None,
     team: Team = False,
@@ -114,13 +127,22 @@ def purge(
 
     if (before is None) != all_:
         raise UsageError("say what to remove: --before WHEN, or --all")
-    day = date.max if before is None else store.point(before).date()
+    if before is None:
+        day = date.max
+    else:
+        day = store.point(before).date()
     if team:
         purges = _purges_of_team(day, project)
     else:
         check(project)
-        wanted = here().name if project is None else project
-        chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
+        if project is None:
+            wanted = here().name
+        else:
+            wanted = project
+        chosen = []
+        for each in _all():
+            if project == "all" or store.same_project(each.name, wanted):
+                chosen.append(each)
         purges = {each.name: partial(store.purge, each, day) for each in chosen}
     counts = {name: count for name, purge in purges.items() if (count := purge(preview=True))}
     for name, count in counts.items():
@@ -146,17 +168,28 @@ def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
     if project is None or not isinstance(found := team(), Database):
         store = "set server.store: only its owner removes lines"
         raise UsageError(f"--team: {'name a --project or `all`' if project is None else store}")
-    before = None if day == date.max else datetime.combine(day, time.min, UTC)
-    return {"the team's ledger": partial(found.purge, before, None if project == "all" else project)}
+    if day == date.max:
+        before = None
+    else:
+        before = datetime.combine(day, time.min, UTC)
+    return {
+        "the team's ledger": partial(found.purge, before, None if project == "all" else project)
+    }
 
 
 @app.command()
-def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False) -> None:
+def forward(
+    all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False,
+) -> None:
     """Send new lines of this project's ledger to the shared judge."""
     from judgekit.ledger import Ledger
     from judgekit.ledger.export import forward
 
-    ledgers, total = [Ledger(each, each.name) for each in _all()] if all_ else [here()], 0
+    if all_:
+        ledgers = [Ledger(each, each.name) for each in _all()]
+    else:
+        ledgers = [here()]
+    total = 0
     for ledger in ledgers:
         count, remarks = forward(ledger, team().send)
         total += count
@@ -176,11 +209,13 @@ def team() -> Shared | Database:
     from judgekit.judging import shared
 
     configured = settings.load(None)
-    if (place := configured.server.store) is not None:
+    place = configured.server.store
+    if place is not None:
         from judgekit.ledger.database import Database
 
         return Database(place)
-    if (found := shared.configured(configured)) is None:
+    found = shared.configured(configured)
+    if found is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
     return found
 
@@ -199,15 +234,21 @@ class TeamLedger:
             raise UsageError(refused)
 
 
-def _fetched(wanted: LineFilter, on_damage: OnDamage, host: str | None = None) -> Iterator[ReadLine]:
+def _fetched(
+    wanted: LineFilter, on_damage: OnDamage, host: str | None = None
+) -> Iterator[ReadLine]:
     """Yield the lines of the shared judge, or those of a `host`; what is wrong there is said at the end."""
     from judgekit.ledger import importing, store
 
     unread: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-        fetched, said = Path(folder) / "fetched.jsonl", ""
+        fetched = Path(folder) / "fetched.jsonl"
+        said = ""
         if host is None:
-            since = _EVER if wanted.since is None else wanted.since.isoformat()
+            if wanted.since is None:
+                since = _EVER
+            else:
+                since = wanted.since.isoformat()
             team().fetch(since, wanted.project or "all", fetched)
         else:
             said = importing.fetch(host, wanted.since, fetched)
@@ -258,15 +299,22 @@ def check(project: str | None) -> None:
     """Raise `UsageError` when no ledger of this user is that project's; None and `all` are none."""
     from judgekit.ledger import store
 
-    if project not in (None, "all") and not any(store.same_project(each.name, project) for each in _all()):
-        there = f"there are {', '.join(each.name for each in _all())}" if _all() else "there is none yet"
+    if project not in (None, "all") and not any(
+        store.same_project(each.name, project) for each in _all()
+    ):
+        if _all():
+            there = f"there are {', '.join(each.name for each in _all())}"
+        else:
+            there = "there is none yet"
         raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
 
 
 def _all() -> list[Path]:
     from judgekit.ledger import store
 
-    return sorted(store.home().iterdir()) if store.home().is_dir() else []
+    if store.home().is_dir():
+        return sorted(store.home().iterdir())
+    return []
 
 
 def kpi(
@@ -295,7 +343,10 @@ def kpi(
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}
-        groups = {part: {name: _group(each) for name, each in found.items()} for part, found in parts.items()}
+        groups = {
+            part: {name: _group(each) for name, each in found.items()}
+            for part, found in parts.items()
+        }
         emit(json.dumps({"all": _group(evidence), **groups}, indent=2, ensure_ascii=False))
         return
     tables = {"all": evidence}
@@ -304,7 +355,9 @@ def kpi(
     for name, part in tables.items():
         count = counted(len(part.verdicts), "verdict", "verdicts")
         say(f"{name}: {count}, {sum(map(part.sure, part.verdicts))} of them labelled")
-        say("\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part)))
+        say(
+            "\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part))
+        )
         say("\n".join(f"  {'':<7} {one}" for one in kpi.reliance(part)))
 
 
@@ -313,7 +366,8 @@ def _group(evidence: Evidence) -> dict[str, Any]:
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure(evidence), *reliance(evidence)]:
-        limit, (low, high) = kpi.limit, kpi.interval or (None, None)
+        limit = kpi.limit
+        (low, high) = kpi.interval or (None, None)
         figures = {"value": kpi.value, "interval": kpi.interval, "total": kpi.total}
         figures |= {"low": limit.low, "high": limit.high}
         if limit.rate:
@@ -325,9 +379,14 @@ def _group(evidence: Evidence) -> dict[str, Any]:
 
 
 def promote(
-    force: Annotated[bool, Option("--force", help="Promote without conditions; this is recorded.")] = False,
+    force: Annotated[
+        bool, Option("--force", help="Promote without conditions; this is recorded.")
+    ] = False,
     accept_dependence: Annotated[
-        bool, Option("--accept-dependence", help="Promote without judge.independence: require; recorded.")
+        bool,
+        Option(
+            "--accept-dependence", help="Promote without judge.independence: require; recorded."
+        ),
     ] = False,
     ledger: Ledgers = None,
 ) -> int:
@@ -348,7 +407,9 @@ def promote(
     path = settings.project_file(project)
     for link in (path.parent, path):
         if link.is_symlink():  # which git would commit as a link
-            raise ConfigError("a link, and the gate follows no links; replace it with the file", path=link)
+            raise ConfigError(
+                "a link, and the gate follows no links; replace it with the file", path=link
+            )
     dependent = settings.load(project).judge.independence != "require"
     found, rubric = readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
@@ -361,7 +422,8 @@ def promote(
         return Exit.REJECTED
     yaml_text.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
-    by, forced = labels.who(project), bool(missing)
+    by = labels.who(project)
+    forced = bool(missing)
     # Last: the ledger must not hold a promotion that failed.
     here().add(ModeChange(mode="blocking", who=by, forced=forced, why=missing, dependent=dependent))
     return 0
@@ -375,7 +437,9 @@ def readiness(
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
 
-    rubric = loader.configured_rubric("gate", settings.load(project).gate.rubric, project).rubric.ref
+    rubric = loader.configured_rubric(
+        "gate", settings.load(project).gate.rubric, project
+    ).rubric.ref
     found = store.entries(places(ledger, None), kpi.window(), on_damage)
     return kpi.readiness((line.record for line in found), rubric), rubric
 
@@ -387,22 +451,31 @@ def triage(
     as_json: AsJson = False,
     ledger: Ledgers = None,
     team: Team = False,
-    host: Annotated[str | None, Option(metavar="NAME", help="Read the ledger of a host, by ssh.")] = None,
+    host: Annotated[
+        str | None, Option(metavar="NAME", help="Read the ledger of a host, by ssh.")
+    ] = None,
     _out: OutOption = None,
 ) -> None:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage
 
-    named, since = [*(files or []), *(ledger or [])], since or (None if files else "7d")
-    found = triage(line.record for line in lines(named, project or "all", since, of_team=team, host=host))
+    named = [*(files or []), *(ledger or [])]
+    since = since or (None if files else "7d")
+    found = triage(
+        line.record for line in lines(named, project or "all", since, of_team=team, host=host)
+    )
     if as_json:
-        listed: dict[str, object] = {
-            name: [record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)]
-            for name in ("nogo", "unclear", "overrides", "skips", "changes")
-        }
+        listed: dict[str, object] = {}
+        for name in ("nogo", "unclear", "overrides", "skips", "changes"):
+            listed[name] = [
+                record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)
+            ]
         listed["faults"] = [{"problem": why, "count": n} for why, n in found.faults.most_common()]
-        keys, failures = ("kind", "model", "message", "count"), found.failures.most_common()
-        listed["failures"] = [dict(zip(keys, (*failure, n), strict=True)) for failure, n in failures]
+        keys = ("kind", "model", "message", "count")
+        failures = found.failures.most_common()
+        listed["failures"] = [
+            dict(zip(keys, (*failure, n), strict=True)) for failure, n in failures
+        ]
         emit(json.dumps({**listed, "settled": found.settled}, indent=2, ensure_ascii=False))
         return
     shown: list[str] = []
@@ -424,22 +497,30 @@ def _groups(found: Triage) -> dict[str, list[str]]:
             f"{'' if override.terminal else ' WITHOUT A TERMINAL'}: {override.why}"
             for override in found.overrides
         ],
-        "Skipped the gate": [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips],
+        "Skipped the gate": [
+            f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips
+        ],
         "Changes of mode": [
             f"{change.project}: {change.mode}{' (forced)' if change.forced else ''}"
             f"{' (dependence accepted)' if change.dependent else ''} {'; '.join(change.why)}"
             for change in found.changes
         ],
-        "Not judged": [f"{counted(n, 'time', 'times')}: {why}" for why, n in found.faults.most_common()],
+        "Not judged": [
+            f"{counted(n, 'time', 'times')}: {why}" for why, n in found.faults.most_common()
+        ],
         "Models that did not answer": [
-            f"{counted(n, 'time', 'times')} {kind}, {name}: {why}" for (kind, name, why), n in failed
+            f"{counted(n, 'time', 'times')} {kind}, {name}: {why}"
+            for (kind, name, why), n in failed
         ],
     }
 
 
 def _verdict(verdict: VerdictLine) -> str:
     scores = " ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
-    commit = f" in {verdict.commit[:12]}" if verdict.commit else ""
+    if verdict.commit:
+        commit = f" in {verdict.commit[:12]}"
+    else:
+        commit = ""
     issues = [finding.issue or finding.suggestion for finding in verdict.findings]
     why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
     what = f"{verdict.project}: {verdict.task_id}{commit}: {verdict.verdict} {scores}".rstrip()

@@ -64,7 +64,9 @@ def note(*lines: str) -> None:
 def warn(*lines: object) -> None:
     """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
     for line in lines if sys.stderr is not None else ():
-        text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")  # no complaint has colours
+        text = (
+            str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
+        )  # no complaint has colours
         sys.stderr.write(f"judgekit: {printable(text)}\n")
 
 
@@ -76,7 +78,8 @@ def say(text: str = "") -> None:
     if current.file is not None:
         current.results.append(colourless(printable(text, "utf-8")))
         return
-    forced, dumb = os.environ.get("FORCE_COLOR", "0") not in ("", "0"), os.environ.get("TERM") == "dumb"
+    forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+    dumb = os.environ.get("TERM") == "dumb"
     colour = True if forced else False if dumb else None
     with _stdout():
         typer.echo(printable(text), color=False if os.environ.get("NO_COLOR") else colour)
@@ -129,7 +132,9 @@ def unread(path: Path | None) -> Path | None:
     if path is not None and not outputs.is_stream(str(path)):
         with _named_output(path):
             outputs.place_of(str(path))
-    named = [Path(word.rpartition("=")[2] if word.startswith("-") else word) for word in current.words]
+    named = []
+    for word in current.words:
+        named.append(Path(word.rpartition("=")[2] if word.startswith("-") else word))
     if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
         raise UsageError(f"{path}: the command reads this file; name another one for the result")
     return path
@@ -221,26 +226,38 @@ def finite(given: float | None) -> float | None:
     return given
 
 
-RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")]
+RubricOption = Annotated[
+    str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")
+]
 _MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
 ModeOption = Annotated[ModeName | None, _MODE]
 _MODEL = Option("--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
 _HTML = Option("--html", metavar="FILE.html", callback=page_file, help="Also write a page.")
 HtmlOption = Annotated[Path | None, _HTML]
-_OUT = Option("--out", metavar="FILE", callback=into_file, help="Write the result to this file, at once.")
+_OUT = Option(
+    "--out", metavar="FILE", callback=into_file, help="Write the result to this file, at once."
+)
 OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
 FormatOption = Annotated[Format, Option("--format", help="Output format.")]
-_REPEAT = Option(min=1, max=20, help="Ask about each case so often; count flips, and how far scores move.")
+_REPEAT = Option(
+    min=1, max=20, help="Ask about each case so often; count flips, and how far scores move."
+)
 Repeat = Annotated[int, _REPEAT]
-_KEEP = Option("--keep", help="With --repeat: keep the noise, for the gate to say which verdicts are within.")
+_KEEP = Option(
+    "--keep", help="With --repeat: keep the noise, for the gate to say which verdicts are within."
+)
 Keep = Annotated[bool, _KEEP]
-_DEADLINE = Option(min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds.")
+_DEADLINE = Option(
+    min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds."
+)
 Deadline = Annotated[float | None, _DEADLINE]
-_COST = Option(min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD).")
+_COST = Option(
+    min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD)."
+)
 MaxCost = Annotated[float | None, _COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
@@ -255,13 +272,19 @@ def check_filled(option: str, expected: str, *given: str | None) -> None:
 def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
-        note(f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending")
+        note(
+            f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending"
+        )
     if names := ", ".join(sorted(set(providers))):
         why = "used in place of models of the author's family"
-        note(f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers")
+        note(
+            f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers"
+        )
 
 
-def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]) -> None:
+def say_prompts(
+    title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]
+) -> None:
     """Print prompts as they would be sent: for each tier and its model, the messages of each round."""
     for tier, model, rounds in prompts:
         for messages in rounds:
@@ -272,18 +295,31 @@ def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[
 def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
     """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
-    mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
-    word = typer.style(verdict["verdict"].upper().ljust(12), fg=COLOURS[verdict["verdict"]], bold=True)
+    if verdict["average"] is not None:
+        mean = f"  mean {verdict['average']:g}"
+    else:
+        mean = ""
+    word = typer.style(
+        verdict["verdict"].upper().ljust(12), fg=COLOURS[verdict["verdict"]], bold=True
+    )
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
+    if headed:
+        first = f"{word}  {name}{mean}{scores}"
+    else:
+        first = f"{mean}{scores}".strip()
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     names = {"tiebreaker": "after review"} if verdict.get("review") else {}
     if opinions := [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]:
-        came = [(tier, own["outcome"] if own else fault and fault["kind"]) for tier, own, fault in opinions]
+        came = []
+        for tier, own, fault in opinions:
+            came.append((tier, own["outcome"] if own else fault and fault["kind"]))
         judged.append(", ".join(f"{names.get(tier, tier)} {word}" for tier, word in came))
         model = verdict["model"]
-        decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
+        if model:
+            decided = f"decided by {model} ({verdict['consensus']})"
+        else:
+            decided = "undecided"
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
     if depth := verdict.get("depth"):
         judged.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
@@ -295,12 +331,17 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
         # Dimensions whose terms are neither in the reasoning nor in a finding; older records have no terms.
-        deciding = [opinion or {} for tier, opinion, _ in opinions if tier == verdict["judge_tier"]]
+        deciding = []
+        for tier, opinion, _ in opinions:
+            if tier == verdict["judge_tier"]:
+                deciding.append(opinion or {})
         terms = {name for opinion in deciding for name in opinion.get("dimensions", ())}
         explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
-    if review := {(each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())}:
+    if review := {
+        (each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())
+    }:
         counts = Counter(word for word, _ in review.values())
         lines.append(f"reviewed by peers: {', '.join(f'{n} {word}' for word, n in counts.items())}")
     for finding in verdict["findings"]:
@@ -319,28 +360,45 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
 
 def _reviewed(finding: Mapping[str, Any]) -> tuple[str, str]:
     """Return what a review came to for a finding, in a word, and who found and confirmed it."""
-    word = "dropped" if finding["dropped"] else "not confirmed" if finding["checked"] else "not checked"
-    confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}" if finding["confirmed_by"] else word
+    if finding["dropped"]:
+        word = "dropped"
+    else:
+        word = "not confirmed" if finding["checked"] else "not checked"
+    if finding["confirmed_by"]:
+        confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}"
+    else:
+        confirmed = word
     who = f"found by {', '.join(finding['raised_by'])}"
-    return ("held", f"{who}; {confirmed}") if finding["held"] else (word, f"{who}; {word}")
+    if finding["held"]:
+        return ("held", f"{who}; {confirmed}")
+    return (word, f"{who}; {word}")
 
 
 def partiality(verdict: Mapping[str, Any]) -> str:
-    return f"not independent: judged by models of the author's family ({verdict['author']['family']})"
+    return (
+        f"not independent: judged by models of the author's family ({verdict['author']['family']})"
+    )
 
 
 def cost_text(verdict: Mapping[str, Any]) -> str:
     """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
-    cost, incomplete = verdict["cost_usd"], verdict.get("cost_complete") is False
+    cost = verdict["cost_usd"]
+    incomplete = verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local":
         return ", cost 0 (local)"
     if cost is not None:
         return f", {'at least ' * incomplete}${cost:.4f}{source_text(verdict.get('cost_source'))}"
     if not incomplete:
         return ""
-    unpriced = [each for each in verdict["rounds"] if (each.get("usage") or {}).get("unpriced_calls")]
+    unpriced = []
+    for each in verdict["rounds"]:
+        if (each.get("usage") or {}).get("unpriced_calls"):
+            unpriced.append(each)
     models = dict.fromkeys(each["model"] for each in unpriced if each["opinion"])
-    reason = f"no price for {', '.join(models)}" if models else "a call that failed may have been charged"
+    if models:
+        reason = f"no price for {', '.join(models)}"
+    else:
+        reason = "a call that failed may have been charged"
     return f", cost unknown ({reason})"
 
 

@@ -61,11 +61,15 @@ def _search(arguments: Sequence[str]) -> int:
     about = "Search stored memories and documents, best first."
     parser = _Parser(prog="judgekit search", description=about, allow_abbrev=False)
     parser.add_argument("query", help="Words to search for.")
-    parser.add_argument("--root", action="append", default=[], help="A store or folder (repeatable).")
+    parser.add_argument(
+        "--root", action="append", default=[], help="A store or folder (repeatable)."
+    )
     parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
     parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
     parser.add_argument("--no-judge", action="store_true", help=UNASKED)
-    parser.add_argument("-n", dest="number", type=int, default=10, help="Maximum number of results.")
+    parser.add_argument(
+        "-n", dest="number", type=int, default=10, help="Maximum number of results."
+    )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     asked = parser.parse_args(arguments)
     if wrong := asked.no_judge and beyond_unasked(asked.root, judge=asked.judge):
@@ -73,7 +77,9 @@ def _search(arguments: Sequence[str]) -> int:
         return Exit.USAGE
     roots = [_folder(root) for root in asked.root]
     if "" in roots:
-        _warn(f"{asked.root[roots.index('')]}: no such folder; name a store or a folder of Markdown files")
+        _warn(
+            f"{asked.root[roots.index('')]}: no such folder; name a store or a folder of Markdown files"
+        )
         return Exit.BAD_INPUT
     project = environment.project_root()
     configured, notes = settings.load(project)
@@ -85,22 +91,38 @@ def _search(arguments: Sequence[str]) -> int:
         "snippets": True,
         "scorer": configured["scorer"],
     }
-    asks, stores = None if roots else configured["command"], roots or configured["roots"]
+    asks = None if roots else configured["command"]
+    stores = roots or configured["roots"]
     ranked = command.search(asked.query, asks, stores, configured["deadline"], options)
-    degraded = "the plugin has no judge" if asked.judge and ranked.candidates else None
+    if asked.judge and ranked.candidates:
+        degraded = "the plugin has no judge"
+    else:
+        degraded = None
     for note in [*notes, *ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
         why = "; ".join(filter(None, (ranked.degraded, degraded)))
-        found: dict[str, Any] = {"query": encodable(asked.query), "mode": asked.mode, "degraded": why or None}
+        found: dict[str, Any] = {
+            "query": encodable(asked.query),
+            "mode": asked.mode,
+            "degraded": why or None,
+        }
         found["results"] = [each.shown() for each in ranked.candidates]
         found["duration_ms"] = round((time.perf_counter() - started) * 1000)
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return Exit.ACCEPTED
     for each in ranked.candidates:
-        confidence = f"{each.confidence_label} {each.confidence:.2f}" if each.rated else each.confidence_label
-        status = f" ({each.status}: not in force any more)" if each.status else ""
-        _print(f"{one_line(each.title, 200)}{status}\n    {one_line(each.path, 400)}  ({confidence})")
+        if each.rated:
+            confidence = f"{each.confidence_label} {each.confidence:.2f}"
+        else:
+            confidence = each.confidence_label
+        if each.status:
+            status = f" ({each.status}: not in force any more)"
+        else:
+            status = ""
+        _print(
+            f"{one_line(each.title, 200)}{status}\n    {one_line(each.path, 400)}  ({confidence})"
+        )
     if not ranked.candidates:
         _print("nothing found")
     return Exit.ACCEPTED
@@ -122,7 +144,9 @@ def _folder(root: str) -> str:
     if root == "claude:auto":
         return root
     path = Path(root).expanduser()
-    return str(path.resolve()) if root and path.is_dir() else ""
+    if root and path.is_dir():
+        return str(path.resolve())
+    return ""
 
 
 def _print(text: str) -> None:

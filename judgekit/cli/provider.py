@@ -34,14 +34,20 @@ def list_() -> None:
         mark = "usable" if state.usable else "-"
         say(f"{state.name:<18} {mark:<7} {state.why}{f'; {models}' if models else ''}")
     for family, tiers in panel.by_author(settings.load(project), project):
-        if shown := ", ".join(f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury):
+        if shown := ", ".join(
+            f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury
+        ):
             say(f"{f'texts by {family}' if family else 'asked':<18} {shown}")
 
 
 @app.command()
 def check(
-    name: Annotated[str | None, Argument(help="Provider; by default the one that would be used.")] = None,
-    fetch: Annotated[bool, Option("--fetch", help="Download the local model first if missing.")] = False,
+    name: Annotated[
+        str | None, Argument(help="Provider; by default the one that would be used.")
+    ] = None,
+    fetch: Annotated[
+        bool, Option("--fetch", help="Download the local model first if missing.")
+    ] = False,
 ) -> int:
     """Have each model of a provider judge a sentence, and say what was seen; exit code 2 when one cannot."""
     from judgekit.config import settings
@@ -50,7 +56,8 @@ def check(
     from judgekit.providers.resolve import resolve
 
     if fetch:
-        if not (local_model := os.environ.get("JUDGEKIT_LOCAL_MODEL", "")):
+        local_model = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
+        if not local_model:
             known = ", ".join(local.CATALOGUE)
             raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
         place = None
@@ -64,14 +71,18 @@ def check(
         profile = registry.find(name)
         if not wanted.allows(profile):
             where = settings.user_file()
-            raise UsageError(f"{name} is not allowed: add {profile.provider} to providers.allow in {where}")
+            raise UsageError(
+                f"{name} is not allowed: add {profile.provider} to providers.allow in {where}"
+            )
         wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
     endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
     of_server = _check_shared_judge() if name is None else None
     code = of_server or Exit.ACCEPTED
     if not endpoints and of_server is not None:
-        say(f"{'models':<18} none on this machine: search uses BM25 alone, and texts are not compared")
+        say(
+            f"{'models':<18} none on this machine: search uses BM25 alone, and texts are not compared"
+        )
         return code
     if not endpoints:
         warn(panel.reason)
@@ -97,20 +108,25 @@ def _check_shared_judge() -> Exit | None:
     except shared.SharedError as error:
         warn(str(error))
         return Exit.HUMAN_NEEDED
-    say(f"{'shared judge':<18} {server.url}: takes the token and has {count}; documents are judged there")
+    say(
+        f"{'shared judge':<18} {server.url}: takes the token and has {count}; documents are judged there"
+    )
     return Exit.ACCEPTED
 
 
 def outcome(tried: Trial) -> str:
     """Return what came of a trial in one line: the time, the cost and what was seen, or why nothing did."""
-    failure, usage = tried.answer.failure, tried.answer.usage
+    failure = tried.answer.failure
+    usage = tried.answer.usage
     if failure is not None:
         line = f"{failure.kind}: {failure.message}"
     else:
         line = f"answered in {tried.answer.latency_ms} ms"
         if usage.cost_usd is not None:
             line += f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
-    return f"{line}; {tried.observed}" if tried.observed else line
+    if tried.observed:
+        return f"{line}; {tried.observed}"
+    return line
 
 
 def fetch_model(model: str) -> None:

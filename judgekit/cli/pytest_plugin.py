@@ -19,30 +19,44 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.rubric.schema import ScoreRubric
 
-_RECORD, _REPLAY = "--judge-record", "--judge-replay"
+_RECORD = "--judge-record"
+_REPLAY = "--judge-replay"
 _FOLDER = pytest.StashKey[Path | None]()  # of the recordings
 _LIMITS = ("deadline", "max_cost_usd", "concurrency", "cache")  # change no reply
 # What a test's report says of its verdicts; JUnit XML has it, too.
-_VERDICT, _UNJUDGED = "judgekit.verdict", "judgekit.not_judged"
-_COST, _UNPRICED = "judgekit.cost_usd", "judgekit.cost_incomplete"
+_VERDICT = "judgekit.verdict"
+_UNJUDGED = "judgekit.not_judged"
+_COST = "judgekit.cost_usd"
+_UNPRICED = "judgekit.cost_incomplete"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("judgekit", "texts judged by language models")
     group.addoption(_RECORD, metavar="DIR", help="Ask models and keep their replies in DIR.")
     group.addoption(_REPLAY, metavar="DIR", help="Judge by the replies in DIR and ask no model.")
-    parser.addini("judge_replay", f"The usual DIR of {_REPLAY}, seen from the root; {_RECORD} goes first.")
+    parser.addini(
+        "judge_replay", f"The usual DIR of {_REPLAY}, seen from the root; {_RECORD} goes first."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
-    record, replay, usual = (*map(config.getoption, (_RECORD, _REPLAY)), config.getini("judge_replay"))
+    record, replay, usual = (
+        *map(config.getoption, (_RECORD, _REPLAY)),
+        config.getini("judge_replay"),
+    )
     if record and replay:
         raise pytest.UsageError(f"{_RECORD} and {_REPLAY} exclude each other: give one of them")
     given = record or replay
-    folder = config.invocation_params.dir / given if given else config.rootpath / usual
-    config.stash[_FOLDER] = folder if given or usual else None
+    if given:
+        folder = config.invocation_params.dir / given
+    else:
+        folder = config.rootpath / usual
+    if given or usual:
+        config.stash[_FOLDER] = folder
+    else:
+        config.stash[_FOLDER] = None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -94,7 +108,9 @@ def _rubric(name: str | None, given: Mapping[str, Any]) -> ScoreRubric:
     loaded = service.rubric(settings.load(project), project, service.JudgeRequest(name))
     rubric = cast("ScoreRubric", loaded.rubric)
     if missing := [need for need in rubric.given.needs if not given.get(need)]:
-        raise UsageError(f"assert_accepted: {rubric.ref} needs {' and '.join(missing)}; pass {missing[0]}=")
+        raise UsageError(
+            f"assert_accepted: {rubric.ref} needs {' and '.join(missing)}; pass {missing[0]}="
+        )
     return rubric
 
 
@@ -106,7 +122,8 @@ def _verdict(
     from judgekit import environment
     from judgekit.text import one_line
 
-    if (folder := request.config.stash[_FOLDER]) is None:
+    folder = request.config.stash[_FOLDER]
+    if folder is None:
         return _judged(text, rubric, given)
     # The name stands for all that is judged: another text or another question has no recording yet.
     judged = sorted((name, value) for name, value in given.items() if name not in _LIMITS)
@@ -142,8 +159,14 @@ def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables
     __tracebackhide__ = True
     from judgekit import api, environment
 
-    own = {name: value for name, value in given.items() if name in api.Text.__dataclass_fields__}
-    others = {name: value for name, value in given.items() if name not in own}
+    own = {}
+    for name, value in given.items():
+        if name in api.Text.__dataclass_fields__:
+            own[name] = value
+    others = {}
+    for name, value in given.items():
+        if name not in own:
+            others[name] = value
     with environment.Brought({**os.environ, **variables}):
         return api.judge_texts({"text": api.Text(text, **own)}, rubric=rubric, **others)[0]
 
@@ -153,17 +176,27 @@ def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     from judgekit.text import one_line
 
     accept = getattr(rubric.modes, verdict.mode).accept
-    mean = "" if accept.mean is None else f", and their mean {accept.mean:g}"
+    if accept.mean is None:
+        mean = ""
+    else:
+        mean = f", and their mean {accept.mean:g}"
     asked = f"{verdict.verdict}; to be accepted, each score must be at least {accept.each:g}{mean}"
     shown = output.verdict_text(verdict.record(), headed=False)
     return output.printable(f"{asked}\n    {shown}\n    text: {one_line(text, 200)}")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Say in a line each how many verdicts there are and what they cost, and which tests have none."""
-    reports = [each for several in terminalreporter.stats.values() for each in several]
-    ends = [each for each in reports if getattr(each, "when", "") == "teardown"]
-    told = [(name, value) for each in ends for name, value in each.user_properties]
+    reports = []
+    for several in terminalreporter.stats.values():
+        reports.extend(several)
+    ends = [report for report in reports if getattr(report, "when", "") == "teardown"]
+    told = []
+    for each in ends:
+        for name, value in each.user_properties:
+            told.append((name, value))
     verdicts = sum(name == _VERDICT for name, _ in told)
     cost = sum(value for name, value in told if name == _COST)
     if verdicts or cost:
@@ -175,5 +208,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"judgekit: {verdicts} verdict{'s' * (verdicts != 1)}, {said}")
     if whys := Counter(value for name, value in told if name == _UNJUDGED):
         tests = f"{whys.total()} test{'s' * (whys.total() != 1)}"
-        reasons = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
+        reasons = "; ".join(
+            f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items()
+        )
         terminalreporter.write_line(f"judgekit: {tests} not judged: {reasons}")

@@ -23,8 +23,17 @@ if TYPE_CHECKING:
     from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
 
 _MOST_ROWS = 10  # of a table, in a terminal
-_TIERS = ["tier", "rows decided", "calls answered", "calls failed", "seconds of calls", "USD", "unpriced"]
-_WIDTH, _COLUMN = 120, 24  # characters of a line where there is no terminal, and of a column at least
+_TIERS = [
+    "tier",
+    "rows decided",
+    "calls answered",
+    "calls failed",
+    "seconds of calls",
+    "USD",
+    "unpriced",
+]
+_WIDTH = 120
+_COLUMN = 24  # characters of a line where there is no terminal, and of a column at least
 
 _RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
 _LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
@@ -68,7 +77,10 @@ def report(
     if results[1:]:
         others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
         second = others.name, {each.row_id: each.word for each in others}
-    words, left_out = (known.words, known.left_out) if known else (None, None)
+    if known:
+        words, left_out = (known.words, known.left_out)
+    else:
+        words, left_out = (None, None)
     found = summarise(first, first.name, words, by, second, left_out)
     sections = _sections(found)
     if html is not None:
@@ -90,7 +102,9 @@ def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelShe
         return None
     sheet = read_labels(open_rows(path, sys.stdin.buffer), results.task, columns)
     if not sheet.words and not sheet.left_out.unknown:
-        raise InputError(f"{path}: no row has a label; write accept, improve or reject into the column")
+        raise InputError(
+            f"{path}: no row has a label; write accept, improve or reject into the column"
+        )
     return sheet
 
 
@@ -98,7 +112,10 @@ def _about(found: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
     count = found.undetermined
     verb = "is" if count == 1 else "are"
-    left = f"; {count:,} without a verdict {verb} left out of all rates" if count else ""
+    if count:
+        left = f"; {count:,} without a verdict {verb} left out of all rates"
+    else:
+        left = ""
     cost = "; cost unknown" if found.tiers else ""
     if found.cost_usd is not None:
         cost = f"; {'at least ' * (not found.cost_complete)}{found.cost_usd:.4f} USD"
@@ -107,11 +124,14 @@ def _about(found: ResultsReport) -> str:
 
 def _sections(found: ResultsReport) -> list[Section]:
     sections = [Section("Rates", [_figures(found), *_notes(found)])]
-    if (known := found.labelled) and known.confusion:
+    known = found.labelled
+    if known and known.confusion:
         sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
     if found.matrix:
         letters = list(found.win_rates)
-        rows: list[Row] = [[one, *map(_win_cell, map(row.get, letters))] for one, row in found.matrix.items()]
+        rows: list[Row] = []
+        for one, row in found.matrix.items():
+            rows.append([one, *map(_win_cell, map(row.get, letters))])
         title = "How often the text of the row is better than that of the column"
         sections.append(Section(title, [Table(["", *letters], rows)]))
     if found.groups:
@@ -125,10 +145,15 @@ def _sections(found: ResultsReport) -> list[Section]:
         sections.append(Section("Tiers", [Table(_TIERS, tiers)]))
     lists = [("The worst rows", found.worst, found.not_accepted)]
     if apart := found.difference:
-        lists.insert(0, ("Verdicts that differ between the results", apart.rows_that_differ, apart.differing))
+        lists.insert(
+            0, ("Verdicts that differ between the results", apart.rows_that_differ, apart.differing)
+        )
     if known:
         lists.insert(0, ("Verdicts that differ from the label", known.wrong, known.differing))
-    return [*sections, *(Section(title, [_table(rows, total)]) for title, rows, total in lists if rows)]
+    return [
+        *sections,
+        *(Section(title, [_table(rows, total)]) for title, rows, total in lists if rows),
+    ]
 
 
 def _figures(found: ResultsReport) -> list[Figure]:
@@ -137,19 +162,26 @@ def _figures(found: ResultsReport) -> list[Figure]:
         figures.append(Figure("accept rate, as judged", rate.judged))
         if rate.corrected is not None:
             note = f"with {counted(rate.labels, 'label', 'labels')}"
-            figures.append(Figure("accept rate, corrected", rate.corrected, rate.low, rate.high, note))
+            figures.append(
+                Figure("accept rate, corrected", rate.corrected, rate.low, rate.high, note)
+            )
     for letter, win in found.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.low, win.high, _counts(win)))
     if known := found.labelled:
-        for name, figure in (("agreement with labels", known.accuracy), ("Cohen's kappa", known.kappa)):
+        for name, figure in (
+            ("agreement with labels", known.accuracy),
+            ("Cohen's kappa", known.kappa),
+        ):
             if figure:
-                note, least = f"of {counted(known.labels, 'label', 'labels')}", min(0.0, figure.low)
-                figures.append(Figure(name, figure.value, figure.low, figure.high, note, least=least))
-    if (apart := found.difference) and apart.value is not None:
-        name, note = (
-            f"{one_line(apart.file, 40)}: rate above the first",
-            f"of {counted(apart.rows, 'row', 'rows')} in both",
-        )
+                note = f"of {counted(known.labels, 'label', 'labels')}"
+                least = min(0.0, figure.low)
+                figures.append(
+                    Figure(name, figure.value, figure.low, figure.high, note, least=least)
+                )
+    apart = found.difference
+    if apart and apart.value is not None:
+        name = f"{one_line(apart.file, 40)}: rate above the first"
+        note = f"of {counted(apart.rows, 'row', 'rows')} in both"
         figures.append(Figure(name, apart.value, apart.low, apart.high, note, least=-1.0))
     return figures
 
@@ -159,21 +191,27 @@ def _counts(win: WinRate) -> str:
 
 
 def _notes(found: ResultsReport) -> list[str]:
-    judged = [
-        f"Judged by {judge}: {counted(count, 'row', 'rows')}." for judge, count in found.judged_by.items()
-    ]
-    reasons = [
-        f"No verdict for {counted(count, 'row', 'rows')}: {error}." for error, count in found.errors.items()
-    ]
-    notes = [f"No corrected rate: {found.needs}."] if found.needs else []
-    if (known := found.labelled) and known.is_binary:
+    judged = []
+    for judge, count in found.judged_by.items():
+        judged.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
+    reasons = []
+    for error, count in found.errors.items():
+        reasons.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
+    if found.needs:
+        notes = [f"No corrected rate: {found.needs}."]
+    else:
+        notes = []
+    known = found.labelled
+    if known and known.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
     if known and known.not_compared.told():
         notes.append(f"Labels left out: {known.not_compared.told()}.")
     if known and known.unmatched:
         notes.append(_no_match(known.unmatched, "labels"))
     elif found.labelled and found.labelled.left_out:
-        notes.append(f"{found.labelled.left_out} labels left out: no row with this id has a verdict.")
+        notes.append(
+            f"{found.labelled.left_out} labels left out: no row with this id has a verdict."
+        )
     apart = found.difference
     if apart and apart.unmatched:
         notes.append(_no_match(apart.unmatched, "second results"))
@@ -184,17 +222,23 @@ def _notes(found: ResultsReport) -> list[str]:
 
 
 def _no_match(unmatched: Unmatched, other: str) -> str:
-    ours, theirs = ", ".join(unmatched.results), ", ".join(unmatched.others)
+    ours = ", ".join(unmatched.results)
+    theirs = ", ".join(unmatched.others)
     ids = f"those of the results begin with {ours}, those of the {other} with {theirs}"
-    return f"No id of the {other} is in the results: {ids}. Name the column of ids with --id COLUMN."
+    return (
+        f"No id of the {other} is in the results: {ids}. Name the column of ids with --id COLUMN."
+    )
 
 
 def _win_cell(win: WinRate | None) -> Cell | None:
-    return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate) if win else None
+    if win:
+        return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate)
+    return None
 
 
 def _group(group: Group, words: Iterable[str]) -> Row:
-    rate, corrected = group.rate, group.needs
+    rate = group.rate
+    corrected = group.needs
     if rate and rate.corrected is not None:
         corrected = f"{rate.corrected:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
     counts = [group.verdicts.get(word, 0) for word in words]
@@ -208,7 +252,9 @@ def _table(rows: Sequence[Shown], total: int) -> Table:
         "label": [row.label for row in rows],
         "verdict": [row.verdict for row in rows],
         "second verdict": [row.second for row in rows],
-        "scores": [", ".join(f"{name} {score:g}" for name, score in row.scores.items()) for row in rows],
+        "scores": [
+            ", ".join(f"{name} {score:g}" for name, score in row.scores.items()) for row in rows
+        ],
         "reasoning": [row.reasoning for row in rows],
         "text": [row.text for row in rows],
     }
@@ -223,7 +269,9 @@ def parts_text(parts: Sequence[Part]) -> str:
     from rich.text import Text
 
     out = io.StringIO()
-    console = Console(file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None)
+    console = Console(
+        file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None
+    )
     for part in parts:
         if isinstance(part, str):
             console.print(Text(escaped(part)), soft_wrap=True)
@@ -232,19 +280,31 @@ def parts_text(parts: Sequence[Part]) -> str:
         rows: list[Sequence[str]] = []
         if isinstance(part, Table):
             rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
-            lengths = [max(map(len, column)) for column in zip(part.columns, *rows, strict=True)]
+            lengths = []
+            for column in zip(part.columns, *rows, strict=True):
+                lengths.append(max(map(len, column)))
             short = [length for length in lengths if length <= _COLUMN]
             left = console.width - sum(short) - 2 * len(lengths)
-            most = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))  # for each longer column
+            most = max(
+                _COLUMN // 2, left // max(1, len(lengths) - len(short))
+            )  # for each longer column
             for name, length in zip(part.columns, lengths, strict=True):
                 most_here = most if length > _COLUMN else None
-                grid.add_column(Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most_here)
+                grid.add_column(
+                    Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most_here
+                )
         else:
-            rows = [[each.name, each.text, each.note] for each in part if isinstance(each, Figure)]
+            rows = []
+            for each in part:
+                if isinstance(each, Figure):
+                    rows.append([each.name, each.text, each.note])
         for row in rows:
             grid.add_row(*(Text(escaped(cell)) for cell in row))
         console.print(grid)
         if isinstance(part, Table) and (total := max(part.total, len(part.rows))) > _MOST_ROWS:
-            of_them = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
+            if total == len(part.rows):
+                of_them = ""
+            else:
+                of_them = f" the first {len(part.rows)} of"
             console.print(f"and {total - _MOST_ROWS} more; --html FILE shows{of_them} them")
     return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))

@@ -62,21 +62,33 @@ _MEANT: dict[ExitOn, dict[str, Exit]] = {
 }
 USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
 _DATA = Option(
-    "--data", metavar="ROWS", help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines)."
+    "--data",
+    metavar="ROWS",
+    help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines).",
 )
 Data = Annotated[str | None, _DATA]
-_MAP = Option("--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable.")
+_MAP = Option(
+    "--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."
+)
 Map = Annotated[list[str] | None, _MAP]
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
 _INTO = "Write results here: of rows .jsonl, .csv, .tsv or .parquet (--on ray: a folder), continued if there."
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
-_TRUST = Option("--trust-results", help="Keep results in --out as they are that were not written here.")
+_TRUST = Option(
+    "--trust-results", help="Keep results in --out as they are that were not written here."
+)
 TrustResults = Annotated[bool, _TRUST]
-Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
-JudgeTurn = Annotated[Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")]
+Limit = Annotated[
+    int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")
+]
+JudgeTurn = Annotated[
+    Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")
+]
 _EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
-Batch = Annotated[bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")]
+Batch = Annotated[
+    bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")
+]
 _FALLBACK = Option(
     "--batch-fallback", help="Whatever a batch leaves out: ask live, or leave to the next run."
 )
@@ -85,7 +97,9 @@ ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
 _AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
 _ON = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
 On = Annotated[Literal["ray"] | None, _ON]
-_RAY = Option("--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]")
+_RAY = Option(
+    "--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]"
+)
 RayAddress = Annotated[str | None, _RAY]
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
@@ -111,23 +125,31 @@ class DataOptions(NamedTuple):
         if self.data is None:
             for name, value in self._replace(out=None)._asdict().items():
                 if value != self._field_defaults[name]:
-                    raise UsageError(f"--{name.replace('_', '-')} is for rows; name their file with --data")
+                    raise UsageError(
+                        f"--{name.replace('_', '-')} is for rows; name their file with --data"
+                    )
             raise UsageError("nothing to judge: name files, or a file of rows with --data")
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
         for name in (name for name, is_given in others.items() if is_given):
             raise UsageError(f"--data and {name} do not go together; give one of the two")
         if self.trust_results and (self.fresh or not self.out):
-            raise UsageError("--trust-results is for an --out, and without --fresh, which loses its rows")
+            raise UsageError(
+                "--trust-results is for an --out, and without --fresh, which loses its rows"
+            )
         if self.batch_fallback != "live" and not self.batch:
             raise UsageError("--batch-fallback is for --batch; give both")
         if self.batch and self.out is None:
             raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
         if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
-            raise UsageError(f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}")
+            raise UsageError(
+                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
+            )
         if self.ray_address and not self.on:
             raise UsageError("--ray-address is for --on ray; give both")
         if self.on and (self.data == "-" or not self.out):
-            raise UsageError("--on ray reads a file, a folder or an address: name it with --data, and --out")
+            raise UsageError(
+                "--on ray reads a file, a folder or an address: name it with --data, and --out"
+            )
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
 
@@ -152,7 +174,9 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
     codes = {meant.get("undetermined" if word == "escalate" else word, 0) for word in words}
     if meant and words and {*words} <= {"undetermined", "escalate"}:
         codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found good
-    return Exit.REJECTED if Exit.REJECTED in codes else max(codes, default=0)
+    if Exit.REJECTED in codes:
+        return Exit.REJECTED
+    return max(codes, default=0)
 
 
 def run(
@@ -168,12 +192,15 @@ def run(
     from judgekit.judging.service import JudgeRequest
 
     assert options.data is not None  # noqa: S101 - what the callers look at
-    project, judge_request = Path(environment.project_root()), JudgeRequest(**wish)
+    project = Path(environment.project_root())
+    judge_request = JudgeRequest(**wish)
     if options.batch and judge_request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
     source = rows.open_rows(options.data, sys.stdin.buffer)
     given = fields.parse_map(options.map or ())
-    asked = runs.RowOptions(task, given, options.id, fixed, families, options.judge_turn, options.limit)
+    asked = runs.RowOptions(
+        task, given, options.id, fixed, families, options.judge_turn, options.limit
+    )
     dataset, found, unseen = runs.dataset(source, asked, project, judge_request)
     note(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
     for line in unseen:
@@ -182,29 +209,43 @@ def run(
         return _show_prompt(task, dataset, project, judge_request)
     if options.out and seals.state_key() is None:
         place = Path(environment.config_home()) / seals.FILE
-        note(f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results")
-    expected, most = partial(asked.expected, found), judge_request.max_cost_usd
+        note(
+            f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results"
+        )
+    expected = partial(asked.expected, found)
+    most = judge_request.max_cost_usd
     work = runs.DatasetRun(
         dataset=dataset, results=results.Results(output.emit), max_cost_usd=most, expected=expected
     )
     total: int | None = None
     others = Counter[str]()
     if options.on:
-        name, total, interrupted, seconds = _on_ray(options, work, source, project, judge_request, how)
+        name, total, interrupted, seconds = _on_ray(
+            options, work, source, project, judge_request, how
+        )
     else:
         total = dataset.check() if source.lasting else None
         to = partial(results.open_results, options.out, output.emit, source=source)
         with to(fresh=options.fresh, trust=options.trust_results) as kept:
-            work.results, name = kept, kept.name
+            work.results = kept
+            name = kept.name
             runner = _runner(task, options, project, judge_request, how, work)
-            interrupted, seconds = _judged(partial(runner, work.pending(), work.on_record), work, total)
+            interrupted, seconds = _judged(
+                partial(runner, work.pending(), work.on_record), work, total
+            )
             kept.finish()
             others = kept.others()
     interrupted = interrupted and not work.gave_up
     _tell_problems(work)
     output.KEPT[task] = None  # the summary says it
     line = summary(
-        work, name, seconds, total, interrupted=interrupted, resumes=bool(options.out), others=others
+        work,
+        name,
+        seconds,
+        total,
+        interrupted=interrupted,
+        resumes=bool(options.out),
+        others=others,
     )
     if sys.stderr is not None and not output.current.quiet:
         sys.stderr.write(f"{output.printable(line)}\n")
@@ -216,7 +257,10 @@ def run(
 def _tell_problems(work: DatasetRun) -> None:
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
     output.tell_sent(work.substitutes, work.redacted)
-    more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
+    if work.failures > 1:
+        more = f" (and {work.failures - 1:,} more)"
+    else:
+        more = ""
     for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
         warn(escaped(line))
     if work.gave_up:
@@ -264,7 +308,8 @@ def _runner(
 
 def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
     """Judge the rows; return whether a person ended it, and the seconds it took."""
-    started, interrupted = time.monotonic(), False
+    started = time.monotonic()
+    interrupted = False
     with _progress(work, total), _stoppable(work.stopped):
         try:
             judge()
@@ -274,7 +319,12 @@ def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> t
 
 
 def _on_ray(
-    options: DataOptions, work: DatasetRun, source: Rows, project: Path, judge_request: JudgeRequest, how: How
+    options: DataOptions,
+    work: DatasetRun,
+    source: Rows,
+    project: Path,
+    judge_request: JudgeRequest,
+    how: How,
 ) -> tuple[str, int, bool, float]:
     """Judge the rows on Ray; return the name of the results, how many rows there are, and as `_judged`."""
     from judgekit.config.files import install_extra
@@ -339,13 +389,23 @@ def summary(
         theirs = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {theirs}")
     if run.gave_up:
-        left = "the rest" if total is None else counted(total - count, "row", "rows")
-        parts.append(f"{left} not judged, because the first {run.sent:,} that were sent failed alike")
+        if total is None:
+            left = "the rest"
+        else:
+            left = counted(total - count, "row", "rows")
+        parts.append(
+            f"{left} not judged, because the first {run.sent:,} that were sent failed alike"
+        )
     elif run.is_spent:
-        left = "the rest" if total is None else counted(total - count, "row", "rows")
+        if total is None:
+            left = "the rest"
+        else:
+            left = counted(total - count, "row", "rows")
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
-        parts.append("run the same command to continue" if resumes else "with --out a run can be continued")
+        parts.append(
+            "run the same command to continue" if resumes else "with --out a run can be continued"
+        )
     return "; ".join(filter(None, parts))
 
 
@@ -365,20 +425,29 @@ def _labels_told(run: DatasetRun) -> list[str]:
 def cost(run: DatasetRun) -> str:
     if not run.spent_usd and (run.is_local or run.unpriced):
         return "cost 0 (local)" if run.is_local else "cost unknown"
-    digits = 2 if run.spent_usd >= 1 or not run.spent_usd else 4
+    if run.spent_usd >= 1 or not run.spent_usd:
+        digits = 2
+    else:
+        digits = 4
     return f"{'at least ' * bool(run.unpriced)}{run.spent_usd:.{digits}f} USD"
 
 
 @contextlib.contextmanager
 def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     """Show on a terminal how far a run is; elsewhere print a line every ten seconds."""
-    over, started = threading.Event(), time.monotonic()
-    show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
+    over = threading.Event()
+    started = time.monotonic()
+    show: Callable[[str], None] = note
+    seconds = LOG_SECONDS
+    if output.watched():
+        show = output.progress
+        seconds = SHOWN_SECONDS
 
     def tell() -> None:
         said = ""
         while not over.wait(seconds):
-            if (line := _how_far(run, total, started)) != said:  # a batch takes hours
+            line = _how_far(run, total, started)
+            if line != said:  # a batch takes hours
                 show(line)
             said = line
 
@@ -394,15 +463,24 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 
 
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
-    done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
+    done = run.now + run.kept
+    pace = run.now / max(time.monotonic() - started, 0.001)
     # A narrow terminal shows the beginning: what a person must look at stands there.
     order = sorted(run.words, key=lambda word: ((*_WORST_FIRST, word).index(word), word))
     verdicts = ", ".join(f"{run.words[word]:,} {word}" for word in order)
-    left = f", {timedelta(seconds=int((total - done) / pace))} left" if total and pace else ""
-    how_fast, waiting = f"{left}, {pace:.1f} a second", ""
+    if total and pace:
+        left = f", {timedelta(seconds=int((total - done) / pace))} left"
+    else:
+        left = ""
+    how_fast = f"{left}, {pace:.1f} a second"
+    waiting = ""
     if run.waits_for:
-        how_fast, waiting = "", f"; waiting for {run.waits_for}"
-    of = "" if total is None else f"{done:,} of "
+        how_fast = ""
+        waiting = f"; waiting for {run.waits_for}"
+    if total is None:
+        of = ""
+    else:
+        of = f"{done:,} of "
     rows = f"{of}{counted(done if total is None else total, 'row', 'rows')}"
     return f"{rows}: {verdicts or 'no verdict yet'}{how_fast}, {cost(run)}{waiting}"
 

@@ -30,7 +30,9 @@ app.add_typer(terms, name="terms")
 
 _REFERENCE = "ID[@VERSION]|FILE"
 _REFERENCES = Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
-_AT_LEAST = Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree.")
+_AT_LEAST = Option(
+    min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."
+)
 _LIKE = Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
 _TASK = Option(help="Score documents (default), select memories, or compare two texts.")
 _BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
@@ -64,7 +66,9 @@ def list_() -> int:
 @app.command()
 def show(
     reference: _Reference,
-    prompt: Annotated[bool, Option("--prompt", help="Print only the prompt text for one mode.")] = False,
+    prompt: Annotated[
+        bool, Option("--prompt", help="Print only the prompt text for one mode.")
+    ] = False,
     mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
 ) -> None:
     """Print a rubric."""
@@ -86,12 +90,16 @@ def path(reference: _Reference) -> None:
 @app.command()
 def check(
     references: Annotated[list[str] | None, _REFERENCES] = None,
-    run: Annotated[bool, Option("--run", help="Judge the labelled cases with the models here.")] = False,
+    run: Annotated[
+        bool, Option("--run", help="Judge the labelled cases with the models here.")
+    ] = False,
     mode: _OneMode = None,
     at_least: Annotated[float, _AT_LEAST] = 0.0,
     repeat: output.Repeat = 1,
     keep: output.Keep = False,
-    as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
+    as_json: Annotated[
+        bool, Option("--json", help="Print the results of --run as JSON Lines.")
+    ] = False,
     model: output.ModelOption = None,
     _out: OutOption = None,
 ) -> int:
@@ -108,10 +116,13 @@ def check(
     if keep and repeat == 1:
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
     codes = [Exit.ACCEPTED]
-    for reference in references or [str(path) for _, path in search_path.rubric_files(project_path())]:
+    for reference in references or [
+        str(path) for _, path in search_path.rubric_files(project_path())
+    ]:
         try:
             loaded = _loaded(reference)
-            cases, wrong = loader.read_cases(loaded), loader.read_wrong(loaded)
+            cases = loader.read_cases(loaded)
+            wrong = loader.read_wrong(loaded)
             found = remarks(loaded, cases, wrong)
             for remark in found:
                 (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
@@ -134,7 +145,9 @@ def check(
     return max(codes, key=_BY_BADNESS.index)
 
 
-def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as_json: bool) -> list[Exit]:
+def _try_out(
+    loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as_json: bool
+) -> list[Exit]:
     """Judge a rubric's cases, say how far each mode agrees with their labels, and return the exit codes."""
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
@@ -143,23 +156,37 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
         if as_json:
             emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
             return
-        mark, wanted = ("  ", "") if each.agrees else ("! ", f", not {each.expected}")
+        if each.agrees:
+            mark, wanted = ("  ", "")
+        else:
+            mark, wanted = ("! ", f", not {each.expected}")
         scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
         say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
 
-    modes, codes = (mode,) if mode else runner.MODES, []
-    everything = runner.trial(loaded, read_cases(loaded), project_path(), modes=modes, progress=on_case)
+    modes = (mode,) if mode else runner.MODES
+    codes = []
+    everything = runner.trial(
+        loaded, read_cases(loaded), project_path(), modes=modes, progress=on_case
+    )
     for one in modes:
         tried = [each for each in everything if each.mode == one]
         agreed = runner.agreement(tried)
         if agreed.share is None or agreed.bounds is None:
-            why = next((each.why for each in tried if each.why), "it has no cases" if not tried else "")
+            why = next(
+                (each.why for each in tried if each.why), "it has no cases" if not tried else ""
+            )
             warn(f"{one}: no case was decided{f': {why}' if why else ''}")
             codes.append(Exit.HUMAN_NEEDED)
             continue
-        left = f", {agreed.undecided} undecided" if agreed.undecided else ""
+        if agreed.undecided:
+            left = f", {agreed.undecided} undecided"
+        else:
+            left = ""
         note(f"{one}: {agreed.right} of {agreed.decided} as labelled, {_share(agreed)}{left}")
-        undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
+        if agreed.undecided:
+            undecided = Exit.HUMAN_NEEDED
+        else:
+            undecided = Exit.ACCEPTED
         codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
     return codes
 
@@ -170,18 +197,31 @@ def _share(found: Agreement) -> str:
     return f"{found.share:.0%} ({'95 % interval {:.0%} to {:.0%}'.format(*found.bounds)})"
 
 
-def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool) -> None:
+def _try_wrong(
+    loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
+) -> None:
     """Say which share of the wrong texts beside a rubric each model accepts."""
     from judgekit.evaluation import runner
 
     shown = progress(len(wrong), "wrong texts")
-    found = runner.leniency(loaded, wrong, mode, project_path(), shown) if wrong else {}
+    if wrong:
+        found = runner.leniency(loaded, wrong, mode, project_path(), shown)
+    else:
+        found = {}
     for judge, kinds in found.items():
         if as_json:
-            shares = {kind: share._asdict() | {"share": share.share} for kind, share in kinds.items()}
-            emit(json.dumps({"mode": mode, "judge": judge, "accepted_wrong": shares}, ensure_ascii=False))
+            shares = {}
+            for kind, share in kinds.items():
+                shares[kind] = share._asdict() | {"share": share.share}
+            emit(
+                json.dumps(
+                    {"mode": mode, "judge": judge, "accepted_wrong": shares}, ensure_ascii=False
+                )
+            )
             continue
-        parts = [f"{each.right} of {each.decided} {kind}, {_share(each)}" for kind, each in kinds.items()]
+        parts = []
+        for kind, each in kinds.items():
+            parts.append(f"{each.right} of {each.decided} {kind}, {_share(each)}")
         note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
 
 
@@ -195,9 +235,14 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
     cases = runner.again(cases, times - 1, swapped=False)
     shown = progress(len(cases), "answers")
     asked = runner.ask(cases, loaded.path.parent, loaded, mode, project_path(), shown)
-    measured = report.report(asked.with_course(loaded.rubric, mode), loaded.rubric.ref, loaded, mode)
+    measured = report.report(
+        asked.with_course(loaded.rubric, mode), loaded.rubric.ref, loaded, mode
+    )
     say_judges(measured, as_json=as_json)
-    kept = keep_noise(measured, asked.judge) if keep else Exit.ACCEPTED
+    if keep:
+        kept = keep_noise(measured, asked.judge)
+    else:
+        kept = Exit.ACCEPTED
     return answered(runner.unanswered(asked.cases)) or kept
 
 
@@ -205,7 +250,9 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
 def diff(
     before: Annotated[str, Argument(metavar=f"BEFORE:{_REFERENCE}", help="The old rubric.")],
     after: Annotated[str, Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
-    run: Annotated[bool, Option("--run", help="Judge the cases of the new rubric under both.")] = False,
+    run: Annotated[
+        bool, Option("--run", help="Judge the cases of the new rubric under both.")
+    ] = False,
     mode: _OneMode = None,
     model: output.ModelOption = None,
 ) -> None:
@@ -214,9 +261,12 @@ def diff(
         raise UsageError("--model is for the cases of --run; add --run")
     from judgekit.rubric.lint import changes
 
-    old, new = _loaded(before), _loaded(after)
+    old = _loaded(before)
+    new = _loaded(after)
     if old.rubric.task != new.rubric.task:
-        tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
+        tasks = (
+            f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
+        )
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
     say("\n".join(map(str, changes(old.rubric, new.rubric))) or "no difference")
     if not run:
@@ -224,15 +274,25 @@ def diff(
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
-    if not (cases := read_cases(new) or read_cases(old)):
+    cases = read_cases(new) or read_cases(old)
+    if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else runner.MODES
-    both = [runner.trial(loaded, cases, project_path(), modes=modes) for loaded in (old, new)]
+    both = []
+    for loaded in (old, new):
+        both.append(runner.trial(loaded, cases, project_path(), modes=modes))
     for earlier, now in runner.flips(*both):
-        worth = "better" if now.agrees else "worse" if earlier == now.expected else "still not right"
-        say(f"{now.mode:<8} {now.case:<28} {earlier} -> {now.said} (labelled {now.expected}: {worth})")
+        if now.agrees:
+            worth = "better"
+        else:
+            worth = "worse" if earlier == now.expected else "still not right"
+        say(
+            f"{now.mode:<8} {now.case:<28} {earlier} -> {now.said} (labelled {now.expected}: {worth})"
+        )
     for each in modes:
-        shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
+        shares = []
+        for tried in both:
+            shares.append(runner.agreement(one for one in tried if one.mode == each).share)
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
         note(f"{each}: as labelled {words} of {counted(len(cases), 'case', 'cases')}")
 
@@ -242,14 +302,19 @@ def new(
     name: Annotated[str, Argument(metavar="ID[@VERSION]", help="The default version is 1.0.0.")],
     like: Annotated[str | None, _LIKE] = None,
     task: Annotated[Literal["score", "select", "compare"] | None, _TASK] = None,
-    user: Annotated[bool, Option("--user", help="Write to your own folder, not to the project's.")] = False,
+    user: Annotated[
+        bool, Option("--user", help="Write to your own folder, not to the project's.")
+    ] = False,
 ) -> None:
     """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
     from judgekit.rubric.loader import begin
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
-    folder = Path(environment.config_home()) / "rubrics" if user else project_path() / ".judgekit" / "rubrics"
+    if user:
+        folder = Path(environment.config_home()) / "rubrics"
+    else:
+        folder = project_path() / ".judgekit" / "rubrics"
     begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
     for path in begun:
         say(str(path))
@@ -258,8 +323,12 @@ def new(
 
 @terms.command("import")
 def import_(
-    file: Annotated[Path, Argument(metavar="FILE", help="Lines `term: dimension`, or a thesaurus as JSON.")],
-    rubric: Annotated[str, Option("--rubric", metavar=_REFERENCE, help="A rubric of your own to change.")],
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="Lines `term: dimension`, or a thesaurus as JSON.")
+    ],
+    rubric: Annotated[
+        str, Option("--rubric", metavar=_REFERENCE, help="A rubric of your own to change.")
+    ],
 ) -> int:
     """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
     from judgekit.rubric.terms import add, parse
@@ -268,7 +337,10 @@ def import_(
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "not UTF-8"
         raise InputError(f"{file}: cannot be read ({reason})") from None
     pairs = parse(text, str(file))
     added, unknown = add(loaded, pairs)

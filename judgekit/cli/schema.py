@@ -22,11 +22,21 @@ _MODELS = {
     "calibration": "judging.calibration.Calibration",
 }
 Name = Literal[
-    "verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration", "gate"
+    "verdict",
+    "comparison",
+    "rubric",
+    "provider",
+    "retrieval",
+    "config",
+    "ledger",
+    "calibration",
+    "gate",
 ]
 
 
-def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None) -> None:
+def schema(
+    name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None
+) -> None:
     """Print a JSON Schema (draft 2020-12)."""
     emit(json.dumps(json_schema(name), indent=2))
 
@@ -35,5 +45,7 @@ def json_schema(name: str) -> dict[str, Any]:
     module, _, model = _MODELS[name].rpartition(".")
     # What is written has every key; what is read may leave out the ones with a default.
     mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
-    schema = getattr(import_module(f"judgekit.{module}"), model).model_json_schema(by_alias=True, mode=mode)
+    schema = getattr(import_module(f"judgekit.{module}"), model).model_json_schema(
+        by_alias=True, mode=mode
+    )
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -27,7 +27,9 @@ def search(
     query: Annotated[str, Argument(help="Words to search for.")],
     root: Annotated[list[str] | None, Option(help="A store or folder (repeatable).")] = None,
     mode: output.ModeOption = None,
-    judge: Annotated[bool, Option("--judge", help="Let models decide which results to keep.")] = False,
+    judge: Annotated[
+        bool, Option("--judge", help="Let models decide which results to keep.")
+    ] = False,
     no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: output.AsJson = False,
@@ -54,7 +56,12 @@ def search(
         return recall.search(query, **asked).model_dump(mode="json")
 
     # The name of a root means something in this process alone.
-    use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
+    use = (
+        judge
+        and not no_engine
+        and all(Path(name).is_dir() for name in root or ())
+        and engine_wanted()
+    )
     found = client.call("search", body, answers.value, locally, use=use, warn=note)
     why = found["degraded"] or ""
     for line in found.pop("notes"):
@@ -82,10 +89,22 @@ def search(
 
 def _say_place(result: dict[str, Any]) -> None:
     """Print where a result is, how sure the search is of it, and its passage."""
-    tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
-    kept = "" if result["kept_by"] in ("bm25", "command") else f", kept by {result['kept_by']}"
-    kind = f"{result['category']}  " if result["category"] else ""
-    rated = "" if result["confidence"] is None else f" {result['confidence']:.2f}"
+    if result["tags"]:
+        tags = f"  #{','.join(result['tags'])}"
+    else:
+        tags = ""
+    if result["kept_by"] in ("bm25", "command"):
+        kept = ""
+    else:
+        kept = f", kept by {result['kept_by']}"
+    if result["category"]:
+        kind = f"{result['category']}  "
+    else:
+        kind = ""
+    if result["confidence"] is None:
+        rated = ""
+    else:
+        rated = f" {result['confidence']:.2f}"
     say(f"    {kind}{result['path']}{tags}  ({result['confidence_label']}{rated}{kept})")
     if result["snippet"]:
         say(f"    {' '.join(result['snippet'].split())}")
@@ -93,7 +112,9 @@ def _say_place(result: dict[str, Any]) -> None:
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")
 
-Roots = Annotated[list[str] | None, Option("--root", help="Not the configured stores but this (repeatable).")]
+Roots = Annotated[
+    list[str] | None, Option("--root", help="Not the configured stores but this (repeatable).")
+]
 
 
 @app.command()
@@ -104,7 +125,9 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> None:
     stores, profiles = _stores(root)
     found = [index.state(store, profiles) for store in stores]
     for state in (state for state in found if state["updated"] is not None):
-        state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(timespec="seconds")
+        state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(
+            timespec="seconds"
+        )
     if as_json:
         emit(json.dumps({"roots": found}))
         return
@@ -119,7 +142,9 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> None:
         size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
         say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
         if state["pending"]:
-            say(f"    {counted(state['pending'], 'file', 'files')} not read yet; the next query continues")
+            say(
+                f"    {counted(state['pending'], 'file', 'files')} not read yet; the next query continues"
+            )
         for problem in state["problems"]:
             say(f"    problem: {problem}")
 
@@ -136,7 +161,9 @@ def rebuild(root: Roots = None) -> None:
             note(*opened.notes())
             kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
-            say(f"{store}: {opened.kind}, {counted(opened.size, 'entry', 'entries')}, {took}, {kept}")
+            say(
+                f"{store}: {opened.kind}, {counted(opened.size, 'entry', 'entries')}, {took}, {kept}"
+            )
 
 
 def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
@@ -152,7 +179,9 @@ def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
         folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
-                raise InputError(f"{root}: no such folder; name a store or a folder of Markdown files")
+                raise InputError(
+                    f"{root}: no such folder; name a store or a folder of Markdown files"
+                )
         elif search.may_be_searched(root, str(folder), f"{Path(home).resolve()}{os.sep}", trusted):
             found[str(folder)] = None
         else:

@@ -69,11 +69,17 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
 _MODES = get_args(ModeName)
 _DEPTHS = get_args(AnyDepth)
 _FLAG = "True or False", lambda value: isinstance(value, bool)
-_PATH = "a str or a Path", lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value))
+_PATH = (
+    "a str or a Path",
+    lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value)),
+)
 # What each argument must be; any other one must be a text.
 _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "mode": (" or ".join(map(repr, _MODES)), lambda value: _is_text(value) and value in _MODES),
-    "model": ("a model such as 'openai/gpt-6-luna'", lambda value: _is_text(value) and value.strip()),
+    "model": (
+        "a model such as 'openai/gpt-6-luna'",
+        lambda value: _is_text(value) and value.strip(),
+    ),
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
     "depth": (" or ".join(map(repr, _DEPTHS)), lambda value: _is_text(value) and value in _DEPTHS),
@@ -84,14 +90,23 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "a path": _PATH,
     "project": _PATH,
     "roots": ("a list of folders", lambda value: isinstance(value, list | tuple)),
-    "texts": ("a mapping of names to texts", lambda value: isinstance(value, Mapping) and bool(value)),
-    "rows": ("rows, each a mapping of columns", lambda it: isinstance(it, Iterable) and not _is_text(it)),
+    "texts": (
+        "a mapping of names to texts",
+        lambda value: isinstance(value, Mapping) and bool(value),
+    ),
+    "rows": (
+        "rows, each a mapping of columns",
+        lambda it: isinstance(it, Iterable) and not _is_text(it),
+    ),
     "fields": (
         "a mapping of fields to columns",
         lambda value: isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values()))),
     ),
     "as_completed": _FLAG,
-    "task": ("'judge' or 'compare'", lambda value: _is_text(value) and value in ("judge", "compare")),
+    "task": (
+        "'judge' or 'compare'",
+        lambda value: _is_text(value) and value in ("judge", "compare"),
+    ),
     "judge_turn": ("'last' or 'all'", lambda value: _is_text(value) and value in ("last", "all")),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }

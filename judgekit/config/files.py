@@ -19,13 +19,21 @@ if TYPE_CHECKING:
 _POLL = (0.001, 0.01)
 _SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
 # A file system without locks, as some network ones are: appending is still one write.
-_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOSYS), errno.EOPNOTSUPP}
+_UNSUPPORTED = {
+    errno.ENOLCK,
+    errno.ENOSYS,
+    getattr(errno, "ENOTSUP", errno.ENOSYS),
+    errno.EOPNOTSUPP,
+}
 
 
 @contextmanager
-def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+def held(
+    path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """Hold the lock at `path`; `waiting` is called once if it is held. Raises `TimeoutError`, `OSError`."""
-    start, descriptor = time.monotonic(), take(path)
+    start = time.monotonic()
+    descriptor = take(path)
     if descriptor is None:
         waiting()
     while descriptor is None:
@@ -70,7 +78,9 @@ def profile_files() -> list[Path]:
     """Return the files of provider profiles: the user's, and the bundled ones that they do not replace."""
     # Later wins, so the bundled folder comes first.
     folders = (folder("providers"), Path(environment.config_home()) / "providers")
-    return list({path.name: path for each in folders for path in sorted(each.glob("*.yaml"))}.values())
+    return list(
+        {path.name: path for each in folders for path in sorted(each.glob("*.yaml"))}.values()
+    )
 
 
 def folder(name: str) -> Path:

@@ -39,7 +39,10 @@ class Patterns:
         for pattern in filter(None, map(parse, patterns)):
             # The group `below` is found where a folder above a file's path is meant.
             mark = "(?P<below>/)"
-            end = mark if pattern.folders_only else "/" if pattern.parts[-1] == _ANY else rf"(?:{mark}|\Z)"
+            if pattern.folders_only:
+                end = mark
+            else:
+                end = "/" if pattern.parts[-1] == _ANY else rf"(?:{mark}|\Z)"
             anything = f"[^/]*+{mark}" if pattern.folders_only else "."
             path = re.compile(_expression(pattern.parts, end) or anything, re.DOTALL)
             self._patterns.insert(0, (path, not pattern.takes_back))
@@ -63,8 +66,12 @@ class Pattern:
     __slots__ = ("entry", "folders_only", "parts", "takes_back")
 
     def __init__(self, parts: Sequence[str], *, folders_only: bool, takes_back: bool) -> None:
-        self.parts, self.folders_only, self.takes_back = parts, folders_only, takes_back
-        self.entry = re.compile(_expression(parts, "/.+" if parts[-1] == _ANY else "") or ".+", re.DOTALL)
+        self.parts = parts
+        self.folders_only = folders_only
+        self.takes_back = takes_back
+        self.entry = re.compile(
+            _expression(parts, "/.+" if parts[-1] == _ANY else "") or ".+", re.DOTALL
+        )
 
 
 def parse(line: str) -> Pattern | None:
@@ -87,21 +94,32 @@ def parse(line: str) -> Pattern | None:
 
 def _parts(text: str, pattern: str) -> list[str]:
     """Return the expression for each part of a text, each ending with `/`; `**` is any number of them."""
-    parts, start, place = [], 0, 0
+    parts = []
+    start = 0
+    place = 0
     pieces = [""]  # of a part; between them any characters stand
     while place < len(text):
-        if (token := _TOKEN.match(text, place)) is None:
+        token = _TOKEN.match(text, place)
+        if token is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
-        kind, value = token.lastgroup or "", token[token.lastgroup or 0]
+        kind = token.lastgroup or ""
+        value = token[token.lastgroup or 0]
         if kind == "slash":
             if place == start:
                 raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
             head, *rest = pieces
             taken = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1])
-            last = f"[^/]*{rest[-1]}" if rest else ""
-            part = f"(?>{head}{taken}{last}(?![^/]))" if any(pieces) else "[^/]++"
+            if rest:
+                last = f"[^/]*{rest[-1]}"
+            else:
+                last = ""
+            if any(pieces):
+                part = f"(?>{head}{taken}{last}(?![^/]))"
+            else:
+                part = "[^/]++"
             parts.append(_ANY if text[start:place] == _ANY else part)
-            start, pieces = token.end(), [""]
+            start = token.end()
+            pieces = [""]
         elif kind == "stars":
             pieces.append("")
         elif kind == "set":
@@ -123,9 +141,14 @@ def _parts(text: str, pattern: str) -> list[str]:
 def _expression(parts: Sequence[str], end: str) -> str:
     """Return the expression for parts in runs, with any number of folders between them; "" without a run."""
     runs = ["/".join(run) for is_any, run in groupby(parts, _ANY.__eq__) if not is_any]
-    before = _FOLDERS if parts[0] == _ANY else ""
+    if parts[0] == _ANY:
+        before = _FOLDERS
+    else:
+        before = ""
     middle = []
     for run in runs[:-1]:
         middle.append(f"(?>{before and before + '?'}{run}/)")
         before = _FOLDERS
-    return f"{''.join(middle)}{before}{runs[-1]}{end}" if runs else ""
+    if runs:
+        return f"{''.join(middle)}{before}{runs[-1]}{end}"
+    return ""

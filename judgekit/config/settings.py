@@ -138,17 +138,25 @@ class DepthRule(Strict):
 
 
 def _or_a_word(schema: dict[str, Any]) -> None:
-    schema["anyOf"] = [{"enum": ["off", "usual"]}, {"type": schema.pop("type"), "items": schema.pop("items")}]
+    schema["anyOf"] = [
+        {"enum": ["off", "usual"]},
+        {"type": schema.pop("type"), "items": schema.pop("items")},
+    ]
 
 
 def _in_rules(value: object) -> object:
     """Return the rules that a word stands for; the word of a variable comes in a list."""
-    word = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if isinstance(value, list) and len(value) == 1:
+        word = value[0]
+    else:
+        word = value
     if not isinstance(word, str):
         return value
     if word not in ("off", "usual"):
         raise ValueError("expected off, usual or a list of rules")
-    return environment.table(__file__, "depth.toml")["rules"] if word == "usual" else []
+    if word == "usual":
+        return environment.table(__file__, "depth.toml")["rules"]
+    return []
 
 
 class GateConfig(Strict):
@@ -161,7 +169,9 @@ class GateConfig(Strict):
     undetermined: Literal["pass", "block"] = "pass"
     override_without_terminal: bool = False
     review: Literal["peers"] | None = None
-    depth: Annotated[list[DepthRule], BeforeValidator(_in_rules), Field(json_schema_extra=_or_a_word)] = []
+    depth: Annotated[
+        list[DepthRule], BeforeValidator(_in_rules), Field(json_schema_extra=_or_a_word)
+    ] = []
     depth_limit: Literal["tiers", "panel", "peers"] = "tiers"
 
 
@@ -243,7 +253,11 @@ class Config(Strict):
         """Leave empty sections out."""
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+        return {
+            key: value
+            for key, value in data.items()
+            if value is not None or key not in cls.model_fields
+        }
 
 
 # Each variable with its section, key and default.
@@ -299,13 +313,20 @@ class Setting(NamedTuple):
 
 def explained(project: Path) -> list[Setting]:
     """Return every setting that holds in `project`; raises `ConfigError` as `load` does."""
-    variables, user, default = _variables(environment.environ()), _read(user_file()), Config().model_dump()
-    file, theirs = project_file(project), _project(project)
+    variables = _variables(environment.environ())
+    user = _read(user_file())
+    default = Config().model_dump()
+    file = project_file(project)
+    theirs = _project(project)
     held = _flat(_within_limits(theirs, _merge(user, variables)))
     said = {key: value for key, value in _flat(theirs).items() if held.get(key) == value}
-    memory, in_file = project / environment.MEMORY / environment.MEMORY_CONFIG, _flat(_read(file))
-    settings, found = load(project), []
-    given = _flat(settings.model_dump(exclude_unset=True))  # as layers have it: without defaults in lists
+    memory = project / environment.MEMORY / environment.MEMORY_CONFIG
+    in_file = _flat(_read(file))
+    settings = load(project)
+    found = []
+    given = _flat(
+        settings.model_dump(exclude_unset=True)
+    )  # as layers have it: without defaults in lists
     for key, value in _flat(settings.model_dump()).items():
         section, _, name = key.partition(".")
         layers = (
@@ -315,8 +336,12 @@ def explained(project: Path) -> list[Setting]:
             (_flat(default), "default", ""),
         )
         own = given.get(key, value)
-        holds = (Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == own)
-        found.append(next(holds, Setting(key, value, "project", str(file))))  # the last: of several places
+        holds = (
+            Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == own
+        )
+        found.append(
+            next(holds, Setting(key, value, "project", str(file)))
+        )  # the last: of several places
     return found
 
 
@@ -330,7 +355,10 @@ def judge_without_effect(project: Path) -> str | None:
         return None
     in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
     memory = project / environment.MEMORY / environment.MEMORY_CONFIG
-    where = f"{project_file(project)}: retrieval.judge" if in_ours else f"{memory}: judge.enabled"
+    if in_ours:
+        where = f"{project_file(project)}: retrieval.judge"
+    else:
+        where = f"{memory}: judge.enabled"
     remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
     return f"{where} has no effect: a model sees your prompts only if you allow it; to allow it, {remedy}"
 
@@ -339,8 +367,15 @@ def _flat(layer: Layer) -> Layer:
     """Return a layer with dotted keys."""
     found: Layer = {}
     for key, value in layer.items():
-        inner = _flat(value) if isinstance(value, dict) else None
-        found |= {key: value} if inner is None else {f"{key}.{name}": each for name, each in inner.items()}
+        if isinstance(value, dict):
+            inner = _flat(value)
+        else:
+            inner = None
+        found |= (
+            {key: value}
+            if inner is None
+            else {f"{key}.{name}": each for name, each in inner.items()}
+        )
     return found
 
 
@@ -357,7 +392,9 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the roots that the user names, which may lie anywhere; None when the user names none."""
-    layer = _merge(_read(user_file()), _variables(environment.environ() if environ is None else environ))
+    layer = _merge(
+        _read(user_file()), _variables(environment.environ() if environ is None else environ)
+    )
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
@@ -383,14 +420,21 @@ def _read(path: Path) -> Layer:
 
 def _project(project: Path) -> Layer:
     """Return what a project's files say, where they may say it."""
-    path, errors = project_file(project), list[ConfigError]()
-    layer = _read(path) if yamlfile.check_own(path, project) else {}
+    path = project_file(project)
+    errors: list[ConfigError] = []
+    if yamlfile.check_own(path, project):
+        layer = _read(path)
+    else:
+        layer = {}
     for key, what in _of_projects()["users"].items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             problem = f"only the user's configuration may {what}; move this key to your own file"
             errors.append(_wrong(path, key, problem))
-    named = {section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")}
+    named = {
+        section: layer.get(section, {}).get("rubric", "")
+        for section in ("judge", "retrieval", "gate")
+    }
     rubrics = {section: name for section, name in named.items() if name.endswith((".yaml", ".yml"))}
     roots = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
     for key, name in (*roots, *((f"{section}.rubric", name) for section, name in rubrics.items())):
@@ -400,7 +444,9 @@ def _project(project: Path) -> Layer:
             errors.append(_wrong(path, key, problem))
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
         if models and not _listed_models().issuperset(models):
-            problem = "no provider profile lists this model; choose a listed one (judgekit provider list)"
+            problem = (
+                "no provider profile lists this model; choose a listed one (judgekit provider list)"
+            )
             problem += ", or name it in the user's configuration"
             errors.append(_wrong(path, f"judge.tiers.{tier}", problem))
     if errors:
@@ -419,19 +465,31 @@ def _wrong(path: Path, key: str, problem: str) -> ConfigError:
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
-    bounded, defaults, rules = _merge({}, theirs), Config().model_dump(), _of_projects()
+    bounded = _merge({}, theirs)
+    defaults = Config().model_dump()
+    rules = _of_projects()
     for section, keys in rules["limits"].items():
-        own, wanted = user.get(section, {}), bounded.get(section, {})
+        own = user.get(section, {})
+        wanted = bounded.get(section, {})
         for key in wanted.keys() & keys:
-            limit = own[key] if key in own else defaults[section][key] if key in rules["sending"] else None
+            if key in own:
+                limit = own[key]
+            else:
+                limit = defaults[section][key] if key in rules["sending"] else None
             if limit is not None and (wanted[key] is None or wanted[key] > limit):
                 wanted[key] = limit
     for section, key in CONSENTS:
         consent = user.get(section, {}).get(key, "off")
         asked = bounded.setdefault(section, {}).pop(key, "off")
-        bounded[section][key] = asked if consent == "project" else consent
-    judge, own = bounded.get("judge", {}), user.get("judge", {})
-    judge.pop("margin", None)  # a greater one sends opinions up, a smaller one makes close ones final
+        if consent == "project":
+            bounded[section][key] = asked
+        else:
+            bounded[section][key] = consent
+    judge = bounded.get("judge", {})
+    own = user.get("judge", {})
+    judge.pop(
+        "margin", None
+    )  # a greater one sends opinions up, a smaller one makes close ones final
     if own.get("independence") == "require":
         judge["independence"] = "require"
     if own.get("criteria", "together") == "together":  # no more calls
@@ -439,20 +497,34 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     if any(own.get("tiers", {}).values()):
         judge.pop("tiers", None)
     for tier, models in judge.get("tiers", {}).items():  # one a tier
-        judge["tiers"][tier] = models[:1] if isinstance(models, list) else models
-    if own.get("author_family") and "author_family" in judge:  # a project adds families, and takes none
-        words = [word.strip() for word in f"{own['author_family']},{judge['author_family'] or ''}".split(",")]
-        families = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
+        if isinstance(models, list):
+            judge["tiers"][tier] = models[:1]
+        else:
+            judge["tiers"][tier] = models
+    if (
+        own.get("author_family") and "author_family" in judge
+    ):  # a project adds families, and takes none
+        words = []
+        for word in f"{own['author_family']},{judge['author_family'] or ''}".split(","):
+            words.append(word.strip())
+        families = {}
+        for word in reversed(words):
+            if word and word.casefold() != "none":
+                families[word.casefold()] = word
         judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
-    gate, own = bounded.get("gate", {}), user.get("gate", {})
+    gate = bounded.get("gate", {})
+    own = user.get("gate", {})
     # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
-    gate = bounded["gate"] = {key: gate[key] for key in gate if gate[key] or key not in ("depth", "review")}
+    gate = bounded["gate"] = {
+        key: gate[key] for key in gate if gate[key] or key not in ("depth", "review")
+    }
     for key, strict in (("mode", "blocking"), ("undetermined", "block")):
         if own.get(key) == strict:  # what holds up the user's pushes is not the clone's to let pass
             gate.pop(key, None)
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
         bounded["escalate"].pop("rejects", None)
-    retrieval, allowed = bounded["retrieval"], user.get("retrieval", {}).get("tiers", ["quick"])
+    retrieval = bounded["retrieval"]
+    allowed = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
         retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
     return bounded
@@ -462,7 +534,10 @@ def _merge(below: Layer, above: Layer) -> Layer:
     """Return `below` with the keys of `above` put over it, section by section."""
     merged = dict(below)
     for key, value in above.items():
-        merged[key] = _merge(merged.get(key) or {}, value) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            merged[key] = _merge(merged.get(key) or {}, value)
+        else:
+            merged[key] = value
     return merged
 
 
@@ -476,14 +551,20 @@ def _variables(environ: Mapping[str, str]) -> Layer:
         if value and isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
         if value:
-            layer.setdefault(section, {})[key] = value.split(",") if isinstance(default, list) else value
+            if isinstance(default, list):
+                layer.setdefault(section, {})[key] = value.split(",")
+            else:
+                layer.setdefault(section, {})[key] = value
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        wrong = [
-            ConfigError(each.text, key="_".join(("JUDGEKIT", *map(str, each.location[:2]))).upper())
-            for each in problems(error.errors(include_url=False), layer, Config)
-        ]
+        wrong = []
+        for each in problems(error.errors(include_url=False), layer, Config):
+            wrong.append(
+                ConfigError(
+                    each.text, key="_".join(("JUDGEKIT", *map(str, each.location[:2]))).upper()
+                )
+            )
         raise ConfigError.of(wrong) from None
 
 
@@ -493,14 +574,18 @@ def _variables(environ: Mapping[str, str]) -> Layer:
 
 _UpTo20: TypeAlias = Annotated[int, AfterValidator(lambda number: max(0, min(number, 20)))]
 _Pool: TypeAlias = Annotated[int, AfterValidator(lambda number: max(1, min(number, 30)))]
-_Timeout: TypeAlias = Annotated[FiniteFloat, AfterValidator(lambda number: max(0.1, min(number, 3600.0)))]
+_Timeout: TypeAlias = Annotated[
+    FiniteFloat, AfterValidator(lambda number: max(0.1, min(number, 3600.0)))
+]
 _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     """Return a field that stands at a dotted key of the section `retrieval`, or of the whole file."""
     parts = key.split(".")
-    return Field(None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts)))
+    return Field(
+        None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts))
+    )
 
 
 class _MemoryConfig(Strict, extra="ignore"):
@@ -551,5 +636,7 @@ def _memory_config(project: Path) -> Layer:
 
 def _listed_models() -> set[str]:
     """Return every model that a provider profile lists: what a project may choose from."""
-    listings = (yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files())
+    listings = (
+        yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files()
+    )
     return {name for listing in listings for name in listing.models.values() if name}

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
+MOST_NODES = (
+    1_000_000  # of a document in which each alias is written out: no file without one has as many
+)
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
-_NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")  # a mapping in the outermost one
+_NESTED = re.compile(
+    r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]"
+)  # a mapping in the outermost one
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
@@ -41,8 +45,12 @@ def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YA
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
-        line = mark.line + 1 if path and mark else None
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", str(error))
+        if path and mark:
+            line = mark.line + 1
+        else:
+            line = None
         raise ConfigError(f"{_plainly(problem)}; correct the YAML", path=path, line=line) from None
 
 
@@ -79,7 +87,9 @@ class _Composer(Composer):
         node = super().compose_mapping_node(anchor)
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
-                raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
+                raise MarkedYAMLError(
+                    problem="a list or mapping as a key", problem_mark=key.start_mark
+                )
         return self._measured(node, [value for _, value in node.value])
 
     def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
@@ -92,14 +102,17 @@ class _Composer(Composer):
 
 def _yaml() -> YAML:
     yaml = YAML(pure=True)
-    yaml.Scanner, yaml.Composer = _Scanner, _Composer
+    yaml.Scanner = _Scanner
+    yaml.Composer = _Composer
     return yaml
 
 
 def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
     words = (problem or "not valid YAML").partition("\n")[0]
-    words = words.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
+    words = words.replace(
+        "found character '\\t' that cannot start any token", "a tab; indent with spaces"
+    )
     words = re.sub("but (?:got|found) '<stream end>'", "but the file ends here", words)
     words = words.replace("the node content", "a value")
     if words.startswith("expected <block end>"):
@@ -122,14 +135,21 @@ def put(path: Path, section: str, key: str, value: str | float) -> None:
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
     """Write a `change` of a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
-    text = path.read_bytes().decode() if path.exists() else ""
+    if path.exists():
+        text = path.read_bytes().decode()
+    else:
+        text = ""
     parsed(text, path)
     try:
         changed = edited(text, change)
     except ConfigError:
-        raise ConfigError(f"cannot edit a file with this layout; {instead}", path=path, key=key) from None
+        raise ConfigError(
+            f"cannot edit a file with this layout; {instead}", path=path, key=key
+        ) from None
     try:
-        if path.absolute().is_relative_to(environment.config_home()):  # the user's own, which may be linked
+        if path.absolute().is_relative_to(
+            environment.config_home()
+        ):  # the user's own, which may be linked
             path = path.resolve()
         outputs.make_folder(str(path.parent), mode=0o777)
         outputs.write_atomically(str(path), changed)
@@ -142,10 +162,14 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     lines = lines_of(text)
     yaml = _yaml()
     yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
-    yaml.width, yaml.explicit_start = len(text) + 4096, "---" in lines
-    written, changed = io.StringIO(), list[str]()
+    yaml.width = len(text) + 4096
+    yaml.explicit_start = "---" in lines
+    written = io.StringIO()
+    changed: list[str] = []
     empty = "" if parsed(text) is not None else "{}"  # for a text of comments
-    with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):  # also: no mapping
+    with suppress(
+        YAMLError, ValueError, TypeError, AttributeError, LookupError
+    ):  # also: no mapping
         data, indent, offset = load_yaml_guess_indent("\n".join([*lines, empty]), yaml=yaml)
         if empty:
             data.fa.set_block_style()
@@ -153,7 +177,10 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
         yaml.indent(len(nested[1]) if nested else 2, indent or 2, offset or 0)
         change(data)
         yaml.dump(data, written)
-        changed = lines_of(written.getvalue()) if parsed(written.getvalue()) == data else []
+        if parsed(written.getvalue()) == data:
+            changed = lines_of(written.getvalue())
+        else:
+            changed = []
     if not changed:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
     # The comments behind what was removed are kept, too.
@@ -165,8 +192,13 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
 def bundled() -> str:
     """Return what `files.COMPILED` is to hold."""
     kinds = ("providers", "rubrics", "retrieval")
-    texts = [path.read_bytes() for kind in kinds for path in files.folder(kind).glob("*.yaml")]
-    data = {hashlib.sha256(raw).hexdigest(): parsed(raw.decode()) for raw in texts}
+    texts = []
+    for kind in kinds:
+        for path in files.folder(kind).glob("*.yaml"):
+            texts.append(path.read_bytes())
+    data = {}
+    for raw in texts:
+        data[hashlib.sha256(raw).hexdigest()] = parsed(raw.decode())
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 

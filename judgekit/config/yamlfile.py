@@ -35,7 +35,9 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
-CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
+CONFIG_BYTES = (
+    32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
+)
 
 
 class Strict(BaseModel, extra="forbid", frozen=True):
@@ -45,7 +47,9 @@ class Strict(BaseModel, extra="forbid", frozen=True):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read(path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES) -> Model:
+def read(
+    path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
+) -> Model:
     """Return the file at `path`, of `most` bytes, as a `model`; the same content is validated once.
 
     Without the key `version_key` it is no such file, whatever else is wrong with it. Raises `ConfigError`
@@ -59,14 +63,17 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
 def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
     data = _parsed(raw, path)
     if version_key is not None and version_key not in data:
-        raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
+        raise ConfigError(
+            f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1
+        )
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        wrong = [
-            ConfigError(each.text, path=path, line=line_of(data, each.location), key=each.key)
-            for each in islice(problems(error.errors(include_url=False), data, model), MOST_ERRORS + 1)
-        ]
+        wrong = []
+        for each in islice(problems(error.errors(include_url=False), data, model), MOST_ERRORS + 1):
+            wrong.append(
+                ConfigError(each.text, path=path, line=line_of(data, each.location), key=each.key)
+            )
         raise ConfigError.of(sorted(wrong, key=lambda each: each.line or 0)) from None
 
 
@@ -78,7 +85,8 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    found, errors = list[Model](), list[ConfigError]()
+    found: list[Model] = []
+    errors: list[ConfigError] = []
     for number, line in enumerate(lines, 1):
         try:
             found += [model.model_validate_json(line)] if line.strip() else []
@@ -116,7 +124,8 @@ def _bundled() -> dict[str, dict[str, Any]]:
 
 
 def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
-    if (data := _bundled().get(hashlib.sha256(raw).hexdigest())) is not None:
+    data = _bundled().get(hashlib.sha256(raw).hexdigest())
+    if data is not None:
         return data
     try:
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
@@ -128,7 +137,10 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
         except RecursionError:
             raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
         except ValueError as error:
-            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+            if isinstance(error, json.JSONDecodeError):
+                line = error.lineno
+            else:
+                line = None
             why = getattr(error, "msg", error)
             raise ConfigError(f"{why}; correct the JSON", path=path, line=line) from None
     else:
@@ -136,7 +148,9 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
 
         data = yaml_text.parsed(text, path)
     if data is not None and not isinstance(data, dict):
-        raise ConfigError(f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1)
+        raise ConfigError(
+            f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1
+        )
     return data or {}
 
 
@@ -163,7 +177,8 @@ def line_of(data: object, location: Location) -> int | None:
 
 def check_own(path: Path, project: Path) -> bool:
     """Whether a project's file is there; raises `ConfigError` for a link on the way, a pipe or a device."""
-    step, mode = project, 0
+    step = project
+    mode = 0
     for part in path.relative_to(project).parts:
         step /= part
         try:
@@ -171,7 +186,10 @@ def check_own(path: Path, project: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no such file"
+            if isinstance(error, OSError):
+                reason = error.strerror
+            else:
+                reason = "no such file"
             raise ConfigError(f"cannot be read ({reason})", path=step) from None
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"
@@ -192,7 +210,9 @@ class Problem(NamedTuple):
         return ".".join(str(part) for part in self.location)
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.text}" if self.location else self.text
+        if self.location:
+            return f"{self.key}: {self.text}"
+        return self.text
 
 
 class WrongValuesError(ValueError):
@@ -212,34 +232,50 @@ def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
     return next(problems(errors, data))
 
 
-def problems(errors: Sequence[ErrorDetails], data: object, model: object = None) -> Iterator[Problem]:
+def problems(
+    errors: Sequence[ErrorDetails], data: object, model: object = None
+) -> Iterator[Problem]:
     """Yield pydantic's errors about `data` in plain words, which repeat no value; `model` is what is wanted.
 
     Where several kinds of value are possible, all that were expected there are named. What stands there may
     be none of the reader's, since a file of a clone may lead to another one: its kind is said, never itself.
     """
     # A misspelt key explains the missing one, so it comes first.
-    details, got = sorted(errors, key=lambda each: each["type"] != "extra_forbidden"), _faults()["got"]
-    left, meant = [(each, _place(each, data)) for each in details], set[Location]()
+    details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
+    got = _faults()["got"]
+    left = [(each, _place(each, data)) for each in details]
+    meant: set[Location] = set()
     while left:
         same = _alternatives([each for each, _ in left], left[0][1])
         first, place = max((left[number] for number in same), key=lambda pair: len(pair[1]))
-        there = [left[number][0] for number in same if len(left[number][1]) == len(place)]
+        there = []
+        for number in same:
+            if len(left[number][1]) == len(place):
+                there.append(left[number][0])
         left = [pair for number, pair in enumerate(left) if number not in same]
         wanted = list(dict.fromkeys(_expectation(each) for each in there))
         *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
         text = " or ".join(filter(None, (", ".join(most), last)))
-        value, kind, context = first["input"], first["type"], first.get("ctx", {})
-        is_said = kind in got["never"] or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
+        value = first["input"]
+        kind = first["type"]
+        context = first.get("ctx", {})
+        is_said = (
+            kind in got["never"]
+            or first["msg"].startswith(_VALUE_ERROR)
+            or isinstance(value, bytes)
+        )
         if not is_said and (kind not in got["of_another_kind"] or isinstance(value, bool | None)):
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
         if kind == "union_tag_invalid":
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
-        if isinstance(inside := context.get("error"), WrongValuesError):
+        inside = context.get("error")
+        if isinstance(inside, WrongValuesError):
             yield from (Problem((*location, *each.location), each.text) for each in inside.args)
             continue
-        if kind == "extra_forbidden" and (guess := _similar(location[-1], _keys(model, location[:-1]))):
+        if kind == "extra_forbidden" and (
+            guess := _similar(location[-1], _keys(model, location[:-1]))
+        ):
             meant.add((*location[:-1], guess))
             text = f"unknown key; did you mean {guess}?"
         elif guess := _similar(context.get("tag", value), _QUOTED.findall(" ".join(wanted))):
@@ -249,7 +285,10 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
 
 
 def _similar(given: object, known: Sequence[str]) -> str | None:
-    word = given[:60] if isinstance(given, str) else ""
+    if isinstance(given, str):
+        word = given[:60]
+    else:
+        word = ""
     return next(iter(difflib.get_close_matches(word, known, 1)), None)
 
 
@@ -258,14 +297,20 @@ def _keys(model: object, location: Location) -> list[str]:
     models = _models(model)
     for part in location:
         fields = [each.model_fields[part] for each in models if part in each.model_fields]
-        models = [each for field in fields for each in _models(field.annotation)] if fields else models
+        if fields:
+            models = []
+            for field in fields:
+                for each in _models(field.annotation):
+                    models.append(each)
     return [name for each in models for name in each.model_fields]
 
 
 def _models(kind: object) -> list[type[BaseModel]]:
     """Return the models in an annotation, such as those of a union or of a list's items."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return _models(kind.model_fields["root"].annotation) if issubclass(kind, RootModel) else [kind]
+        if issubclass(kind, RootModel):
+            return _models(kind.model_fields["root"].annotation)
+        return [kind]
     return [each for inner in get_args(kind) for each in _models(inner)]
 
 
@@ -295,21 +340,28 @@ def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list
     """Return which errors are about the same value as the first: one or more for each kind it could be."""
     first = details[0]["loc"]
     for part in set(range(len(first))) - set(place):
-        same = [number for number, each in enumerate(details) if each["loc"][:part] == first[:part]]
+        same = []
+        for number, each in enumerate(details):
+            if each["loc"][:part] == first[:part]:
+                same.append(number)
         if len({details[number]["loc"][part : part + 1] for number in same}) > 1:
             return same
     return [0]
 
 
 def _expectation(error: ErrorDetails) -> str:
-    kind, message, context = error["type"], error["msg"], error.get("ctx", {})
+    kind = error["type"]
+    message = error["msg"]
+    context = error.get("ctx", {})
     if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
     if words := _faults()["words"].get(kind):
-        figures = {key: f"{each:g}" if isinstance(each, float) else each for key, each in context.items()}
+        figures = {}
+        for key, each in context.items():
+            figures[key] = f"{each:g}" if isinstance(each, float) else each
         return str(words.format(**figures))
     return f"expected {_faults()['kinds'].get(kind.partition('_')[0], message)}"
 
@@ -317,9 +369,13 @@ def _expectation(error: ErrorDetails) -> str:
 def kind_of(value: object) -> str:
     if isinstance(value, dict | list):
         kind = "list" if isinstance(value, list) else "mapping"
-        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
+        if value:
+            return f"a {kind} of {len(value)}"
+        return f"an empty {kind}"
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, str | int | float):
         return "a text" if isinstance(value, str) else "a number"
-    return "a value with a tag" if getattr(value, "tag", None) else f"a {type(value).__name__.lower()}"
+    if getattr(value, "tag", None):
+        return "a value with a tag"
+    return f"a {type(value).__name__.lower()}"

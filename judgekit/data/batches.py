@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from judgekit.data.manifest import Manifest, Place, Submitted, open_manifest
 from judgekit.data.runs import judges
 from judgekit.environment import environ
-from judgekit.errors import KEPT, FailureKind, GatewayError, InputError, Usage, UsageError, of_failure
+from judgekit.errors import (
+    KEPT,
+    FailureKind,
+    GatewayError,
+    InputError,
+    Usage,
+    UsageError,
+    of_failure,
+)
 from judgekit.judging.cache import ReplyCache, key
 from judgekit.judging.round import INEXACT
 from judgekit.providers import batches, registry, retrying, running
@@ -86,16 +94,25 @@ class BatchGateway:
     """Answers the calls of rows from batches, which `drive` submits and collects."""
 
     def __init__(self, run: BatchRunner, manifest: Manifest) -> None:
-        self._run, self._manifest, self._limit = run, manifest, run.judge_request.max_cost_usd
+        self._run = run
+        self._manifest = manifest
+        self._limit = run.judge_request.max_cost_usd
         self._cache = ReplyCache() if run.judge_request.cache else None
-        self._router, self._changed = Router(), asyncio.Event()
-        self._makers, self._askers = asyncio.Semaphore(_MAKING), asyncio.Semaphore(run.at_once)
-        self._is_reading, self._is_needed = True, False  # rows; the manifest in the next run
+        self._router = Router()
+        self._changed = asyncio.Event()
+        self._makers = asyncio.Semaphore(_MAKING)
+        self._askers = asyncio.Semaphore(run.at_once)
+        self._is_reading = True
+        self._is_needed = False  # rows; the manifest in the next run
         self._alive = self._idle = self._making = 0  # rows; rows that wait; requests
         self._waiting: dict[str, tuple[asyncio.Future[str | None], list[_Row]]] = {}
-        self._spent, self._charged, self._written = 0.0, set[str](), list[str]()  # US dollars; answers
+        self._spent = 0.0
+        self._charged = set[str]()
+        self._written = list[str]()  # US dollars; answers
         self._costs: dict[str, float] = {}  # estimates of what is not answered yet
-        self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}  # the usual one, then weaker ones
+        self._styles: dict[
+            tuple[str | None, str], list[CallStyle]
+        ] = {}  # the usual one, then weaker ones
         self._most: dict[Place, int] = {}  # requests of a batch
         self._full: dict[Place, int] = {}  # how many batches were too many
         self._last = self._failures = self._early = 0  # request of the round; in a row; looks
@@ -175,13 +192,16 @@ class BatchGateway:
             finally:
                 self._making -= 1
             if not self._manifest.has(custom_id):  # an equal one may have come meanwhile
-                place = Place(endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path)
+                place = Place(
+                    endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
+                )
                 self._manifest.add(custom_id, place, body)
                 self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
                 if self._limit is not None:
                     self._costs[custom_id] = batches.estimate(endpoint, body)
             del body  # while it waits, for hours, the manifest has it
-        row, future = _row.get(), asyncio.get_running_loop().create_future()
+        row = _row.get()
+        future = asyncio.get_running_loop().create_future()
         future, rows = self._waiting.setdefault(custom_id, (future, []))
         rows.append(row)
         self._idle += row.waits == 0
@@ -191,7 +211,8 @@ class BatchGateway:
 
     async def _otherwise(self, endpoint: Endpoint, request: Request, missing: str) -> Reply:
         """Ask at the usual price what no batch answered, unless there is a reason not to."""
-        is_spent, limit = missing == FailureKind.BUDGET, self._limit
+        is_spent = missing == FailureKind.BUDGET
+        limit = self._limit
         if is_spent and not _row.get().used:
             raise Unanswered
         if not is_spent and self._run.fallback == "none":
@@ -206,11 +227,17 @@ class BatchGateway:
 
     # What a run does
 
-    async def judge(self, each: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord) -> None:
-        row, self._alive = _Row(), self._alive + 1
+    async def judge(
+        self, each: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
+    ) -> None:
+        row = _Row()
+        self._alive = self._alive + 1
         _row.set(row)
         try:
-            own = await judge_of(each.subject).judge(each.subject) if each.subject else None
+            if each.subject:
+                own = await judge_of(each.subject).judge(each.subject)
+            else:
+                own = None
             on_record(each, own and own.record())
             self._written += row.used
         except Unanswered as left:
@@ -242,7 +269,10 @@ class BatchGateway:
                 while self._is_under_way():
                     work = partial(self._go_on, seconds)
                     is_over = await retrying.call(work, tries, passes=self._passes)
-                    seconds = least if is_over else min(seconds * 1.5, most)
+                    if is_over:
+                        seconds = least
+                    else:
+                        seconds = min(seconds * 1.5, most)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
 
@@ -276,20 +306,29 @@ class BatchGateway:
 
     def _known(self) -> list[tuple[Submitted, BatchCalls]]:
         """Return the batches whose answers are not here, at addresses that the settings lead to."""
-        known = ((batch, _calls(batch.place)) for batch in self._manifest.batches() if batch.rest is None)
+        known = (
+            (batch, _calls(batch.place)) for batch in self._manifest.batches() if batch.rest is None
+        )
         return [(batch, calls) for batch, calls in known if calls]
 
     def _active(self) -> list[tuple[Submitted, BatchCalls]]:
         """Return those that rows wait for."""
-        is_wanted, requests = self._waiting.__contains__, self._manifest.requests
-        return [(batch, calls) for batch, calls in self._known() if any(map(is_wanted, requests(batch)))]
+        is_wanted = self._waiting.__contains__
+        requests = self._manifest.requests
+        return [
+            (batch, calls) for batch, calls in self._known() if any(map(is_wanted, requests(batch)))
+        ]
 
     def _choose(self) -> None:
         """Choose what is submitted now: what rows wait for, as far as the limit reaches."""
-        total, gone, limit = self._spent, dict[str, str](), self._limit
+        total = self._spent
+        gone: dict[str, str] = {}
+        limit = self._limit
         for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
-            if custom_id in self._waiting and (limit is None or total + cost <= limit * (1 + INEXACT)):
+            if custom_id in self._waiting and (
+                limit is None or total + cost <= limit * (1 + INEXACT)
+            ):
                 total += cost
             else:
                 gone[custom_id] = FailureKind.BUDGET
@@ -297,7 +336,9 @@ class BatchGateway:
         self._last = self._manifest.last()
         if not gone and not self._active() and not self._manifest.parts(self._last, self._most):
             # The file was changed, or came from elsewhere.
-            gone = dict.fromkeys(self._waiting, f"{self._manifest.path} leads to no batch of this address")
+            gone = dict.fromkeys(
+                self._waiting, f"{self._manifest.path} leads to no batch of this address"
+            )
         for custom_id, why in gone.items():
             self._resolve(custom_id, why)
 
@@ -313,15 +354,21 @@ class BatchGateway:
             if not await self._submit(place, custom_ids, others):
                 break
         await asyncio.sleep(seconds)
-        looks = [(*each, await each[1].retrieve(each[0].id)) for each in self._active() if each[0].id]
+        looks = []
+        for submitted, calls in self._active():
+            if submitted.id:
+                looks.append((submitted, calls, await calls.retrieve(submitted.id)))
         taken = [each for each in looks if each[2].status != "failed"]
-        states = [await self._take(*each, _count(each[0].place, taken)) for each in looks]
+        states = []
+        for each in looks:
+            states.append(await self._take(*each, _count(each[0].place, taken)))
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
     async def _submit(self, place: Place, custom_ids: Sequence[str], others: int) -> bool:
         """Submit a batch; return False where too much waits at the provider already."""
-        calls, batch = _calls(place), self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
+        calls = _calls(place)
+        batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
             file = await calls.upload(f"judgekit-{batch.tag}.jsonl", self._manifest.content(batch))
@@ -364,14 +411,18 @@ class BatchGateway:
             try:
                 found = batch.file and await calls.find(batch.tag, batch.file)
             except GatewayError as failure:
-                failure.message += f" (a batch may have been submitted; or remove {self._manifest.path})"
+                failure.message += (
+                    f" (a batch may have been submitted; or remove {self._manifest.path})"
+                )
                 raise
             if found:
                 self._manifest.changed(batch._replace(id=found))
             else:
                 await self._release(batch, calls)
 
-    async def _take(self, batch: Submitted, calls: BatchCalls, found: Batch, others: int) -> str | None:
+    async def _take(
+        self, batch: Submitted, calls: BatchCalls, found: Batch, others: int
+    ) -> str | None:
         """Return how far a batch is; None for one that is over, whose answers are handed on."""
         custom_ids = [*self._manifest.requests(batch)]
         if found.status == "failed":
@@ -388,13 +439,19 @@ class BatchGateway:
         if is_early or found.status not in ("completed", *_MISSING):
             return f"{batch.id} ({found.answered:,} of {found.total:,} answered, {found.status})"
         answers = [await calls.content(file) for file in found.files]
-        self._manifest.collect(batch._replace(rest=(batch.file or "", *found.files)), chain(*answers))
+        self._manifest.collect(
+            batch._replace(rest=(batch.file or "", *found.files)), chain(*answers)
+        )
         missing = {custom_id for custom_id in custom_ids if not self._manifest.has(custom_id)}
         why = f"{_MISSING.get(found.status, 'its batch brought no answer')} ({batch.id})"
         for custom_id in custom_ids:
             self._resolve(custom_id, why if custom_id in missing else None)
         if missing:
-            how = "asked by ordinary calls" if self._run.fallback == "live" else "left to the next run"
+            how = (
+                "asked by ordinary calls"
+                if self._run.fallback == "live"
+                else "left to the next run"
+            )
             count = counted(len(missing), "request has", "requests have")
             self._run.note(f"batch {batch.id} is {found.status}: {count} no answer; {how}")
         await self._tidy()
@@ -434,7 +491,9 @@ class BatchGateway:
         rest = self._manifest.batches()
         for batch in rest:
             name = f"batch {batch.id} at {batch.place.base or batch.place.provider}"
-            self._run.note(f"{name} goes on, but no row waits for it; cancel it there, or run this again")
+            self._run.note(
+                f"{name} goes on, but no row waits for it; cancel it there, or run this again"
+            )
         self._manifest.forget(self._written)
         self._manifest.close(remove=not rest and not self._is_needed)
 
@@ -479,9 +538,13 @@ class BatchRunner:
         running.run(self._judged(iter(asked), on_record))
 
     async def _judged(self, asked: Iterator[PendingRow], on_record: OnRecord) -> None:
-        manifest = open_manifest(f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted)
+        manifest = open_manifest(
+            f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
+        )
         for file in manifest.left_behind:
-            self.note(f"{file} at the provider may be of this run: nothing proves it, so it is not deleted")
+            self.note(
+                f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
+            )
         room = asyncio.Semaphore(AT_ONCE)
         gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.judge_request, self._patient)
@@ -511,18 +574,27 @@ class BatchRunner:
         whys = [*map(batches.refusal, models)]
         if self.judge_request.max_cost_usd is not None:
             unpriced = [each.model for each in models if batches.price(each, 1, 1) is None]
-            whys += [f"no price of {model} is known, so --max-cost cannot work" for model in unpriced]
+            whys += [
+                f"no price of {model} is known, so --max-cost cannot work" for model in unpriced
+            ]
         if getattr(judge, "elsewhere", None):
             whys.append("the shared judge (server.url) asks the models")
         if why := next(filter(None, whys), None):
             raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
 
         def others() -> list[Any]:
-            return [each for each in judge.others() if not any(map(batches.refusal, chain(*each.values())))]
+            return [
+                each
+                for each in judge.others()
+                if not any(map(batches.refusal, chain(*each.values())))
+            ]
 
         panel = {tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()}
         cache = judge.cache and _KeepOnly()
-        own: dict[str, Any] = {"deadline": _FOREVER, "max_cost_usd": None}  # the gateway holds to the limit
+        own: dict[str, Any] = {
+            "deadline": _FOREVER,
+            "max_cost_usd": None,
+        }  # the gateway holds to the limit
         return replace(judge, panel=panel, cache=cache, others=others, **own)
 
 

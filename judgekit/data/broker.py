@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply, Request
 
 SILENT = 10.0  # seconds after which a worker that says nothing is taken for dead
-_BEAT, _SOON = 0.25, 0.02  # seconds between two beats, and when a call waits for one
+_BEAT = 0.25
+_SOON = 0.02  # seconds between two beats, and when a call waits for one
 
 
 class Use(NamedTuple):
@@ -77,7 +78,8 @@ class Broker:
     """Holds the paces of all providers, and the accounts of `workers` that may spend `max_cost_usd`."""
 
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
-        self._limit, self._workers = max_cost_usd, workers
+        self._limit = max_cost_usd
+        self._workers = workers
         self._paces: dict[Whom, Pace] = {}
         self._accounts: dict[str, _Account] = {}
         self._is_over = self._is_stopped = False
@@ -108,21 +110,33 @@ class Broker:
         self._accounts[worker] = _Account(time.monotonic())
         return self._job
 
-    def beat(self, worker: str, spent_usd: float, reserved_usd: float, uses: Mapping[Whom, Use]) -> Orders:
+    def beat(
+        self, worker: str, spent_usd: float, reserved_usd: float, uses: Mapping[Whom, Use]
+    ) -> Orders:
         """Note what a worker has spent, reserved and used; drop what silent workers hold."""
-        account, now = self._accounts[worker], time.monotonic()
-        account.seen, account.spent_usd, account.reserved_usd = now, spent_usd, reserved_usd
+        account = self._accounts[worker]
+        now = time.monotonic()
+        account.seen = now
+        account.spent_usd = spent_usd
+        account.reserved_usd = reserved_usd
         for each in self._accounts.values():
             if now - each.seen > SILENT:
                 self._drop(each)
-        turns = {whom: self._turns(account, whom, use) for whom, use in uses.items()}
-        cap = inf if self._limit is None else self._lent(account, self._limit)
+        turns = {}
+        for whom, use in uses.items():
+            turns[whom] = self._turns(account, whom, use)
+        if self._limit is None:
+            cap = inf
+        else:
+            cap = self._lent(account, self._limit)
         return Orders(turns, cap, self._is_over, self._is_stopped)
 
     def _lent(self, account: _Account, limit: float) -> float:
         """Let a worker spend, of what is not spent, reserved or lent, half, where there are others."""
         accounts = self._accounts.values()
-        self._is_over |= sum(each.spent_usd + each.reserved_usd for each in accounts) >= limit * (1 - INEXACT)
+        self._is_over |= sum(each.spent_usd + each.reserved_usd for each in accounts) >= limit * (
+            1 - INEXACT
+        )
         others = [each for each in accounts if each is not account]
         own = account.spent_usd + account.reserved_usd
         lent = sum(max(each.cap_usd, each.spent_usd + each.reserved_usd) for each in others)
@@ -145,8 +159,13 @@ class Broker:
         pace.give(given_back)
         account.held[whom], account.wanted[whom] = use.held, use.wanted
         users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
-        share = ceil(pace.limit() / max(1, users)) if pace.limit() >= users else 0  # else they take turns
-        wait, most = pace.wait(), max(share, given_back <= 0)  # what comes back is for another worker first
+        # else they take turns
+        if pace.limit() >= users:
+            share = ceil(pace.limit() / max(1, users))
+        else:
+            share = 0
+        wait = pace.wait()
+        most = max(share, given_back <= 0)  # what comes back is for another worker first
         more = pace.take(min(use.wanted, most - use.held))
         account.held[whom] += more
         return Turns(more, 0 if whom.per_minute else share, wait)
@@ -156,7 +175,8 @@ class Broker:
             self._paces[whom].give(turns)
         account.held.clear()
         account.wanted.clear()
-        account.reserved_usd, account.cap_usd = 0.0, account.spent_usd
+        account.reserved_usd = 0.0
+        account.cap_usd = account.spent_usd
 
 
 class SharedPace(Pace):
@@ -164,7 +184,8 @@ class SharedPace(Pace):
 
     def __init__(self, hurry: asyncio.Event) -> None:
         super().__init__(0)
-        self._hurry, self._lasting = hurry, 0
+        self._hurry = hurry
+        self._lasting = 0
         self._well = 0
         self._refusals = list[tuple[FailureKind, float | None]]()
 
@@ -206,7 +227,8 @@ class SharedPace(Pace):
         return found
 
     def allow(self, turns: Turns) -> None:
-        self._limit, self._lasting = self._limit + turns.more, turns.lasting
+        self._limit = self._limit + turns.more
+        self._lasting = turns.lasting
         if turns.wait[0]:
             super().pause(*turns.wait)
         self._advance()
@@ -225,8 +247,10 @@ class BrokerClient:
     """A worker's side, for one event loop: `beat` reaches the broker, `lost` says why it does so no more."""
 
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
-        self._beat, self._worker = beat, worker
-        self._hurry, self._heard = asyncio.Event(), asyncio.Event()
+        self._beat = beat
+        self._worker = worker
+        self._hurry = asyncio.Event()
+        self._heard = asyncio.Event()
         self.paces = SharedPaces(self._hurry)
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
@@ -242,13 +266,16 @@ class BrokerClient:
     async def beats(self) -> None:
         """Tell the broker what is spent and wanted, and hear what may be, until it is lost."""
         while not self.lost:
-            paces = {whom: pace for whom, pace in self.paces.items() if isinstance(pace, SharedPace)}  # all
+            paces = {
+                whom: pace for whom, pace in self.paces.items() if isinstance(pace, SharedPace)
+            }  # all
             uses = {whom: pace.use() for whom, pace in paces.items()}
             try:
                 reserved = self._flying * self._mean
                 orders = await self._beat(self._worker, self.spent_usd, reserved, uses)
             except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
-                self.lost, self.is_stopped = error, True
+                self.lost = error
+                self.is_stopped = True
             else:
                 self._cap_usd, self.is_over, self.is_stopped = orders[1:]
                 for whom, turns in orders.turns.items():
@@ -287,7 +314,9 @@ class SharedGateway(Router):
 
     def __init__(self, client: BrokerClient) -> None:
         paces = client.paces
-        super().__init__({"litellm": LitellmGateway(_paces=paces), "command": CommandGateway(_paces=paces)})
+        super().__init__(
+            {"litellm": LitellmGateway(_paces=paces), "command": CommandGateway(_paces=paces)}
+        )
         self._client = client
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:

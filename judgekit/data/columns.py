@@ -41,7 +41,9 @@ def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) ->
     known = frozenset(known_names)
     if _is_output(text, known):
         return [column for name, column in free.items() if _is_output(name, known)]
-    return [column for name, column in free.items() if name not in known and _sounds_like_output(name)]
+    return [
+        column for name, column in free.items() if name not in known and _sounds_like_output(name)
+    ]
 
 
 def _is_output(name: str, known: frozenset[str]) -> bool:

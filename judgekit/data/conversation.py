@@ -22,15 +22,33 @@ _EXPECTED = "expected a list of messages with role and content"
 _TOOL = "tool"
 _SPEAKERS = {
     **dict.fromkeys(("user", "human"), "user"),
-    **dict.fromkeys((ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "aimessagechunk"), ASSISTANT),
+    **dict.fromkeys(
+        (ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "aimessagechunk"), ASSISTANT
+    ),
     **dict.fromkeys((_TOOL, "function", "observation", "ipython"), _TOOL),
 }
-_KINDS = {list: "a list", dict: "an object", str: "a text", bool: "true or false", type(None): "nothing"}
+_KINDS = {
+    list: "a list",
+    dict: "an object",
+    str: "a text",
+    bool: "true or false",
+    type(None): "nothing",
+}
 _CONTENT_KEYS = ("content", "value", "parts", "text")
-_TEXT_KEYS = ("text", "content", "answer", "value", "output_text")  # of an object in the place of a text
-_THOUGHTS = frozenset(("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content"))
+_TEXT_KEYS = (
+    "text",
+    "content",
+    "answer",
+    "value",
+    "output_text",
+)  # of an object in the place of a text
+_THOUGHTS = frozenset(
+    ("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content")
+)
 _MARKS = frozenset(("step-start", "item_reference"))  # say nothing
-_CALLS = frozenset(("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use"))
+_CALLS = frozenset(
+    ("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use")
+)
 _RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
 # What is no text is named by the word that its type begins with, or has after `input_`.
 _OTHER_MEDIA = ("image", "audio", "video", "file", "document", "media", "source", "pdf")
@@ -98,7 +116,12 @@ class _Reader:
             yield from results
 
     def _read_call(self, block: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
-        inner = block.get("functionCall") or block.get("function_call") or block.get("function") or block
+        inner = (
+            block.get("functionCall")
+            or block.get("function_call")
+            or block.get("function")
+            or block
+        )
         name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
         given = next((inner[key] for key in ("input", "args", "arguments") if key in inner), None)
         for key in ("id", "call_id", "tool_call_id", "toolCallId"):
@@ -112,19 +135,27 @@ class _Reader:
         inner = block.get("functionResponse") or block.get("function_response") or block
         keys = ("content", "output", "result", "response", "errorText")
         value = next((inner[key] for key in keys if inner.get(key) is not None), None)
-        parts = value if isinstance(value, list) else [value]
+        if isinstance(value, list):
+            parts = value
+        else:
+            parts = [value]
         texts = [_result_words(part, where) for part in parts]
         calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id")
         call = next((block[key] for key in calls if block.get(key)), None)
         return Turn(self._tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
 
     def _tool(self, name: object, call: object) -> str:
-        known = _name(name) if name else self.tools.get(str(call), "")
+        if name:
+            known = _name(name)
+        else:
+            known = self.tools.get(str(call), "")
         return f"{_TOOL} {known}".strip()
 
 
 def kind(value: object) -> str:
-    return "a number" if type(value) in (int, float) else _KINDS.get(type(value), type(value).__name__)
+    if type(value) in (int, float):
+        return "a number"
+    return _KINDS.get(type(value), type(value).__name__)
 
 
 def rendered(turns: Sequence[Turn]) -> str:
@@ -149,7 +180,9 @@ def read(value: object) -> list[Turn]:
             try:
                 value = json.loads(value)
             except ValueError:
-                raise NotUnderstoodError(f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}") from None
+                raise NotUnderstoodError(
+                    f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}"
+                ) from None
         if isinstance(value, dict):
             keys = ("messages", "contents", "conversation", "conversations")
             value = next((value[key] for key in keys if key in value), value)
@@ -172,10 +205,16 @@ def _has_role(message: object) -> bool:
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message inside what LangChain stores: `kwargs` beside an id, or `data` beside a type."""
-    inner = message.get("kwargs") if message.get("lc") else None
+    if message.get("lc"):
+        inner = message.get("kwargs")
+    else:
+        inner = None
     if isinstance(inner, dict):
         names = message.get("id")
-        name = str(names[-1]) if isinstance(names, list) and names else ""
+        if isinstance(names, list) and names:
+            name = str(names[-1])
+        else:
+            name = ""
         return {"type": name.removesuffix("Message").casefold(), **inner}
     data = message.get("data")
     if isinstance(data, dict) and isinstance(message.get("type"), str) and "role" not in message:
@@ -204,7 +243,10 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     """Return what a message says, part by part; raises `NotUnderstoodError` where nothing of it is known."""
     keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     refusal = message.get("refusal")
-    said = [{"type": "refusal", "refusal": refusal}] if isinstance(refusal, str) and refusal else []
+    if isinstance(refusal, str) and refusal:
+        said = [{"type": "refusal", "refusal": refusal}]
+    else:
+        said = []
     if not keys:
         has_key = any(key in message for key in _CONTENT_KEYS)
         if has_key or said or message.get("tool_calls") or message.get("function_call"):
@@ -215,7 +257,10 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     # The AI SDK keeps an empty or a joined content beside the parts.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
-    blocks = content if isinstance(content, list) else [content]
+    if isinstance(content, list):
+        blocks = content
+    else:
+        blocks = [content]
     return [*blocks, *said]
 
 
@@ -225,7 +270,10 @@ def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
     for call in calls if isinstance(calls, list) else [calls]:
         if call is None:
             continue
-        inner = call.get("function", call) if isinstance(call, dict) else call
+        if isinstance(call, dict):
+            inner = call.get("function", call)
+        else:
+            inner = call
         if not isinstance(inner, dict):
             raise NotUnderstoodError(
                 f"{where}: expected an object with name and arguments, got {kind(inner)}"
@@ -245,8 +293,12 @@ def _form_of(block: object) -> str:
         return "call"
     if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
-    if type_.startswith("tool-") or type_ == "dynamic-tool":  # a part of the AI SDK's user interface
-        return "call with result" if block.get("output") is not None or block.get("errorText") else "call"
+    if (
+        type_.startswith("tool-") or type_ == "dynamic-tool"
+    ):  # a part of the AI SDK's user interface
+        if block.get("output") is not None or block.get("errorText"):
+            return "call with result"
+        return "call"
     if type_.endswith("_call_output"):
         return "result"
     return "call" if type_.endswith("_call") else "words"
@@ -259,7 +311,9 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
     if isinstance(block, str):
         return encodable(block)
     if not isinstance(block, dict):
-        raise NotUnderstoodError(f"{where}: expected a text or a list of parts as content, got {kind(block)}")
+        raise NotUnderstoodError(
+            f"{where}: expected a text or a list of parts as content, got {kind(block)}"
+        )
     type_ = str(block.get("type", ""))
     if type_ == "refusal" and isinstance(block.get("refusal"), str):
         return encodable(block["refusal"])
@@ -273,10 +327,17 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
         value = block.get(key)
         if isinstance(value, str):
             return encodable(value)
-        if isinstance(value, dict) and isinstance(value.get("value"), str):  # of OpenAI's assistants
+        if isinstance(value, dict) and isinstance(
+            value.get("value"), str
+        ):  # of OpenAI's assistants
             return encodable(value["value"])
-    shown = f"a part of the type {_name(type_)}" if type_ else f"an object with {_keys(block)}"
-    raise NotUnderstoodError(f"{where}: expected a text, an image, a tool's call or its result, got {shown}")
+    if type_:
+        shown = f"a part of the type {_name(type_)}"
+    else:
+        shown = f"an object with {_keys(block)}"
+    raise NotUnderstoodError(
+        f"{where}: expected a text, an image, a tool's call or its result, got {shown}"
+    )
 
 
 def _medium_of(block: Mapping[str, Any]) -> str:
@@ -286,9 +347,10 @@ def _medium_of(block: Mapping[str, Any]) -> str:
     if data is not None:
         medium = str(data.get("mimeType") or data.get("mime_type") or "file")
         return _name(medium.partition("/")[0])
-    named = (
-        [str(block["type"])] if block.get("type") else [key for key in ("image_url", "file") if key in block]
-    )
+    if block.get("type"):
+        named = [str(block["type"])]
+    else:
+        named = [key for key in ("image_url", "file") if key in block]
     if not named or not named[0].removeprefix("input_").startswith(_OTHER_MEDIA):
         return ""
     return _name(named[0])
@@ -314,7 +376,9 @@ def _tool_name(block: Mapping[str, Any]) -> str:
 
 
 def _name(value: object) -> str:
-    return encodable(one_line(value, NAME_CHARS)) if isinstance(value, str) and value else "unknown"
+    if isinstance(value, str) and value:
+        return encodable(one_line(value, NAME_CHARS))
+    return "unknown"
 
 
 def _keys(block: Mapping[str, Any]) -> str:

@@ -21,7 +21,15 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.evaluation.labels import plain
 from judgekit.judging import documents
-from judgekit.judging.documents import LETTERS, MOST, TASK_ROLES, ComparisonInput, Document, Task, file_of
+from judgekit.judging.documents import (
+    LETTERS,
+    MOST,
+    TASK_ROLES,
+    ComparisonInput,
+    Document,
+    Task,
+    file_of,
+)
 from judgekit.text import encodable, escaped, is_blank, one_line
 
 if TYPE_CHECKING:
@@ -46,7 +54,8 @@ class FieldError(InputError):
     """A cell of the wrong type: `problem` says what was expected and what is there."""
 
     def __init__(self, column: str, problem: str) -> None:
-        self.column, self.problem = column, problem
+        self.column = column
+        self.problem = problem
         super().__init__(f"{column}: {problem}")
 
 
@@ -60,7 +69,9 @@ class Naming(NamedTuple):
     is_python: bool = False
 
     def option(self, field: str, column: str = "COLUMN") -> str:
-        return f"fields={{{field!r}: {column!r}}}" if self.is_python else f"--map {field}={column}"
+        if self.is_python:
+            return f"fields={{{field!r}: {column!r}}}"
+        return f"--map {field}={column}"
 
     def comparing(self) -> str:
         return 'task="compare"' if self.is_python else "judgekit compare --data"
@@ -119,7 +130,10 @@ def fields_of(
             raise UsageError(f"{naming.option(field, column)}: {problem}")
         if column and column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
+            if near:
+                meant = f" (did you mean {near[0]}?)"
+            else:
+                meant = ""
             problem = f"{name} has no such column{meant}; it has {names_shown(columns)}"
             raise UsageError(f"{naming.option(field, column)}: {problem}")
     by_name: dict[str, str] = {}
@@ -127,22 +141,40 @@ def fields_of(
         by_name.setdefault(plain(column), column)
     known_names = [each for names in usual.values() for each in names]
     if task == "judge":
-        usual["text"] = [*usual["text"][:1], *responses_in(by_name, known_names), *usual["text"][1:]]
+        usual["text"] = [
+            *usual["text"][:1],
+            *responses_in(by_name, known_names),
+            *usual["text"][1:],
+        ]
     free = {each: column for each, column in by_name.items() if column not in given.values()}
-    if task == "compare" and not (given.get("a") or given.get("b")):  # two columns that belong together
-        pairs = [pair for pair in zip(usual["a"], usual["b"], strict=True) if free.keys() >= {*pair}]
-        usual["a"], usual["b"] = ([*each] for each in zip(*pairs, strict=True)) if pairs else ([], [])
-    found, others = {field: column for field, column in given.items() if column}, dict[str, list[str]]()
+    if task == "compare" and not (
+        given.get("a") or given.get("b")
+    ):  # two columns that belong together
+        pairs = []
+        for pair in zip(usual["a"], usual["b"], strict=True):
+            if free.keys() >= {*pair}:
+                pairs.append(pair)
+        if pairs:
+            usual["a"], usual["b"] = ([*each] for each in zip(*pairs, strict=True))
+        else:
+            usual["a"], usual["b"] = ([], [])
+    found = {field: column for field, column in given.items() if column}
+    others: dict[str, list[str]] = {}
     for field, names in usual.items():
         fitting = [each for each in names if each in free]
         if field not in given and fitting:
             found[field], others[field] = free.pop(fitting[0]), [free[each] for each in fitting[1:]]
     _settle(task, found, given, name, columns, naming)
     if task == "judge" and "text" in found and "text" not in given:
-        _refuse_doubt(found["text"], rivals_of(plain(found["text"]), free, known_names), name, naming)
+        _refuse_doubt(
+            found["text"], rivals_of(plain(found["text"]), free, known_names), name, naming
+        )
     found = {field: found[field] for field in usual if field in found}
     taken = {*found.values()}
-    others = {field: [column for column in others.get(field, ()) if column not in taken] for field in found}
+    others = {
+        field: [column for column in others.get(field, ()) if column not in taken]
+        for field in found
+    }
     return Fields(found, others, [column for column in columns if column not in taken], naming)
 
 
@@ -165,11 +197,19 @@ def _settle(
     naming: Naming,
 ) -> None:
     """Leave one way to the text in `found`; raises `UsageError` where there is none, or two are given."""
-    one, other = (("text",), "conversation") if task == "judge" else (("a", "b"), "texts")
+    one: tuple[str, ...]
+    if task == "judge":
+        one = ("text",)
+        other = "conversation"
+    else:
+        one = ("a", "b")
+        other = "texts"
     if given.get(other) and any(given.get(field) for field in one):
         fields_given = (*one, other)
         if naming.is_python:
-            raise UsageError(f"fields: {', '.join(fields_given)}: give {' and '.join(one)}, or {other}")
+            raise UsageError(
+                f"fields: {', '.join(fields_given)}: give {' and '.join(one)}, or {other}"
+            )
         raise UsageError(f"--map {' and '.join(one)} and --map {other}: give only one of them")
     if all(field in found for field in one) and not given.get(other):
         found.pop(other, None)
@@ -201,13 +241,19 @@ def document(
     row's id. Raises `FieldError` for a cell of the wrong type, `Unjudgeable` where there is no text.
     """
     task = fixed or Task()
-    said = {role: _said(fields, row, role) for role in TASK_ROLES if getattr(given, role)}
-    about = {role: words if words.strip() else getattr(task, role) for role, words in said.items()}
+    said = {}
+    for role in TASK_ROLES:
+        if getattr(given, role):
+            said[role] = _said(fields, row, role)
+    about = {}
+    for role, words in said.items():
+        about[role] = words if words.strip() else getattr(task, role)
     if column := fields.columns.get("conversation"):
         text, before = _spoken(row.columns.get(column), column, judge_turn)
         about["description"] = "\n\n".join(filter(None, (about["description"], before)))
     else:
-        column, text = fields.columns["text"], _said(fields, row, "text")
+        column = fields.columns["text"]
+        text = _said(fields, row, "text")
     if is_blank(text):
         raise Unjudgeable(f"{column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), shown="text")]
@@ -222,21 +268,33 @@ def comparison(
     """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
     if column := fields.columns.get("texts"):
         value = row.columns.get(column)
-        value = parsed(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            value = parsed(value)
         if not isinstance(value, list) or not documents.LEAST <= len(value) <= MOST:
-            got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
-            raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
-        texts = [
-            (f"{column} {letter}", _text(each, "text", column, fields.naming))
-            for letter, each in zip(LETTERS, value, strict=False)
-        ]
+            if isinstance(value, list):
+                got = f"{len(value)} of them"
+            else:
+                got = kind(value)
+            raise FieldError(
+                column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}"
+            )
+        texts = []
+        for letter, each in zip(LETTERS, value, strict=False):
+            texts.append((f"{column} {letter}", _text(each, "text", column, fields.naming)))
     else:
-        texts = [(fields.columns[field], _said(fields, row, field)) for field in ("a", "b")]
+        texts = []
+        for field in ("a", "b"):
+            texts.append((fields.columns[field], _said(fields, row, field)))
     for column, text in texts:
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
-    known = [*families] * len(texts) if len(families) == 1 else [*families, *[None] * len(texts)]
-    own = [_author(fields, row, f"author_{letter.lower()}") for letter in LETTERS[: len(texts)]]
+    if len(families) == 1:
+        known = [*families] * len(texts)
+    else:
+        known = [*families, *[None] * len(texts)]
+    own = []
+    for letter in LETTERS[: len(texts)]:
+        own.append(_author(fields, row, f"author_{letter.lower()}"))
     authors = tuple(one or other for one, other in zip(own, known, strict=False))
     said = _said(fields, row, "prompt")
     files = tuple(map(file_of, LETTERS, (text for _, text in texts)))
@@ -260,8 +318,14 @@ def winner(fields: Fields, row: DataRow) -> str | None:
         for name in (fields.columns.get(column), _author(fields, row, author)):
             if name:  # one that stands for both texts says nothing
                 key = plain(name[:_NAME_CHARS])
-                named[key] = None if named.get(key, letter) != letter else letter
-    most = documents.LEAST if "a" in fields.columns else MOST
+                if named.get(key, letter) != letter:
+                    named[key] = None
+                else:
+                    named[key] = letter
+    if "a" in fields.columns:
+        most = documents.LEAST
+    else:
+        most = MOST
     return labels.winner_of(row.columns.get(fields.columns.get("winner", "")), most, named)
 
 
@@ -271,7 +335,10 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
     value = row.columns.get(column)
     if labels.is_no_label(value):
         return labels.BLANK, ""
-    kind = labels.kind_of(value) if task == "judge" else winner(fields, row) or labels.UNKNOWN
+    if task == "judge":
+        kind = labels.kind_of(value)
+    else:
+        kind = winner(fields, row) or labels.UNKNOWN
     is_understood = kind not in (labels.UNKNOWN, labels.NUMBER)
     return kind, "" if is_understood else one_line(str(value), _NAME_CHARS)
 
@@ -279,7 +346,10 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
 def _said(fields: Fields, row: DataRow, field: str) -> str:
     """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
     column = fields.columns.get(field)
-    value = row.columns.get(column) if column else None
+    if column:
+        value = row.columns.get(column)
+    else:
+        value = None
     if column and isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
     if column and field in ("a", "b") and conversation.is_conversation(value):
@@ -294,7 +364,10 @@ def _text(value: object, field: str, column: str, naming: Naming) -> str:
         return encodable(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    hint = "" if field in ("text", "a", "b") else f"; to leave the column out: {naming.option(field, '')}"
+    if field in ("text", "a", "b"):
+        hint = ""
+    else:
+        hint = f"; to leave the column out: {naming.option(field, '')}"
     if field == "text" and isinstance(value, list):
         hint = f"; a conversation is given with {naming.option('conversation')}"
     raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
@@ -313,12 +386,18 @@ def _turns(value: object, column: str) -> list[conversation.Turn]:
 
 def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str]:
     """Return the text of a conversation, and what was said before it; raises as `document`."""
-    turns = _turns(value, column) if value is not None and value != "" else []
+    if value is not None and value != "":
+        turns = _turns(value, column)
+    else:
+        turns = []
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.rendered(turns), ""
-    places = [place for place, turn in enumerate(turns) if turn.speaker == ASSISTANT]
+    places = []
+    for place, turn in enumerate(turns):
+        if turn.speaker == ASSISTANT:
+            places.append(place)
     if not places:
         raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
     return turns[places[-1]].content, conversation.rendered(turns[: places[-1]])
@@ -326,21 +405,30 @@ def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str
 
 def _sources(value: object, column: str, naming: Naming) -> list[File]:
     """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
-    inner = parsed(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
-    if isinstance(value, str) and inner is not value:  # a cell of CSV, or a text that begins like one
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        inner = parsed(value)
+    else:
+        inner = value
+    if (
+        isinstance(value, str) and inner is not value
+    ):  # a cell of CSV, or a text that begins like one
         with suppress(FieldError):
             return _sources(inner, column, naming)
     if isinstance(value, dict) and not any(key in value for key in _TEXT_KEYS):
         value = [{"name": name, "text": text} for name, text in value.items()]
     found = []
     for number, each in enumerate(value if isinstance(value, list) else [value], 1):
-        name, text = "", each
+        name = ""
+        text = each
         if isinstance(each, dict):
             named = (each.get(key) for key in ("title", "name", "id"))
             name = next((str(value) for value in named if value is not None and value != ""), "")
             text = next((each[key] for key in _TEXT_KEYS if key in each), each)
-        if not is_blank(said := _text(text, "sources", column, naming)):
-            found.append(file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said))
+        said = _text(text, "sources", column, naming)
+        if not is_blank(said):
+            found.append(
+                file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said)
+            )
     return found
 
 
@@ -355,4 +443,6 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
 def names_shown(columns: Sequence[str]) -> str:
     """Return names of columns for a message, the first dozen of many."""
     shown = ", ".join(one_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
-    return f"{shown} and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else shown
+    if len(columns) > _SHOWN:
+        return f"{shown} and {len(columns) - _SHOWN} more"
+    return shown

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
     from judgekit.data.fields import Fields, TaskName
 
-_EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
-_WORDS = "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
+_EVERYTHING = Given(
+    reference="reference", sources="sources"
+)  # the rubric says later what models see
+_WORDS = (
+    "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
+)
 _LOOKED_AT = 100  # rows whose columns count; of a stream the first
 _MOST_CHARS = 400  # of the texts of a row that were compared
 _COMPARISON = "judgekit/comparison@"
@@ -49,14 +53,19 @@ class Columns(NamedTuple):
 
     def id_of(self, columns: Mapping[str, Any]) -> str | None:
         """Return the id of a row, None where it has none."""
-        column = self.id_column if self.id_column in columns else _column_of(columns, ["id"])
+        if self.id_column in columns:
+            column = self.id_column
+        else:
+            column = _column_of(columns, ["id"])
         value = columns.get(column or "")
         return None if labels.is_no_label(value) else str(value)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
         """Return the column of a row that gives a field: the named one, or one with a usual name."""
         if field in self.given:
-            return self.given[field] if self.given[field] in columns else None
+            if self.given[field] in columns:
+                return self.given[field]
+            return None
         return _column_of(columns, names)
 
 
@@ -65,7 +74,9 @@ def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
         if name in columns:
             return name
     by_name = {labels.plain(column): column for column in columns}
-    return next((by_name[labels.plain(name)] for name in names if labels.plain(name) in by_name), None)
+    return next(
+        (by_name[labels.plain(name)] for name in names if labels.plain(name) in by_name), None
+    )
 
 
 USUAL_COLUMNS = Columns()
@@ -134,11 +145,15 @@ class ResultFile:
     def __iter__(self) -> Iterator[ResultRow]:
         ids = Ids()
         with closing(ids):
-            for row, row_id, value in _answers(self._rows, self.name, "verdict", ["verdict"], self._columns):
+            for row, row_id, value in _answers(
+                self._rows, self.name, "verdict", ["verdict"], self._columns
+            ):
                 where = f"{self.name}: row {row.number}"
                 word = self._word_of(value)
                 if not word:
-                    raise InputError(f"{where}: unknown verdict {one_line(str(value), 40)!r}; {_WORDS}")
+                    raise InputError(
+                        f"{where}: unknown verdict {one_line(str(value), 40)!r}; {_WORDS}"
+                    )
                 first = ids.add(row_id, row.number)
                 if first is not None:
                     raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
@@ -150,8 +165,13 @@ class ResultFile:
             return value.strip()
         kind = labels.kind_of(value)
         outcome = labels.meanings({}).get(kind, "")
-        winner = labels.winner_of(value) if isinstance(value, str) else None
-        return (winner or outcome) if self.task == "compare" else (outcome or winner or "")
+        if isinstance(value, str):
+            winner = labels.winner_of(value)
+        else:
+            winner = None
+        if self.task == "compare":
+            return winner or outcome
+        return outcome or winner or ""
 
     def _task_of(self, row: DataRow) -> TaskName | None:
         """Return what a row's verdict is about; None where it may be either."""
@@ -164,7 +184,10 @@ class ResultFile:
             return "compare"
         column = self._columns.column_of(row.columns, "verdict", ["verdict"])
         value = row.columns.get(column or "")
-        winner = labels.winner_of(value) if isinstance(value, str) else None
+        if isinstance(value, str):
+            winner = labels.winner_of(value)
+        else:
+            winner = None
         kind = labels.kind_of(value)
         if kind in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
             return "compare" if winner else None
@@ -215,7 +238,9 @@ class LabelSheet(NamedTuple):
     has_id_column: bool = False
 
 
-def read_labels(rows: Rows, task: TaskName = "judge", columns: Columns = USUAL_COLUMNS) -> LabelSheet:
+def read_labels(
+    rows: Rows, task: TaskName = "judge", columns: Columns = USUAL_COLUMNS
+) -> LabelSheet:
     """Return the labels of a file; raises `InputError` where an id has two that differ."""
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
@@ -229,7 +254,10 @@ def read_labels(rows: Rows, task: TaskName = "judge", columns: Columns = USUAL_C
     has_id_column = False
     for row, row_id, value in _answers(rows, rows.name, field, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
-        kind = labels.winner_of(value) or labels.UNKNOWN if task == "compare" else labels.kind_of(value)
+        if task == "compare":
+            kind = labels.winner_of(value) or labels.UNKNOWN
+        else:
+            kind = labels.kind_of(value)
         if labels.is_no_label(value):
             left_out.blank += 1
         elif kind == labels.UNKNOWN:
@@ -290,19 +318,31 @@ def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[C
         first, *others = document.files
         about = {role: getattr(document.task, role) for role in TASK_ROLES}
         files = {each.path: each.text for each in others}
-        label = value if isinstance(value, str | bool | int | float) else str(value)
-        cases[row_id] = Case.of_row(where, id=row_id, text=first.text, files=files, label=label, **about)
+        if isinstance(value, str | bool | int | float):
+            label = value
+        else:
+            label = str(value)
+        cases[row_id] = Case.of_row(
+            where, id=row_id, text=first.text, files=files, label=label, **about
+        )
     return list(cases.values()), left_out
 
 
 def _answers(
-    rows: Iterable[DataRow | UnreadableRow], file: str, field: str, names: Sequence[str], columns: Columns
+    rows: Iterable[DataRow | UnreadableRow],
+    file: str,
+    field: str,
+    names: Sequence[str],
+    columns: Columns,
 ) -> Iterator[tuple[DataRow, str, object]]:
     """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
     for written in rows:
         if isinstance(written, UnreadableRow):
             raise unreadable(file, written, 0)
-        row = _without_defusing(written) if _is_table(file) else written
+        if _is_table(file):
+            row = _without_defusing(written)
+        else:
+            row = written
         row_id = columns.id_of(row.columns)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:
@@ -318,7 +358,9 @@ def _is_table(file: str) -> bool:
 
 def _without_defusing(row: DataRow) -> DataRow:
     """Return a row of CSV that we wrote, with the texts that it was made of."""
-    cells = {as_before(name): as_before(cell) for name, cell in row.columns.items()}
+    cells = {}
+    for name, cell in row.columns.items():
+        cells[as_before(name)] = as_before(cell)
     return row._replace(columns=cells)
 
 
@@ -332,7 +374,8 @@ def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def nested(value: object) -> dict[str, Any] | None:
     """Return an object, which in CSV and Parquet is JSON."""
-    value = fields.parsed(value) if isinstance(value, str) and value.startswith("{") else value
+    if isinstance(value, str) and value.startswith("{"):
+        value = fields.parsed(value)
     return value if isinstance(value, dict) else None
 
 
@@ -344,18 +387,27 @@ def add_sample(
     Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The
     file keeps what it has. Returns how many rows were added, and how many it has now; raises `InputError`.
     """
-    target, delimiter = Path(path), DELIMITERS.get(Path(path).suffix.lower())
+    target = Path(path)
+    delimiter = DELIMITERS.get(Path(path).suffix.lower())
     if delimiter is None and target.suffix.lower() not in (".jsonl", ".ndjson"):
-        raise UsageError(f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl")
+        raise UsageError(
+            f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
+        )
     there = target.exists()
     known = set[str]()
     if there:
         sheet = open_rows(path, io.BytesIO())
-        known = {row_id for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns)}
+        known = set()
+        for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns):
+            known.add(row_id)
     free = (each for each in found if each.word not in UNDECIDED and each.row_id not in known)
-    drawn = heapq.nsmallest(count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest())
+    drawn = heapq.nsmallest(
+        count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest()
+    )
     # A person labels without the verdict: only what the row had before it was judged is shown.
-    rows = [dict.fromkeys(("id", "label")) | each.own | {"id": each.row_id, "label": ""} for each in drawn]
+    rows = []
+    for each in drawn:
+        rows.append(dict.fromkeys(("id", "label")) | each.own | {"id": each.row_id, "label": ""})
     raw = target.read_bytes() if there else b""
     if raw and delimiter:
         delimiter = sniffing.delimiter_of(raw, delimiter, path)
@@ -375,5 +427,7 @@ def add_sample(
     try:
         outputs.write_atomically(path, text.getvalue(), mode=outputs.PRIVATE, durable=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another --labels") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); choose another --labels"
+        ) from None
     return len(rows), len(known) + len(rows)

@@ -83,7 +83,9 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
         manifest.close(remove=is_fresh)
         if is_fresh:
             return Manifest(path)
-        raise InputError(f"{path}: no list of batches of judgekit ({error}); move it away") from None
+        raise InputError(
+            f"{path}: no list of batches of judgekit ({error}); move it away"
+        ) from None
     if unsealed and is_fresh:
         manifest.close(remove=True)
         return Manifest(path)
@@ -123,7 +125,9 @@ class Manifest:
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
         row = self._row("SELECT answer FROM request WHERE custom_id = ?", custom_id)
-        return BatchAnswer(*json.loads(row[0])) if row and row[0] else None
+        if row and row[0]:
+            return BatchAnswer(*json.loads(row[0]))
+        return None
 
     def has(self, custom_id: str) -> bool:
         """Whether a request is in a batch, or will be in the next."""
@@ -132,7 +136,9 @@ class Manifest:
     def add(self, custom_id: str, place: Place, body: bytes) -> None:
         values = custom_id, json.dumps(place), body
         seal = self._seal("request", _request(*values, None))
-        self._row("INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal)
+        self._row(
+            "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal
+        )
 
     def last(self) -> int:
         """Return the number of the newest request."""
@@ -141,7 +147,9 @@ class Manifest:
 
     def unsent(self, last: int = _ALL) -> Iterator[tuple[str, Place, int]]:
         """Yield the requests up to the `last` that are in no batch, with the bytes of each, in order."""
-        which = "SELECT custom_id, place, length(body) FROM request WHERE batch IS NULL AND rowid <= ?"
+        which = (
+            "SELECT custom_id, place, length(body) FROM request WHERE batch IS NULL AND rowid <= ?"
+        )
         for custom_id, place, size in self._table.execute(f"{which} ORDER BY rowid", (last,)):
             yield custom_id, Place(*json.loads(place)), size
 
@@ -153,7 +161,8 @@ class Manifest:
             part, before = filling.get(place, ([], 0))
             total = before + size + _AROUND
             if not part or len(part) >= most.get(place, MOST_REQUESTS) or total > MOST_BYTES:
-                part, total = [], size + _AROUND
+                part = []
+                total = size + _AROUND
                 parts.append((place, part))
             part.append(custom_id)
             filling[place] = part, total
@@ -173,7 +182,8 @@ class Manifest:
         """Return the file of a batch."""
         which = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
         line = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
-        rows, path = self._table.execute(which, (batch.number,)), batch.place.path.encode()
+        rows = self._table.execute(which, (batch.number,))
+        path = batch.place.path.encode()
         return b"".join(line % (custom_id.encode(), path, body) for custom_id, body in rows)
 
     def changed(self, batch: Submitted) -> Submitted:
@@ -183,10 +193,15 @@ class Manifest:
         return batch
 
     def _store(self, batch: Submitted) -> None:
-        rest = None if batch.rest is None else json.dumps(batch.rest)
+        if batch.rest is None:
+            rest = None
+        else:
+            rest = json.dumps(batch.rest)
         values = batch.file, batch.id, rest, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
-        change = "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
+        change = (
+            "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
+        )
         self._row(change, *values, seal, batch.number)
 
     def batches(self) -> list[Submitted]:
@@ -224,7 +239,9 @@ class Manifest:
                 seal = self._seal("request", _request(custom_id, place, None, text))
                 yield text, seal, custom_id, batch.number
 
-        keep = "UPDATE request SET answer = ?, seal = ?, body = NULL WHERE custom_id = ? AND batch = ?"
+        keep = (
+            "UPDATE request SET answer = ?, seal = ?, body = NULL WHERE custom_id = ? AND batch = ?"
+        )
         drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         with self._table:
             self._table.executemany(f"{keep} AND answer IS NULL", rows())
@@ -236,7 +253,9 @@ class Manifest:
     def release(self, batch: Submitted) -> None:
         """Forget a batch that the provider does not have: its requests are in none."""
         with self._table:
-            self._row("UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number)
+            self._row(
+                "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number
+            )
             self.end(batch)
 
     def end(self, batch: Submitted) -> None:
@@ -257,7 +276,9 @@ class Manifest:
     def count_unsealed(self) -> int:
         """Return how many batches and requests this user's key did not write."""
         batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
-        count = sum(not seals.is_valid(self._key, "batch", [*values], seal) for *values, seal in batches)
+        count = sum(
+            not seals.is_valid(self._key, "batch", [*values], seal) for *values, seal in batches
+        )
         requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
         for custom_id, place, body, answer, seal in requests:
             content = _request(custom_id, place, body, answer)
@@ -279,10 +300,14 @@ class Manifest:
                 self._row("UPDATE request SET seal = ? WHERE custom_id = ?", seal, values[0])
 
     def _seal(self, kind: str, content: object) -> str | None:
-        return seals.seal_of(self._key, kind, content) if self._key else None
+        if self._key:
+            return seals.seal_of(self._key, kind, content)
+        return None
 
     def _has_seals(self) -> bool:
-        return any(name == "seal" for _, name, *_ in self._table.execute("PRAGMA table_info(request)"))
+        return any(
+            name == "seal" for _, name, *_ in self._table.execute("PRAGMA table_info(request)")
+        )
 
     def _check_objects(self) -> None:
         """Raise `InputError` for a database with more in it, such as a trigger, which runs by itself."""
@@ -300,12 +325,21 @@ class Manifest:
 def _meaning(answer: BatchAnswer) -> str:
     """Return what stands for the words of an answer: a reply that is given twice may have two ids."""
     body = answer.body
-    words = body.get("choices", body) if isinstance(body, dict) else body
+    if isinstance(body, dict):
+        words = body.get("choices", body)
+    else:
+        words = body
     return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
 
 
-def _request(custom_id: str, place: str, body: bytes | str | None, answer: str | None) -> list[str | None]:
+def _request(
+    custom_id: str, place: str, body: bytes | str | None, answer: str | None
+) -> list[str | None]:
     """Return what is sealed of a request."""
-    raw = body.encode() if isinstance(body, str) else body  # text, where somebody else wrote it
-    sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
+    # text, where somebody else wrote it
+    raw = body.encode() if isinstance(body, str) else body
+    if raw is None:
+        sha256 = None
+    else:
+        sha256 = hashlib.sha256(raw).hexdigest()
     return [custom_id, place, sha256, answer]

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from judgekit.data.worker import Checked, Job, JudgedBlock
     from judgekit.judging.service import JudgeRequest
 
-_WORKER_CPU, _READ_CPU = 0.4, 0.1  # so that a machine that is left can take the workers of one that is gone
+_WORKER_CPU = 0.4
+_READ_CPU = 0.1  # so that a machine that is left can take the workers of one that is gone
 _DRAIN_SECONDS = 20.0  # for what is under way when a run ends early
 _THREAD_SECONDS = 5.0  # for a thread of Ray's to end
 _FILES = 64  # that are looked at in one task
@@ -69,7 +70,9 @@ def connected(address: str | None) -> Iterator[None]:
             ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
         why = one_line(str(error), 200)
-        raise InputError(f"Ray at {where}: {why}; start Ray there, or leave the address out") from None
+        raise InputError(
+            f"Ray at {where}: {why}; start Ray there, or leave the address out"
+        ) from None
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.target_max_block_size = 1  # what the reader yields is a block of its own
@@ -98,24 +101,42 @@ class RayRun:
     """A run over a dataset on Ray: first `check`, then `judge`, at last `finish`. `work` counts."""
 
     def __init__(
-        self, work: DatasetRun, data: str, out: str, project: Path, judge_request: JudgeRequest, at_once: int
+        self,
+        work: DatasetRun,
+        data: str,
+        out: str,
+        project: Path,
+        judge_request: JudgeRequest,
+        at_once: int,
     ) -> None:
-        self.work, self._project, self._request, self._at_once = work, project, judge_request, at_once
+        self.work = work
+        self._project = project
+        self._request = judge_request
+        self._at_once = at_once
         if is_recording(environment.environ()):
-            raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
+            raise UsageError(
+                "JUDGEKIT_RECORD and --on ray do not go together; unset one of the two"
+            )
         if out.lower().endswith(ENDINGS):
-            raise UsageError(f"{out}: with --on ray results are a folder; name one without an ending")
+            raise UsageError(
+                f"{out}: with --on ray results are a folder; name one without an ending"
+            )
         if "://" not in data:
             data = os.path.realpath(data)
         if f"{os.path.realpath(out)}/".startswith(f"{data}/"):
             raise UsageError(f"{out}: the rows are read from this folder; choose another --out")
-        self._files, self._folder = RowFiles.at(data), parts.Folder.at(out)
+        self._files = RowFiles.at(data)
+        self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
         self._firsts: dict[str, tuple[int, int | None]] = {}
         self._kinds: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}
-        self._columns, self._merges, self._parts = tables.Columns(OURS), list[Any](), list[str]()
-        self._heard = defaultdict[str, list[int]](list)  # by worker, how many blocks it had begun by each
+        self._columns = tables.Columns(OURS)
+        self._merges = list[Any]()
+        self._parts = list[str]()
+        self._heard = defaultdict[str, list[int]](
+            list
+        )  # by worker, how many blocks it had begun by each
         self._end = 0.0
 
     def check(self, types: pa.Schema | None) -> int:
@@ -123,10 +144,14 @@ class RayRun:
 
         `types` are those of the columns of the input.
         """
-        own = {each.name: each.type for each in types or () if "binary" not in str(each.type)}
+        own = {}
+        for each in types or ():
+            if "binary" not in str(each.type):
+                own[each.name] = each.type
         self._shared = ray.put((self._dataset, self._files, own))
         checked = dict(self._checked(frozenset()))
-        before, bad = 0, list[tuple[UnreadableRow, int]]()
+        before = 0
+        bad: list[tuple[UnreadableRow, int]] = []
         misfits = set[str]()
         for path, found in checked.items():
             self._firsts[path] = before, found.count
@@ -146,7 +171,8 @@ class RayRun:
 
     def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield what each file has; under a limit one file after another, until there are as many rows."""
-        paths, left = self._files.paths, self._dataset.limit
+        paths = self._files.paths
+        left = self._dataset.limit
         for group in [paths] if left is None else [[path] for path in paths]:
             checked = _far(_check, [(self._shared, path, left, wanted) for path in group])
             yield from zip(group, checked, strict=True)
@@ -164,8 +190,11 @@ class RayRun:
         for path, each in self._checked(wanted):
             for place, row_id in each.places:
                 number = place + self._firsts[path][0]
-                if (earlier := first.setdefault(str(row_id), number)) != number:
-                    found.append((runs.double(row_id, number, earlier, self._dataset.id_column or ""), 1))
+                earlier = first.setdefault(str(row_id), number)
+                if earlier != number:
+                    found.append(
+                        (runs.double(row_id, number, earlier, self._dataset.id_column or ""), 1)
+                    )
         return found
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
@@ -188,12 +217,17 @@ class RayRun:
     def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
         """Return these files with their lines and columns; those that a killed run left behind go."""
         starts = range(0, len(names), _FILES)
-        groups = [(self._folder, names[at : at + _FILES], self._key, first + at) for at in starts]
+        groups = []
+        for at in starts:
+            groups.append((self._folder, names[at : at + _FILES], self._key, first + at))
         found = _far(parts.scan, groups)
         replaced = {name for each in found for name in each.replaced}.intersection(names)
         self._folder.remove(replaced)
         lines = np.concatenate([parts.NOTHING, *(each.lines for each in found)])
-        gone = [first + at for at, name in enumerate(names) if name in replaced]
+        gone = []
+        for at, name in enumerate(names):
+            if name in replaced:
+                gone.append(first + at)
         schemas = {schema for each in found for schema in each.schemas}
         return names, lines[~np.isin(lines["file"], gone)], schemas
 
@@ -203,15 +237,25 @@ class RayRun:
         judge_of = runs.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._kinds.items():
             judge = self._judges[kind] = judge_of(subject)
-            names = judge.rubric.questions if isinstance(judge.rubric, ScoreRubric) else ()
+            if isinstance(judge.rubric, ScoreRubric):
+                names = judge.rubric.questions
+            else:
+                names = ()
             self._columns.scores |= {
                 f"score.{name}": {"float"} for name in (LETTERS[: kind[0]] if kind else names)
             }
         self._shape = parts.shape_of(self._columns, self._types, self._before)
         lines, _ = parts.newest(self._lines)
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        known = (self._dataset, self.work.expected, lines[lines["done"]], self._number, self._firsts)
-        source, at_a_time = _Source(self._files, ray.put(known)), 2 + 2 * self._at_once // worker.ROWS
+        known = (
+            self._dataset,
+            self.work.expected,
+            lines[lines["done"]],
+            self._number,
+            self._firsts,
+        )
+        source = _Source(self._files, ray.put(known))
+        at_a_time = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
             max_size=cpus,
@@ -252,7 +296,9 @@ class RayRun:
         return worker.Job(
             {
                 # A worker has its own gateway and cache, and knows the other providers that are here.
-                kind: replace(judge, gateway=None, cache=None, others=partial(tuple, judge.others()))
+                kind: replace(
+                    judge, gateway=None, cache=None, others=partial(tuple, judge.others())
+                )
                 for kind, judge in self._judges.items()
             },
             self._dataset,
@@ -275,7 +321,9 @@ class RayRun:
 
         threading.Thread(target=stop, daemon=True).start()
         others = threading.enumerate()
-        batches = iter(judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0))
+        batches = iter(
+            judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
+        )
         try:
             for batch in batches:
                 for packed in batch["judged"].to_pylist():
@@ -285,7 +333,9 @@ class RayRun:
         finally:
             batches.close()
             for each in threading.enumerate():
-                if each not in others:  # one that uses Ray when that has ended would end this process
+                if (
+                    each not in others
+                ):  # one that uses Ray when that has ended would end this process
                     each.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
@@ -304,11 +354,17 @@ class RayRun:
         if not (self.work.is_spent or self.work.stopped.is_set()):
             return False
         self._end = self._end or time.monotonic() + _DRAIN_SECONDS
-        heard = [self._heard[name] for name in ray.get(broker.alive.remote())]
-        return time.monotonic() > self._end or all(len(each) >= max(each, default=1) for each in heard)
+        heard = []
+        for name in ray.get(broker.alive.remote()):
+            heard.append(self._heard[name])
+        return time.monotonic() > self._end or all(
+            len(each) >= max(each, default=1) for each in heard
+        )
 
     def _merge(self, names: list[str]) -> None:
-        self._merges.append(ray.remote(num_cpus=_READ_CPU)(parts.merge).remote(self._folder, sorted(names)))
+        self._merges.append(
+            ray.remote(num_cpus=_READ_CPU)(parts.merge).remote(self._folder, sorted(names))
+        )
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
@@ -329,14 +385,19 @@ class RayRun:
         new = [name for name in names if name not in self._names]
         _, lines, _ = self._scanned(new, len(self._names))
         _, old = parts.newest(np.concatenate([self._lines, lines]))
-        every, dropped = [*self._names, *new], dict[str, list[int]]()
+        every = [*self._names, *new]
+        dropped: dict[str, list[int]] = {}
         for number, row in old[["file", "row"]].tolist():
             dropped.setdefault(every[number], []).append(row)
         if any(schema != self._shape.schema for schema in self._before):
             dropped = {name: [] for name in self._names if name in names} | dropped
-        for number in {*self._lines["file"][~self._lines["sealed"]].tolist()}:  # which the user trusts
+        for number in {
+            *self._lines["file"][~self._lines["sealed"]].tolist()
+        }:  # which the user trusts
             dropped.setdefault(every[number], [])
-        calls = [(self._folder, name, rows, self._shape, self._key) for name, rows in dropped.items()]
+        calls = []
+        for name, rows in dropped.items():
+            calls.append((self._folder, name, rows, self._shape, self._key))
         _far(parts.rewrite, calls)
 
 
@@ -379,7 +440,8 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
 
     def __init__(self, files: RowFiles, known: Any) -> None:  # noqa: ANN401 - a reference of Ray's
         super().__init__(list(files.paths), filesystem=files.system)
-        self._rows, self._known = files, known
+        self._rows = files
+        self._known = known
 
     def _open_input_source(self, filesystem: Any, path: str, **_: object) -> Any:  # noqa: ANN401 - Ray's
         return filesystem.open_input_file(path)
@@ -387,7 +449,10 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
         dataset, expected, lines, number, firsts = ray.get(self._known)
         before, count = firsts.get(path, (0, 0))
-        file = opened if path.lower().endswith(".parquet") else io.BufferedReader(opened)
+        if path.lower().endswith(".parquet"):
+            file = opened
+        else:
+            file = io.BufferedReader(opened)
         rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
         own = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=own, results=parts.KeptLines(lines), expected=expected)
@@ -405,5 +470,7 @@ class _Actor:
         blocks = map(pickle.loads, batch["block"].to_pylist())
         try:
             return pa.table({"judged": [pickle.dumps(self._worker.judge(each)) for each in blocks]})
-        except ray.exceptions.RayError:  # this machine reaches the broker no more; Ray has another one do it
+        except (
+            ray.exceptions.RayError
+        ):  # this machine reaches the broker no more; Ray has another one do it
             os._exit(1)

@@ -53,7 +53,10 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
             total += sizes.dictionary + sizes.largest
             if column.max_repetition_level:
                 _check_values(chunk, column, sizes.values)
-                if chunk.physical_type == "BYTE_ARRAY" and sizes.dictionary * sizes.values > BATCH_BYTES:
+                if (
+                    chunk.physical_type == "BYTE_ARRAY"
+                    and sizes.dictionary * sizes.values > BATCH_BYTES
+                ):
                     pages.nested_texts.add(chunk.path_in_schema)
         most = MOST_BYTES + BYTES_FOR_ONE * size
         if total > most:
@@ -63,9 +66,14 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
     return pages
 
 
-def _check_values(chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int) -> None:
+def _check_values(
+    chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
+) -> None:
     most = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
-    fixed = max(1, column.length) if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else 1
+    if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        fixed = max(1, column.length)
+    else:
+        fixed = 1
     if values > most or values * fixed > MOST_BYTES + most:
         got = f"its column {chunk.path_in_schema} has {values:,} values in lists"
         raise PagesError(f"{got}, more than so few bytes may say; write smaller row groups")
@@ -146,7 +154,15 @@ def _read_header(raw: bytes) -> tuple[_Page, int]:
 class _Thrift:
     """Reads the compact protocol of Thrift, as much of it as the header of a page needs."""
 
-    TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+    TRUE = 1
+    FALSE = 2
+    BYTE = 3
+    DOUBLE = 7
+    BINARY = 8
+    LIST = 9
+    SET = 10
+    MAP = 11
+    STRUCT = 12
     _NUMBERS = (4, 5, 6)
     _LONG_LIST = 15  # a size that stands behind
     _DEEPEST = 10
@@ -163,7 +179,10 @@ class _Thrift:
             raise PagesError("the header of a page is broken")
         number = 0
         while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self.number()
+            if head >> 4:
+                number = number + (head >> 4)
+            else:
+                number = self.number()
             yield number, head & 15
         self._depth -= 1
 
@@ -199,7 +218,8 @@ class _Thrift:
             raise IndexError
 
     def _varint(self) -> int:
-        value, shift = 0, 0
+        value = 0
+        shift = 0
         while True:
             byte = self._byte()
             value |= (byte & 127) << shift

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 MERGED = 256  # files of a few rows that become one
 _WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
 _READ = ("id", "fingerprint", "verdict", "error")
-_ROWS, _BYTES = 5000, 64_000_000  # of a row group
+_ROWS = 5000
+_BYTES = 64_000_000  # of a row group
 _NAME = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
 _PARTS = b"judgekit.parts"  # of the metadata of a file: which it replaces
 _LINE: list[tuple[str, str]] = [
@@ -121,7 +122,9 @@ class Folder:
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a file, all of it at once; raises `OSError`."""
-        is_local = isinstance(self.system, LocalFileSystem)  # elsewhere a file is there when it is closed
+        is_local = isinstance(
+            self.system, LocalFileSystem
+        )  # elsewhere a file is there when it is closed
         place = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
             self.system.open_output_stream(place) as file,
@@ -159,11 +162,15 @@ def run_of(name: str) -> int:
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
     """Return what is in these files, the first of which has the number `first`; raises `UsageError`."""
-    lines, schemas, replaced = list[tuple[Any, ...]](), dict[pa.Schema, None](), list[str]()
+    lines: list[tuple[Any, ...]] = []
+    schemas: dict[pa.Schema, None] = {}
+    replaced: list[str] = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
         if not {*_READ} <= {*schema.names}:
-            raise UsageError(f"{folder.name}: {name} is no result of judgekit; choose another --out")
+            raise UsageError(
+                f"{folder.name}: {name} is no result of judgekit; choose another --out"
+            )
         replaced += (schema.metadata or {}).get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
         for row, cells in enumerate(folder.rows(name)):
@@ -206,7 +213,9 @@ class Digests(Ids):
     """Notes the ids of some rows as digests, which are compared when those of all rows are there."""
 
     def __init__(self, wanted: Collection[int] = ()) -> None:
-        self.found, self.places, self._wanted = bytearray(), list[tuple[int, str | int]](), wanted
+        self.found = bytearray()
+        self.places = list[tuple[int, str | int]]()
+        self._wanted = wanted
 
     def add(self, row_id: str | int, number: int) -> int | None:
         digest = _digest(row_id)
@@ -226,7 +235,8 @@ class KeptLines(Results):
         self._lines = lines
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        digest, lines = _digest(row_id), self._lines
+        digest = _digest(row_id)
+        lines = self._lines
         place = int(np.searchsorted(lines["id"], np.uint64(digest)))
         if place == len(lines) or int(lines["id"][place]) != digest:
             return None
@@ -235,10 +245,15 @@ class KeptLines(Results):
         return _WORDS[lines["word"][place]] if is_same else None
 
 
-def shape_of(columns: tables.Columns, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]) -> Shape:
+def shape_of(
+    columns: tables.Columns, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
+) -> Shape:
     """Return the columns that hold these rows and those of earlier files; where types differ, text does."""
     kinds, renamed = columns.named()
-    own = {name: kind for name, kind in types.items() if name in kinds}
+    own = {}
+    for name, kind in types.items():
+        if name in kinds:
+            own[name] = kind
     schema = tables.schema_of(kinds, own)
     for earlier in before:
         for each in earlier:
@@ -248,7 +263,9 @@ def shape_of(columns: tables.Columns, types: Mapping[str, pa.DataType], before: 
             elif schema.field(place).type != each.type:
                 are_numbers = {schema.field(place).type, each.type} == {pa.int64(), pa.float64()}
                 own.pop(each.name, None)
-                schema = schema.set(place, pa.field(each.name, pa.float64() if are_numbers else pa.string()))
+                schema = schema.set(
+                    place, pa.field(each.name, pa.float64() if are_numbers else pa.string())
+                )
     return Shape(schema, renamed, frozenset(own))
 
 
@@ -259,7 +276,8 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 
 def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape, key: Key) -> None:
     """Write a file in these columns, without some of its rows; seal those that the user trusts."""
-    gone, rows = {*dropped}, list[dict[str, Any]]()
+    gone = {*dropped}
+    rows: list[dict[str, Any]] = []
     for at, row in enumerate(folder.rows(name)):
         if at not in gone:
             rows.append(seals.sealed_row(row, key.key))
@@ -280,7 +298,9 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
             held = list[pa.Table]()
             for name in there:
                 held.append(folder.read(name).replace_schema_metadata(schema.metadata))
-                is_full = sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES
+                is_full = (
+                    sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES
+                )
                 if is_full or name == there[-1]:
                     yield pa.concat_tables(held)
                     held.clear()

@@ -172,7 +172,8 @@ class _Tally:
             return rate
         others = self.words - Counter(said for _, said in self.pairs)
         right, said = (_worths(words, best) for words in zip(*self.pairs, strict=True))
-        both, unlabelled = list(zip(said, right, strict=True)), _worths(others.elements(), best)
+        both = list(zip(said, right, strict=True))
+        unlabelled = _worths(others.elements(), best)
         value, low, high = stats.corrected(both, unlabelled)
         return rate.model_copy(update={"corrected": value, "low": low, "high": high})
 
@@ -190,19 +191,26 @@ class _Tally:
         decided = sum(count for word, count in self.words.items() if word not in UNDECIDED)
         good = sum(label == best for label, _ in self.pairs)
         bad = len(self.pairs) - good
-        more, why = (
-            LEAST_LABELS - len(self.pairs),
-            f"{counted(len(self.pairs), 'label is', 'labels are')} too few",
-        )
+        more = LEAST_LABELS - len(self.pairs)
+        why = f"{counted(len(self.pairs), 'label is', 'labels are')} too few"
         if self.pairs and not (good and bad):
-            missing = self.words[best] if bad else decided - self.words[best]
+            if bad:
+                missing = self.words[best]
+            else:
+                missing = decided - self.words[best]
             rare = max(missing / decided, 1 / (len(self.pairs) + 2))
-            chance = ceil(log(1 - stats.LEVEL) / log(1 - rare)) if rare < 1 else 1
-            more, why = max(more, chance), f"no label says {'' if bad else 'anything but '}{best}"
+            if rare < 1:
+                chance = ceil(log(1 - stats.LEVEL) / log(1 - rare))
+            else:
+                chance = 1
+            more = max(more, chance)
+            why = f"no label says {'' if bad else 'anything but '}{best}"
         if decided < LEAST_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
         more = min(more, decided - len(self.pairs))
-        return f"{why}; {more} more would do" if more > 0 else why if not (good and bad) else None
+        if more > 0:
+            return f"{why}; {more} more would do"
+        return why if not (good and bad) else None
 
 
 def summarise(
@@ -219,11 +227,17 @@ def summarise(
     `InputError` where there is no row.
     """
     has_labels = labels is not None
-    labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
+    labels = labels or {}
+    whole = _Tally()
+    groups = defaultdict[str, _Tally](_Tally)
     scores = defaultdict[str, Counter[str]](Counter)
     tiers = defaultdict[str, dict[str, float]](lambda: {**_TIER})
-    rows, ranks, usd, unpriced = _Lists(second, found, labels), list[ResultRow](), 0.0, 0
-    judges, errors = Counter[str](), Counter[str]()
+    rows = _Lists(second, found, labels)
+    ranks: list[ResultRow] = []
+    usd = 0.0
+    unpriced = 0
+    judges = Counter[str]()
+    errors = Counter[str]()
     for each in found:
         label = labels.get(each.row_id)
         whole.add(each.word, label)
@@ -239,7 +253,8 @@ def summarise(
             ranks.append(each._replace(columns={}))
         _count(tiers, judges, errors, each.columns)
     _refuse_nothing(name, whole, column, groups)
-    best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
+    best = "A" if ranks else "accept"
+    (wins, matrix) = _wins(ranks)
     return ResultsReport(
         file=name,
         rows=whole.words.total(),
@@ -250,7 +265,9 @@ def summarise(
         needs=whole.needs(best) if labels and not ranks else None,
         win_rates=wins,
         matrix=matrix,
-        dimensions={name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()},
+        dimensions={
+            name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()
+        },
         worst=rows.worst(),
         tiers={name: _priced(tier) for name, tier in tiers.items()},
         cost_usd=usd or (None if unpriced else 0.0),
@@ -262,7 +279,9 @@ def summarise(
         labelled=_labelled(whole.pairs, labels, rows, left_out) if has_labels else None,
         difference=rows.difference(best) if second else None,
         column=column,
-        groups=[each.group(value, best, is_labelled=bool(labels)) for value, each in _largest(groups)],
+        groups=[
+            each.group(value, best, is_labelled=bool(labels)) for value, each in _largest(groups)
+        ],
     )
 
 
@@ -270,7 +289,9 @@ def _largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
     return sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
 
 
-def _refuse_nothing(name: str, whole: _Tally, column: str | None, groups: Mapping[str, _Tally]) -> None:
+def _refuse_nothing(
+    name: str, whole: _Tally, column: str | None, groups: Mapping[str, _Tally]
+) -> None:
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
     if column is not None and not groups:
@@ -281,15 +302,20 @@ class _Lists:
     """The rows to show: the worst ones, those that the judge got wrong, those that differ."""
 
     def __init__(
-        self, second: tuple[str, Mapping[str, str]] | None, source: ResultFile, labels: Mapping[str, str]
+        self,
+        second: tuple[str, Mapping[str, str]] | None,
+        source: ResultFile,
+        labels: Mapping[str, str],
     ) -> None:
         self.wrong = list[Shown]()
         self.is_binary = is_binary(labels.values())
-        self._second, self._source = second, source
+        self._second = second
+        self._source = source
         self._first_ids = list[str]()
         self._has_label = False
         self._seen = self._met = 0
-        self._matched, self._differing = list[tuple[str, str]](), list[Shown]()
+        self._matched = list[tuple[str, str]]()
+        self._differing = list[Shown]()
         self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
     def add(self, each: ResultRow, label: str | None) -> None:
@@ -307,7 +333,10 @@ class _Lists:
             self._worst.append((rank, each))
             if len(self._worst) > 2 * MOST_SHOWN:
                 self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
-        other = self._second[1].get(each.row_id) if self._second else None
+        if self._second:
+            other = self._second[1].get(each.row_id)
+        else:
+            other = None
         if other is None:
             return
         self._met += 1
@@ -333,7 +362,9 @@ class _Lists:
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
         """Return the first ids of both sides where labels are for no row of the results."""
-        return None if self._has_label or not labels else self._unmatched(labels)
+        if self._has_label or not labels:
+            return None
+        return self._unmatched(labels)
 
     def _unmatched(self, others: Iterable[str]) -> Unmatched:
         theirs = [one_line(other, 40) for other in islice(others, _FIRST)]
@@ -342,8 +373,13 @@ class _Lists:
     def difference(self, best: str) -> Difference:
         name, others = self._second or ("", {})
         first, second = (_worths([pair[side] for pair in self._matched], best) for side in (0, 1))
-        apart = [other - one for one, other in zip(first, second, strict=True)]
-        figures = stats.adjusted(apart, (-1, 1))._asdict() if apart else {}
+        apart = []
+        for one, other in zip(first, second, strict=True):
+            apart.append(other - one)
+        if apart:
+            figures = stats.adjusted(apart, (-1, 1))._asdict()
+        else:
+            figures = {}
         return Difference(
             file=name,
             rows=len(apart),
@@ -362,17 +398,23 @@ def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _count(
-    tiers: dict[str, dict[str, float]], judges: Counter[str], errors: Counter[str], columns: Mapping[str, Any]
+    tiers: dict[str, dict[str, float]],
+    judges: Counter[str],
+    errors: Counter[str],
+    columns: Mapping[str, Any],
 ) -> None:
     """Add what the tiers did about one row, who judged it, and its error, by the record of its verdict."""
     if error := columns.get("error"):
         errors[one_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
-    if not str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
+    if not str(judged.get("schema")).startswith(
+        "judgekit/"
+    ):  # another program may have such a column
         return
     judges[judge_named({**columns, "judged": judged})] += 1
     for each in judged.get("rounds", ()):
-        tier, usage = tiers[each["tier"]], each.get("usage") or {}
+        tier = tiers[each["tier"]]
+        usage = each.get("usage") or {}
         tier["failed" if each.get("failure") else "answered"] += 1
         tier["seconds"] += each.get("latency_ms", 0) / 1000
         tier["cost_usd"] += usage.get("cost_usd") or 0.0
@@ -409,13 +451,23 @@ def _labelled(
 def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
     """Return how often each text wins, and above two texts how often each is above each other by score."""
     words = [each.word for each in ranks]
-    letters = sorted({"A", "B", *words, *(letter for each in ranks for letter in each.scores)} - {TIE})
-    rates = {letter: _win_rate(_worths(words, letter)) for letter in letters} if ranks else {}
+    letters = sorted(
+        {"A", "B", *words, *(letter for each in ranks for letter in each.scores)} - {TIE}
+    )
+    if ranks:
+        rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
+    else:
+        rates = {}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
     for one, other in combinations(letters, 2) if letters[2:] else ():
-        both = [each.scores for each in ranks if each.scores.keys() >= {one, other}]
+        both = []
+        for row in ranks:
+            if row.scores.keys() >= {one, other}:
+                both.append(row.scores)
         if both:
-            values = [(1 + (each[one] > each[other]) - (each[one] < each[other])) / 2 for each in both]
+            values = []
+            for each in both:
+                values.append((1 + (each[one] > each[other]) - (each[one] < each[other])) / 2)
             matrix[one][other] = _win_rate(values)
             matrix[other][one] = _win_rate([1 - value for value in values])
     return rates, dict(matrix)
@@ -423,8 +475,11 @@ def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dic
 
 def _win_rate(values: Sequence[float]) -> WinRate:
     rate, low, high = stats.adjusted(values, (0, 0, 1, 1))
-    wins, losses = values.count(1.0), values.count(0.0)
-    return WinRate(wins=wins, ties=len(values) - wins - losses, losses=losses, rate=rate, low=low, high=high)
+    wins = values.count(1.0)
+    losses = values.count(0.0)
+    return WinRate(
+        wins=wins, ties=len(values) - wins - losses, losses=losses, rate=rate, low=low, high=high
+    )
 
 
 def _ordered(words: Mapping[str, int]) -> dict[str, int]:

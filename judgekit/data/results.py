@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from judgekit.data.seals import Fingerprint
 
 OURS = (
-    *("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"),
+    *(
+        "id",
+        "verdict",
+        "average",
+        "scores",
+        "reasoning",
+        "model",
+        "cost_usd",
+        "duration_ms",
+        "error",
+    ),
     *("fingerprint", "judged"),
 )
 """The columns that follow a row's own."""
@@ -61,7 +71,11 @@ _IN_ORDER = (
 
 
 def result(
-    row: DataRow, row_id: str | int, record: Mapping[str, Any] | None, error: str | None, fingerprint: str
+    row: DataRow,
+    row_id: str | int,
+    record: Mapping[str, Any] | None,
+    error: str | None,
+    fingerprint: str,
 ) -> dict[str, Any]:
     """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
 
@@ -69,14 +83,32 @@ def result(
     of a verdict or of a comparison, None for a row that could not be judged.
     """
     judged = record or {}
-    verdict, scores, model = judged.get("verdict", UNDETERMINED), judged.get("scores"), judged.get("model")
-    if judged.get("schema", "").startswith("judgekit/comparison@"):  # its scores are those of its subjects
-        scores = {each["letter"]: each["score"] for each in judged["subjects"] if each["score"] is not None}
-        deciding = [own["model"] for own in judged["rounds"] if own["tier"] == judged["judge_tier"]]
-        scores, model = scores or None, ", ".join(dict.fromkeys(deciding)) or None
+    verdict = judged.get("verdict", UNDETERMINED)
+    scores = judged.get("scores")
+    model = judged.get("model")
+    if judged.get("schema", "").startswith(
+        "judgekit/comparison@"
+    ):  # its scores are those of its subjects
+        scores = {}
+        for each in judged["subjects"]:
+            if each["score"] is not None:
+                scores[each["letter"]] = each["score"]
+        deciding = []
+        for own in judged["rounds"]:
+            if own["tier"] == judged["judge_tier"]:
+                deciding.append(own["model"])
+        scores = scores or None
+        model = ", ".join(dict.fromkeys(deciding)) or None
     if error is None and verdict == UNDETERMINED:
         error = judged.get("degraded")
-    known = {**judged, "id": row_id, "verdict": verdict, "scores": scores, "model": model, "error": error}
+    known = {
+        **judged,
+        "id": row_id,
+        "verdict": verdict,
+        "scores": scores,
+        "model": model,
+        "error": error,
+    }
     known |= {"fingerprint": fingerprint, "judged": record}
     ours = _finite({name: known.get(name) for name in OURS})
     found: dict[str, Any] = {}
@@ -95,7 +127,11 @@ def judge_named(columns: Mapping[str, Any]) -> str:
     if not isinstance(judged, dict) or not str(judged.get("schema")).startswith("judgekit/"):
         return ""
     rubric = judged.get("rubric") or {}
-    parts = [f"{rubric.get('id')}@{rubric.get('version')}", judged.get("mode"), columns.get("model")]
+    parts = [
+        f"{rubric.get('id')}@{rubric.get('version')}",
+        judged.get("mode"),
+        columns.get("model"),
+    ]
     return one_line(", ".join(str(part) for part in parts if part), _JUDGE_CHARS)
 
 
@@ -119,7 +155,9 @@ class Ids:
         if earlier != number:
             return earlier
         if len(self._numbers) > _MOST_IN_MEMORY:
-            self._table = _temporary("CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+            self._table = _temporary(
+                "CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID"
+            )
             self._table.executemany("INSERT INTO ids VALUES (?, ?)", self._numbers.items())
             self._numbers.clear()
         return None
@@ -181,24 +219,37 @@ class _File(Results):
     """Results in a file; see the module."""
 
     def __init__(self, out: str, *, fresh: bool, trust: bool, source: Rows | None) -> None:
-        self.name, self._fresh = encodable(out), fresh
+        self.name = encodable(out)
+        self._fresh = fresh
         self._key = seals.state_key()
         self._path = Path(place_of(out))
         self._is_table = self._path.suffix.lower() in tables.ENDINGS
-        self._part = self._path.with_name(f"{self._path.name}.part.jsonl") if self._is_table else self._path
+        if self._is_table:
+            self._part = self._path.with_name(f"{self._path.name}.part.jsonl")
+        else:
+            self._part = self._path
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
         for beside in (self._part, self._aside):
             place_of(str(beside))
-        self._places, self._begun, self._end = 0, False, 0
-        taken = [path for path in (self._path, self._part, self._aside) if path.exists()]
+        self._places = 0
+        self._begun = False
+        self._end = 0
+        taken = []
+        for path in (self._path, self._part, self._aside):
+            if path.exists():
+                taken.append(path)
         if source is not None and source.path and any(path.samefile(source.path) for path in taken):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
-        self._schema = source.schema if source is not None else None
+        if source is not None:
+            self._schema = source.schema
+        else:
+            self._schema = None
         with ExitStack() as opened:
             self._lock = lock_of(os.path.realpath(out))
-            if (held := taken_alone(self._lock, self.name)) is not None:
+            held = taken_alone(self._lock, self.name)
+            if held is not None:
                 opened.callback(os.close, held)
             self._table = _temporary(_ROWS)
             opened.callback(self._table.close)
@@ -207,7 +258,8 @@ class _File(Results):
                     self._check_table()
                     self._index(self._aside, 1, 0)
                     self._index(self._part, 0, 0)
-                    if (unsealed := self._unsealed()) and not trust:
+                    unsealed = self._unsealed()
+                    if unsealed and not trust:
                         raise seals.refused(self.name, unsealed)
                 self._made = not self._part.exists()
                 self._descriptor = outputs.open_to_append(str(self._part))
@@ -224,7 +276,9 @@ class _File(Results):
 
     def _unsealed(self) -> int:
         """Return how many rows of OUT this user's key did not write."""
-        count = self._table.execute("SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed")
+        count = self._table.execute(
+            "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
+        )
         return int(count.fetchone()[0])
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
@@ -260,7 +314,9 @@ class _File(Results):
         if written < len(raw):  # the system says why only when nothing at all could be written
             raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._note(row, 0, start, len(raw))
-        if start == self._end:  # else an interrupted call wrote a line that was not noted; see `finish`
+        if (
+            start == self._end
+        ):  # else an interrupted call wrote a line that was not noted; see `finish`
             self._end += len(raw)
 
     def finish(self) -> None:
@@ -270,7 +326,9 @@ class _File(Results):
             if os.fstat(self._descriptor).st_size > self._end:
                 self._index(self._part, 0, self._end)
             end = 0
-            for _, aside, start, size, sealed in self._table.execute(_IN_ORDER.format("start IS NOT NULL")):
+            for _, aside, start, size, sealed in self._table.execute(
+                _IN_ORDER.format("start IS NOT NULL")
+            ):
                 if aside or start != end or (self._key and not sealed):
                     self._rewrite(self._part, 0, "start IS NOT NULL")
                     break
@@ -281,13 +339,17 @@ class _File(Results):
                 tables.write_table(self._part, self._path, OURS, self._schema)
                 os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
                 if self._lock is not None:
-                    self._lock.write_text(repr(environment.stamp(str(self._path))), encoding="ascii")
+                    self._lock.write_text(
+                        repr(environment.stamp(str(self._path))), encoding="ascii"
+                    )
         except OSError as error:
             raise self._failed(error) from None
 
     def others(self) -> Counter[str]:
         found = Counter[str]()
-        which = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT aside"
+        which = (
+            "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT aside"
+        )
         places = self._table.execute(which).fetchall()
         if not places:
             return found
@@ -300,7 +362,9 @@ class _File(Results):
 
     def _written(self) -> int:
         """Return when OUT was written, in nanoseconds; 0 where it was not."""
-        return self._path.stat().st_mtime_ns if self._path.exists() else 0
+        if self._path.exists():
+            return self._path.stat().st_mtime_ns
+        return 0
 
     def _is_as_written(self) -> bool:
         """Whether OUT is the very file that this user wrote: a clone may bring another one as old."""
@@ -387,7 +451,9 @@ class _File(Results):
                 self._part.open("rb") as own,
                 self._aside.open("rb") as other,
             ):
-                for name, of_aside, start, size, sealed in self._table.execute(_IN_ORDER.format(which)):
+                for name, of_aside, start, size, sealed in self._table.execute(
+                    _IN_ORDER.format(which)
+                ):
                     source = other if of_aside else own
                     source.seek(start)
                     line = source.read(size)
@@ -395,11 +461,15 @@ class _File(Results):
                         line = _line(seals.sealed_row(json.loads(line), self._key))
                     file.write(line)
                     new = (at, len(line), bool(self._key) or sealed, name)
-                    self._table.execute("UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?", new)
+                    self._table.execute(
+                        "UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?", new
+                    )
                     at += len(line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
-        self._table.execute("UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,))
+        self._table.execute(
+            "UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,)
+        )
         self._end = os.fstat(self._descriptor).st_size
 
 
@@ -423,7 +493,9 @@ def open_results(
         return Results(stdout)
     ending = Path(out).suffix.lower()
     if ending not in ENDINGS:
-        raise UsageError(f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}")
+        raise UsageError(
+            f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}"
+        )
     if ending == ".parquet":
         parquet_module(out)  # what is missing is said before anything is judged
     return _File(out, fresh=fresh, trust=trust, source=source)
@@ -434,7 +506,9 @@ def place_of(out: str) -> str:
     try:
         return outputs.place_of(out)
     except outputs.RefusedOutputError as error:
-        problem = f"{encodable(str(error.filename))}: no results are written there: {error.strerror}"
+        problem = (
+            f"{encodable(str(error.filename))}: no results are written there: {error.strerror}"
+        )
         raise UsageError(problem) from None
     except OSError as error:
         problem = f"{encodable(out)}: cannot be written ({error.strerror}); choose another --out"
@@ -489,4 +563,6 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return value

@@ -93,13 +93,16 @@ class RowFiles:
                     return cls(path, [root], system)
                 below = _listed(system, root)
             elif stat.S_ISDIR(Path(path).stat().st_mode):
-                root, below = path, _files_below(path)
+                root = path
+                below = _files_below(path)
             else:
                 return cls(path, [path])
             names = sorted(name for name in below if _is_shown(name))
             if not names:
                 endings = ", ".join(ENDINGS)
-                raise InputError(f"{path}: no file of rows in it; expected {endings} (links are left out)")
+                raise InputError(
+                    f"{path}: no file of rows in it; expected {endings} (links are left out)"
+                )
             return cls(path, [f"{root.rstrip('/')}/{name}" for name in names], system)
 
     def opened(self, path: str) -> BinaryIO:
@@ -117,7 +120,9 @@ class RowFiles:
                     yield self.numbered(row, before, path)
             before += number
 
-    def numbered(self, row: DataRow | UnreadableRow, before: int, path: str) -> DataRow | UnreadableRow:
+    def numbered(
+        self, row: DataRow | UnreadableRow, before: int, path: str
+    ) -> DataRow | UnreadableRow:
         """Return a row of a file with its number in the dataset, in which so many are `before` the file."""
         number = row.number and row.number + before
         if isinstance(row, UnreadableRow) and len(self.paths) > 1:
@@ -178,9 +183,17 @@ class Rows:
     Parquet file, else None. Iterating raises `InputError` where the file itself can be read no further.
     """
 
-    def __init__(self, path: str, read: Callable[[], Stream], schema: pa.Schema | None = None) -> None:
-        self.path = "" if path == STDIN or "://" in path else path
-        self.name = "standard input" if path == STDIN else encodable(path)
+    def __init__(
+        self, path: str, read: Callable[[], Stream], schema: pa.Schema | None = None
+    ) -> None:
+        if path == STDIN or "://" in path:
+            self.path = ""
+        else:
+            self.path = path
+        if path == STDIN:
+            self.name = "standard input"
+        else:
+            self.name = encodable(path)
         self.lasting = path != STDIN
         self.schema = schema
         self._read = read
@@ -204,10 +217,15 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
                 expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
                 raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
             if not stat.S_ISREG(Path(path).stat().st_mode):
-                raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
+                raise InputError(
+                    f"{path}: not a file; pass its rows as JSON Lines on standard input: -"
+                )
         tables = [each for each in files.paths if each.lower().endswith(".parquet")]
         with files.opened((tables or files.paths)[0]) as file:
-            schema = _parquet(file, path).schema_arrow if tables else None
+            if tables:
+                schema = _parquet(file, path).schema_arrow
+            else:
+                schema = None
     return Rows(path, files.rows, schema)
 
 
@@ -247,14 +265,18 @@ class _CellError(Exception):
     """Why a row cannot be read: the column ("" for the whole row) and what was expected."""
 
     def __init__(self, problem: str, column: str = "") -> None:
-        self.column, self.problem = column, problem
+        self.column = column
+        self.problem = problem
 
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path; also pyarrow's own errors
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: a NUL in the path; also pyarrow's own errors
         why = getattr(error, "strerror", None) or one_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({why})") from None
 
@@ -274,7 +296,10 @@ def _json_rows(file: BinaryIO) -> Stream:
 
 
 def _unreadable(error: _CellError, number: int, line: int) -> UnreadableRow:
-    where = f" (line {line})" if line != number else ""
+    if line != number:
+        where = f" (line {line})"
+    else:
+        where = ""
     return UnreadableRow(number, error.column, error.problem + where)
 
 
@@ -287,16 +312,22 @@ def _object(raw: bytes | None) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise _CellError(sniffing.no_utf_8(raw[error.start])) from None
     except RepeatedKeyError as error:
-        raise _CellError("expected each key once, got this one twice; rename one", error.key) from None
+        raise _CellError(
+            "expected each key once, got this one twice; rename one", error.key
+        ) from None
     except json.JSONDecodeError as error:
-        raise _CellError(f"expected a JSON object; {error.msg} at character {error.pos + 1}") from None
+        raise _CellError(
+            f"expected a JSON object; {error.msg} at character {error.pos + 1}"
+        ) from None
     except ValueError:
         raise _CellError("expected a shorter number, got one of thousands of digits") from None
     except RecursionError:
         found = None
     deep = text.count("[") + text.count("{") > DEEPEST and (found is None or _is_deep(found))
     if deep:
-        raise _CellError(f"expected at most {DEEPEST} lists and objects inside each other, got more")
+        raise _CellError(
+            f"expected at most {DEEPEST} lists and objects inside each other, got more"
+        )
     if not isinstance(found, dict):
         raise _CellError(f"expected a JSON object, got {_KINDS.get(type(found), 'a number')}")
     if "\\ud" in text or "\\uD" in text:
@@ -304,7 +335,9 @@ def _object(raw: bytes | None) -> dict[str, Any]:
             try:
                 json.dumps([column, value], ensure_ascii=False).encode()
             except UnicodeEncodeError:
-                problem = "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
+                problem = (
+                    "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
+                )
                 raise _CellError(problem, encodable(column)) from None
     return found
 
@@ -315,7 +348,10 @@ def _is_deep(value: object) -> bool:
         held = [each for each in level if isinstance(each, dict | list)]
         if not held:
             return False
-        level = [part for each in held for part in (each.values() if isinstance(each, dict) else each)]
+        level = []
+        for each in held:
+            for part in each.values() if isinstance(each, dict) else each:
+                level.append(part)
     return True
 
 
@@ -339,7 +375,9 @@ class _CsvLines:
             raw = next(self._lines)
             first = self.line == 1 and not self._row
             # What is not UTF-8 is found in its cell: the quotes of the line have to be seen first.
-            line = (raw or b"").removeprefix(_BOM if first else b"").decode("utf-8", "surrogateescape")
+            line = (
+                (raw or b"").removeprefix(_BOM if first else b"").decode("utf-8", "surrogateescape")
+            )
         self._row.append(line)
         self._size += len(line)
         if not line or self._size > MAX_BYTES:
@@ -348,7 +386,8 @@ class _CsvLines:
 
     def begin(self) -> None:
         self.line += len(self._row) or 1
-        self._row, self._size = [], 0
+        self._row = []
+        self._size = 0
 
     def give_back(self) -> None:
         self._again.extendleft(reversed(self._row[1:]))
@@ -381,7 +420,9 @@ def _csv_rows(file: BinaryIO, delimiter: str) -> Stream:
             row = _named(names, cells)
         except csv.Error as error:
             lines.give_back()  # a quote that was left open must not swallow the rows behind it
-            problem = _CellError(f"expected quotes around whole cells, and doubled inside them ({error})")
+            problem = _CellError(
+                f"expected quotes around whole cells, and doubled inside them ({error})"
+            )
         except _CellError as error:
             problem = error
         number += names is not None
@@ -396,13 +437,17 @@ def _checked_names(names: Sequence[str]) -> list[str]:
         if not name.strip():
             raise _CellError(f"expected a name for each column, got none for column {at}; add it")
         if times > 1:
-            raise _CellError(f"expected different names, got this one {times} times; rename one", name)
+            raise _CellError(
+                f"expected different names, got this one {times} times; rename one", name
+            )
     return list(names)
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     if len(cells) != len(names):
-        raise _CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
+        raise _CellError(
+            f"expected {len(names)} cells, as many as the header has, got {len(cells)}"
+        )
     for name, cell in zip(names, cells, strict=True):
         _check_text(cell, name)
     return dict(zip(names, cells, strict=True))
@@ -459,7 +504,9 @@ def _parquet_rows(opened: BinaryIO, path: str) -> Stream:
                     yield UnreadableRow(number, "", f"expected a shorter row; {_TOO_LONG}")
                     continue
                 row = dict(zip(names, cells, strict=True))
-                wrong = next((name for name, cell in row.items() if isinstance(cell, _CellError)), None)
+                wrong = next(
+                    (name for name, cell in row.items() if isinstance(cell, _CellError)), None
+                )
                 if wrong is None:
                     yield DataRow(number, row)
                 else:
@@ -500,9 +547,16 @@ def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
         elif pa.types.is_struct(kind):
             total += _unpacked_bytes(column.flatten())
         elif pa.types.is_map(kind):
-            first, last = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
-            total += _unpacked_bytes(each.slice(first, last - first) for each in (column.keys, column.items))
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            first = column.offsets[0].as_py()
+            last = column.offsets[len(column)].as_py()
+            total += _unpacked_bytes(
+                each.slice(first, last - first) for each in (column.keys, column.items)
+            )
+        elif (
+            pa.types.is_list(kind)
+            or pa.types.is_large_list(kind)
+            or pa.types.is_fixed_size_list(kind)
+        ):
             total += _unpacked_bytes([column.flatten()])
         elif _is_text(kind):
             total += compute.sum(compute.binary_length(column)).as_py() or 0
@@ -526,7 +580,9 @@ def plain_cells(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     elif kind in (pa.duration("ns"), pa.time64("ns")):
-        column = column.cast((pa.duration if pa.types.is_duration(kind) else pa.time64)("us"), safe=False)
+        column = column.cast(
+            (pa.duration if pa.types.is_duration(kind) else pa.time64)("us"), safe=False
+        )
     try:
         return [plain_value(cell) for cell in column.to_pylist()]
     except (ValueError, OverflowError, NoJsonValueError):

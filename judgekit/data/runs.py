@@ -25,7 +25,13 @@ from judgekit.engine import answers, client
 from judgekit.errors import ConfigError, FailureKind, InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
 from judgekit.judging.round import INEXACT
-from judgekit.judging.service import JudgeRequest, comparison_judge, document_judge, max_concurrency, results
+from judgekit.judging.service import (
+    JudgeRequest,
+    comparison_judge,
+    document_judge,
+    max_concurrency,
+    results,
+)
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import Given, ScoreRubric
@@ -73,9 +79,15 @@ class PendingRow(NamedTuple):
 
 
 def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
-    where = f"row {first.number:,}" if first.number else "the header"
+    if first.number:
+        where = f"row {first.number:,}"
+    else:
+        where = "the header"
     where += f", column {first.column}" if first.column else ""
-    others = f" ({more:,} more row{'s' * (more > 1)} cannot be read)" if more else ""
+    if more:
+        others = f" ({more:,} more row{'s' * (more > 1)} cannot be read)"
+    else:
+        others = ""
     return InputError(f"{name}: {where}: {first.problem}{others}")
 
 
@@ -100,7 +112,8 @@ def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], l
 class Mappings:
     """Rows that a program gives."""
 
-    name, lasting = "rows", False
+    name = "rows"
+    lasting = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Raise `InputError` for a row of a list that cannot be read: nothing was asked yet."""
@@ -145,13 +158,21 @@ class Dataset:
             for row in islice(self.rows, self.limit):
                 found = row if isinstance(row, UnreadableRow) else self._asked(row, ids)
                 if isinstance(found, UnreadableRow) and isinstance(row, DataRow) and self.bearable:
-                    found = PendingRow(row, row.number, NOTHING, None, f"{found.column}: {found.problem}")
+                    found = PendingRow(
+                        row, row.number, NOTHING, None, f"{found.column}: {found.problem}"
+                    )
                 yield found
 
     def _asked(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
         column = self.id_column or ""
-        row_id = row.columns.get(column) if column else row.number
-        size = 0 if isinstance(row_id, bool) else len(str(row_id))
+        if column:
+            row_id = row.columns.get(column)
+        else:
+            row_id = row.number
+        if isinstance(row_id, bool):
+            size = 0
+        else:
+            size = len(str(row_id))
         if not isinstance(row_id, str | int) or not 0 < size <= _ID_CHARS:
             expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
             return UnreadableRow(row.number, column, expected)
@@ -168,11 +189,14 @@ class Dataset:
 
     def check(self) -> int:
         """Return how many rows there are; raises `InputError` for the first that cannot be read."""
-        count, bad, first = 0, 0, None
+        count = 0
+        bad = 0
+        first = None
         for each in self:
             count += 1
             if isinstance(each, UnreadableRow):
-                first, bad = first or each, bad + 1
+                first = first or each
+                bad = bad + 1
         if first:
             raise unreadable(self.name, first, bad - 1)
         return count
@@ -211,7 +235,8 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         for each in fields(Tally):
-            ours, theirs = getattr(self, each.name), getattr(other, each.name)
+            ours = getattr(self, each.name)
+            theirs = getattr(other, each.name)
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
             else:
@@ -271,7 +296,8 @@ class DatasetRun(Tally):
             self.problem = unreadable(self.dataset.name, bad[0], len(bad) - 1)
 
     def _spends_all(self) -> bool:
-        limit, priced = self.max_cost_usd, self.now - self.unpriced
+        limit = self.max_cost_usd
+        priced = self.now - self.unpriced
         if limit is not None:
             mean = self.spent_usd / priced if priced else 0.0
             self.is_spent |= self.spent_usd + self._at_work * mean >= limit * (1 - INEXACT)
@@ -336,14 +362,24 @@ def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[
     if task == "judge":
         judges = [document_judge(gateway, project, asked)[0]]
     else:  # of two texts, and of several
-        numbers = (2, 3) if judge_request.rubric is None else (2,)
-        texts = [ComparisonInput("", tuple(file_of(each, each) for each in LETTERS[:n])) for n in numbers]
+        numbers = [2, 3] if judge_request.rubric is None else [2]
+        texts = []
+        for n in numbers:
+            texts.append(ComparisonInput("", tuple(file_of(each, each) for each in LETTERS[:n])))
         judges = [comparison_judge(gateway, each, project, asked) for each in texts]
-    made_of = [
-        (each.loaded.sha256, each.mode, [[end.model for end in jury] for jury in each.panel.values()])
-        for each in judges
-    ]
-    depth = [judge_request.depth] if judge_request.depth else []
+    made_of = []
+    for each in judges:
+        made_of.append(
+            (
+                each.loaded.sha256,
+                each.mode,
+                [[end.model for end in jury] for jury in each.panel.values()],
+            )
+        )
+    if judge_request.depth:
+        depth = [judge_request.depth]
+    else:
+        depth = []
     return json.dumps([*made_of, *depth]), judges[0].loaded
 
 
@@ -364,9 +400,11 @@ class RowOptions(NamedTuple):
     def reader(self, fields: Fields, loaded: LoadedRubric) -> Reader:
         """Return what makes a subject of a row."""
         if self.task == "compare":
-            prompt, families = self.fixed.description, self.families
+            prompt = self.fixed.description
+            families = self.families
             return lambda row, _: row_fields.comparison(fields, row, prompt, families)
-        family, given = next(iter(self.families), None), _given(loaded)
+        family = next(iter(self.families), None)
+        given = _given(loaded)
         more = given, self.fixed, family, self.judge_turn
         return lambda row, row_id: row_fields.document(fields, row, row_id, *more)
 
@@ -390,26 +428,36 @@ def dataset(
     found = row_fields.fields_of(options.task, names, options.given, source.name, naming)
     column = options.id_column or ("id" if "id" in names else None)
     if column and column not in names:
-        option = f"id_column={column!r}" if naming.is_python else f"--id {column}"
+        if naming.is_python:
+            option = f"id_column={column!r}"
+        else:
+            option = f"--id {column}"
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, judge_request)
-    unseen = [
-        f"{loaded.rubric.ref} takes no {each}: no model sees {found.columns[each]}"
-        for each in ("reference", "sources")
-        if each in found.columns and not getattr(_given(loaded), each)
-    ]
+    unseen = []
+    for each in ("reference", "sources"):
+        if each in found.columns and not getattr(_given(loaded), each):
+            unseen.append(
+                f"{loaded.rubric.ref} takes no {each}: no model sees {found.columns[each]}"
+            )
     read = options.reader(found, loaded)
-    made = Dataset(stream, source.name, read, basis, column, options.limit, isinstance(source, Mappings))
+    made = Dataset(
+        stream, source.name, read, basis, column, options.limit, isinstance(source, Mappings)
+    )
     return made, found, unseen if options.task == "judge" else []
 
 
 def _given(loaded: LoadedRubric) -> Given:
-    return loaded.rubric.given if isinstance(loaded.rubric, ScoreRubric) else Given()
+    if isinstance(loaded.rubric, ScoreRubric):
+        return loaded.rubric.given
+    return Given()
 
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
     """Return what makes another judge necessary: of texts to compare how many there are, and are distinct."""
-    return None if isinstance(subject, Document) else (len(subject.files), len(subject.distinct))
+    if isinstance(subject, Document):
+        return None
+    return (len(subject.files), len(subject.distinct))
 
 
 def judges(
@@ -429,29 +477,48 @@ def judges(
                 judge, _ = document_judge(gateway, project, judge_request)
             else:
                 judge = comparison_judge(gateway, subject, project, judge_request)
-            known[kind] = made(judge) if made else judge
+            if made:
+                known[kind] = made(judge)
+            else:
+                known[kind] = judge
         return known[kind]
 
     return judge_of
 
 
 async def judged(
-    asked: Iterable[PendingRow], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
+    asked: Iterable[PendingRow],
+    project: Path,
+    judge_request: JudgeRequest,
+    at_once: int,
+    *,
+    in_order: bool,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge_of = judges(gateway, project, judge_request)
 
         async def judge(each: PendingRow) -> Record | None:
-            return (await judge_of(each.subject).judge(each.subject)).record() if each.subject else None
+            if not each.subject:
+                return None
+            judgement = await judge_of(each.subject).judge(each.subject)
+            record: Record = judgement.record()
+            return record
 
-        head, rest = list[PendingRow](), iter(asked)
+        head: list[PendingRow] = []
+        rest = iter(asked)
         for each in rest:
             head.append(each)
             if each.subject is not None:
                 break
-        subject = head[-1].subject if head else None
-        most = max_concurrency(judge_of(subject), at_once) if subject else at_once
+        if head:
+            subject = head[-1].subject
+        else:
+            subject = None
+        if subject:
+            most = max_concurrency(judge_of(subject), at_once)
+        else:
+            most = at_once
         stream = results(chain(head, rest), judge, most, in_order=in_order)
         async with aclosing(stream):
             async for found in stream:
@@ -474,7 +541,9 @@ async def judged_rows(
     made, _, _ = dataset(Mappings(rows), options, project, judge_request)
     nowhere = Results(lambda _: None)
     run = DatasetRun(dataset=made, results=nowhere, max_cost_usd=judge_request.max_cost_usd)
-    async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
+    async with aclosing(
+        judged(run.pending(), project, judge_request, at_once, in_order=in_order)
+    ) as found:
         async for asked, record in found:
             yield run.on_record(asked, record)
     if run.gave_up:
@@ -488,7 +557,9 @@ def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
 
     def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
-            async with aclosing(judged(asked, project, judge_request, at_once, in_order=False)) as stream:
+            async with aclosing(
+                judged(asked, project, judge_request, at_once, in_order=False)
+            ) as stream:
                 async for each, record in stream:
                     on_record(each, record)
 
@@ -498,7 +569,11 @@ def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
 
 
 def by_engine(
-    task: TaskName, project: Path, judge_request: JudgeRequest, at_once: int, warn: Callable[[str], None]
+    task: TaskName,
+    project: Path,
+    judge_request: JudgeRequest,
+    at_once: int,
+    warn: Callable[[str], None],
 ) -> Runner:
     """Return what has the engine judge rows, and judges in this process those that are left."""
     thing = "document" if task == "judge" else "comparison"
@@ -518,6 +593,8 @@ def by_engine(
                     yield each
 
         locally = here(project, judge_request, at_once)
-        answers.many(task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False)
+        answers.many(
+            task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False
+        )
 
     return runner

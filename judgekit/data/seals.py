@@ -77,7 +77,9 @@ def state_key() -> str | None:
 def seal_of(key: str, kind: str, content: object) -> str:
     """Return the seal of a value that JSON can say; another `kind` of thing never has the same."""
     text = json.dumps([kind, content], ensure_ascii=True, sort_keys=True, default=repr)
-    return hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256").hexdigest()[:_SEAL_CHARS]
+    return hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256").hexdigest()[
+        :_SEAL_CHARS
+    ]
 
 
 def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> bool:
@@ -87,7 +89,10 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Return a row of OUT with a seal behind what stands for all that was judged; none without a key."""
     what = what_of(str(row[FINGERPRINT]))
-    seal = f".{seal_of(key, 'row', _content(row))}" if key else ""
+    if key:
+        seal = f".{seal_of(key, 'row', _content(row))}"
+    else:
+        seal = ""
     return {**row, FINGERPRINT: what + seal}
 
 
@@ -118,7 +123,10 @@ def _content(row: Mapping[str, Any]) -> list[Any]:
 def _text(value: object) -> str | None:
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "replace").decode()  # as it is written
     whole = _WHOLE_NUMBER.fullmatch(text)  # a column of numbers with a fraction holds 5 as 5.0
     return whole[1] if whole else text

@@ -47,17 +47,22 @@ def refuse_others(head: bytes, name: str) -> None:
     if encoding:
         raise InputError(f"{name}: this is {encoding}; save it as UTF-8")
     if _has_bare_returns(head):
-        raise InputError(f"{name}: its lines end in CR alone; save it with the line end LF or CR LF")
+        raise InputError(
+            f"{name}: its lines end in CR alone; save it with the line end LF or CR LF"
+        )
 
 
 def _wide_encoding(head: bytes) -> str | None:
     """Return the encoding of a text whose characters have two or four bytes each, without a mark."""
     size = len(head)
-    zeros = [head[place::4].count(0) * 4 / size if size else 0.0 for place in range(4)]
+    zeros = []
+    for place in range(4):
+        zeros.append(head[place::4].count(0) * 4 / size if size else 0.0)
     most = 0.7
     if sum(share > most for share in zeros) == 3:  # noqa: PLR2004 - of four bytes
         return "UTF-32"
-    even, odd = min(zeros[0], zeros[2]), min(zeros[1], zeros[3])
+    even = min(zeros[0], zeros[2])
+    odd = min(zeros[1], zeros[3])
     return "UTF-16" if max(even, odd) > most else None
 
 
@@ -79,13 +84,23 @@ def delimiter_of(head: bytes, usual: str, name: str) -> str:
 
     Raises `InputError` where several others may.
     """
-    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace").strip("\r")
+    first = (
+        head.removeprefix(b"\xef\xbb\xbf")
+        .partition(b"\n")[0]
+        .decode("utf-8", "replace")
+        .strip("\r")
+    )
     if not first or _cells(first, usual) > 1:
         return usual
-    others = [other for other in _DELIMITERS if other != usual and _cells(first, other) > 1]
+    others = []
+    for other in _DELIMITERS:
+        if other != usual and _cells(first, other) > 1:
+            others.append(other)
     if len(others) > 1:
         got = " and ".join(_DELIMITERS[other] for other in others)
-        raise InputError(f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {got}")
+        raise InputError(
+            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {got}"
+        )
     return others[0] if others else usual
 
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENDINGS = (*DELIMITERS, ".parquet")
-_EXACT, _LONG = 2**53, 2**63  # below: every whole number is a floating-point number, too; is one of 64 bits
-_ROWS, _BYTES = 5000, 64_000_000  # of a row group of Parquet: what is in memory at once
+_EXACT = 2**53
+_LONG = 2**63  # below: every whole number is a floating-point number, too; is one of 64 bits
+_ROWS = 5000
+_BYTES = 64_000_000  # of a row group of Parquet: what is in memory at once
 _ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # also where all are null
 
 
@@ -60,8 +62,10 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
             text.detach()  # which flushes
         return
     # Bytes have become text, some of them as Base64: as bytes again they would be others.
-    fields = [field for field in schema or () if field.name in kinds and "binary" not in str(field.type)]
-    types = {field.name: field.type for field in fields}
+    types = {}
+    for column in schema or ():
+        if column.name in kinds and "binary" not in str(column.type):
+            types[column.name] = column.type
     while True:
         try:
             with replacing(target) as file:
@@ -96,12 +100,18 @@ class Columns:
 
     def add(self, found: Mapping[str, Any]) -> None:
         for name, value in found.items():
-            (self.known if name in self.ours else self.own).setdefault(name, set()).add(_kind(value))
+            (self.known if name in self.ours else self.own).setdefault(name, set()).add(
+                _kind(value)
+            )
         for name, value in _scores(found).items():
             self.scores.setdefault(name, set()).add(_kind(value))
 
     def update(self, other: Columns) -> None:
-        for own, others in ((self.own, other.own), (self.known, other.known), (self.scores, other.scores)):
+        for own, others in (
+            (self.own, other.own),
+            (self.known, other.known),
+            (self.scores, other.scores),
+        ):
             for name, kinds in others.items():
                 own.setdefault(name, set()).update(kinds)
 
@@ -115,19 +125,29 @@ class Columns:
             renamed[name] = new
         kinds = {renamed.get(name, name): found for name, found in self.own.items()}
         for name in self.ours:
-            always = {_ALWAYS[name]} if name in _ALWAYS else set[str]()
-            kinds |= self.scores if name == "scores" else {name: self.known.get(name, set()) | always}
+            if name in _ALWAYS:
+                always = {_ALWAYS[name]}
+            else:
+                always = set[str]()
+            kinds |= (
+                self.scores if name == "scores" else {name: self.known.get(name, set()) | always}
+            )
         return kinds, renamed
 
 
 def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores of a row by the names of their columns."""
     scores = found.get("scores")
-    return {f"score.{name}": value for name, value in scores.items()} if isinstance(scores, dict) else {}
+    if isinstance(scores, dict):
+        return {f"score.{name}": value for name, value in scores.items()}
+    return {}
 
 
 def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    own = {renamed.get(name, name): value for name, value in found.items() if name != "scores"}
+    own = {}
+    for name, value in found.items():
+        if name != "scores":
+            own[renamed.get(name, name)] = value
     return own | _scores(found)
 
 
@@ -137,7 +157,9 @@ def cell_of(value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _kind(value: object) -> str:
@@ -147,7 +169,9 @@ def _kind(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            return "int" if abs(value) <= _EXACT else "long" if -_LONG <= value < _LONG else "text"
+            if abs(value) <= _EXACT:
+                return "int"
+            return "long" if -_LONG <= value < _LONG else "text"
         case float():
             return "float"
         case _:
@@ -162,7 +186,9 @@ def _arrow_type(kinds: set[str]) -> pa.DataType:
         return pa.int64()
     if held and held <= {"int", "float"}:
         return pa.float64()
-    return pa.bool_() if held == {"bool"} else pa.string()
+    if held == {"bool"}:
+        return pa.bool_()
+    return pa.string()
 
 
 def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -173,7 +199,10 @@ def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -
 
 
 def batch_of(
-    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, renamed: Mapping[str, str], given: Container[str]
+    rows: Sequence[Mapping[str, Any]],
+    schema: pa.Schema,
+    renamed: Mapping[str, str],
+    given: Container[str],
 ) -> pa.RecordBatch:
     """Return rows of results as a part of a table; columns that are `given` have a type of the input.
 
@@ -184,7 +213,9 @@ def batch_of(
     held = [_cells(found, renamed) for found in rows]
     values = ([cells.get(name) for cells in held] for name in schema.names)
     pairs = zip(values, schema, strict=True)
-    return pa.record_batch([_array(cells, each, given=each.name in given) for cells, each in pairs], schema)
+    return pa.record_batch(
+        [_array(cells, each, given=each.name in given) for cells, each in pairs], schema
+    )
 
 
 def _write_parquet(
@@ -195,14 +226,17 @@ def _write_parquet(
     types: Mapping[str, pa.DataType],
 ) -> None:
     """Write the rows as Parquet; raises `ColumnTypeError`."""
-    schema, held, size = schema_of(kinds, types), list[dict[str, Any]](), 0
+    schema = schema_of(kinds, types)
+    held: list[dict[str, Any]] = []
+    size = 0
     with parquet_module(part.name).ParquetWriter(file, schema) as writer:
         for length, found in chain(_lines(part), [(_BYTES + 1, None)]):  # which ends the last group
             held += [] if found is None else [found]
             size += length
             if held and (len(held) == _ROWS or size > _BYTES):
                 writer.write_batch(batch_of(held, schema, renamed, types))
-                held, size = [], 0
+                held = []
+                size = 0
 
 
 def _array(values: list[Any], column: pa.Field, *, given: bool) -> pa.Array:

@@ -29,7 +29,9 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
     for key, value in columns.items():
         name = _name_of(key)
         if name in row:
-            raise NoJsonValueError(f"{name}: expected different names of columns, got this one twice")
+            raise NoJsonValueError(
+                f"{name}: expected different names of columns, got this one twice"
+            )
         try:
             row[name] = plain_value(value)
         except NoJsonValueError as error:
@@ -44,7 +46,9 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
     are text (in Base64 where they are not UTF-8), a set is a list, and an object with fields is an object.
     """
     if depth > DEEPEST:
-        raise NoJsonValueError(f"expected at most {DEEPEST} lists and objects inside each other, got more")
+        raise NoJsonValueError(
+            f"expected at most {DEEPEST} lists and objects inside each other, got more"
+        )
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -102,7 +106,9 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
         try:
             converted = convert()
         except Exception as error:  # noqa: BLE001 - the code of another program
-            raise NoJsonValueError(f"expected a value, got one that cannot be read ({error})") from None
+            raise NoJsonValueError(
+                f"expected a value, got one that cannot be read ({error})"
+            ) from None
         if converted is not value:
             return plain_value(converted, depth + 1)
     got = one_line(type(value).__name__, 60)
@@ -112,7 +118,10 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
 
 
 def _name_of(key: object) -> str:
-    name = key if isinstance(key, str) else str(plain_value(key))
+    if isinstance(key, str):
+        name = key
+    else:
+        name = str(plain_value(key))
     if encodable(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")
     return name

@@ -40,7 +40,12 @@ ROWS = 32  # of a block
 _CHARS = 1_000_000  # of the texts of a block
 _TRIED = 500  # rows whose cells are compared with their column's type at once
 _PAUSES = (5.0, 15.0, 45.0)  # seconds after which a row is tried again whose provider is down
-_DOWN = {FailureKind.CONNECTION, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR, FailureKind.RATE_LIMIT}
+_DOWN = {
+    FailureKind.CONNECTION,
+    FailureKind.OVERLOADED,
+    FailureKind.SERVER_ERROR,
+    FailureKind.RATE_LIMIT,
+}
 _LAST_SECONDS = 1.2  # for what is being judged when a run is stopped
 _LOOK = 0.2
 
@@ -60,17 +65,24 @@ class Checked:
 
 
 def check(
-    dataset: Dataset, files: RowFiles, path: str, types: Mapping[str, pa.DataType], wanted: frozenset[int]
+    dataset: Dataset,
+    files: RowFiles,
+    path: str,
+    types: Mapping[str, pa.DataType],
+    wanted: frozenset[int],
 ) -> Checked:
     """Read a file as far as it would be judged; ids of `wanted` digests are returned with their rows."""
-    found, ids, held = Checked(), parts.Digests(wanted), list[dict[str, Any]]()
+    found = Checked()
+    ids = parts.Digests(wanted)
+    held: list[dict[str, Any]] = []
     # In place of a verdict stands what no cell can hold, so that every own column counts.
     ours = dict.fromkeys(OURS, "\0")
     with files.opened(path) as file:
         for each in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
             found.count += 1
             if isinstance(each, UnreadableRow):
-                found.first, found.bad = found.first or each, found.bad + 1
+                found.first = found.first or each
+                found.bad = found.bad + 1
                 continue
             cells = result(each.row, each.row_id, ours, "\0", "\0")
             found.columns.add(
@@ -83,7 +95,8 @@ def check(
                 found.misfits |= tables.misfits(held, types)
                 held.clear()
     found.misfits |= tables.misfits(held, types)
-    found.ids, found.places = bytes(ids.found), ids.places
+    found.ids = bytes(ids.found)
+    found.places = ids.places
     return found
 
 
@@ -97,13 +110,15 @@ class Block(NamedTuple):
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
     """Yield the rows that are not kept, a few at a time; raises `InputError` for one that cannot be read."""
-    held, size = list[PendingRow](), 0
+    held: list[PendingRow] = []
+    size = 0
     for each in run.pending():
         held.append(each)
         size += sum(len(file.text) for file in each.subject.files) if each.subject else 0
         if len(held) == ROWS or size > _CHARS:
             yield _block(held, run, number)
-            held, size = [], 0
+            held = []
+            size = 0
     if run.problem:
         raise run.problem
     if held or run.kept:
@@ -111,7 +126,10 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
 
 
 def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
-    name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
+    if rows:
+        name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet"
+    else:
+        name = ""
     return Block(name, rows, run.taken())
 
 
@@ -155,14 +173,21 @@ class Worker:
     """Judges blocks, several at a time, each in a thread that waits; all calls are made in one event loop."""
 
     def __init__(self, job: Job, beat: Callable[..., Awaitable[Orders]], name: str) -> None:
-        self._job, self._name, self._begun = job, name, 0
+        self._job = job
+        self._name = name
+        self._begun = 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
         cache = ReplyCache() if job.cached else None
-        made = {kind: replace(judge, gateway=gateway, cache=cache) for kind, judge in job.judges.items()}
+        made = {}
+        for kind, judge in job.judges.items():
+            made[kind] = replace(judge, gateway=gateway, cache=cache)
         self._judges: dict[Any, Any] = made
-        most = min([job.at_once, *(max_concurrency(each, job.at_once) for each in job.judges.values())])
-        self._slots, self._talking = asyncio.Semaphore(most), list[asyncio.Task[None]]()
+        most = min(
+            [job.at_once, *(max_concurrency(each, job.at_once) for each in job.judges.values())]
+        )
+        self._slots = asyncio.Semaphore(most)
+        self._talking = list[asyncio.Task[None]]()
 
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises what ends the run."""
@@ -173,10 +198,13 @@ class Worker:
         if not self._talking:
             self._talking.append(asyncio.create_task(self._client.beats()))
         self._begun += 1
-        collected, before = _Collected(), await running.aside(partial(self._written, block.name))
+        collected = _Collected()
+        before = await running.aside(partial(self._written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
-        tasks = {asyncio.create_task(self._row(each, run, before)) for each in block.rows}
+        tasks = set()
+        for each in block.rows:
+            tasks.add(asyncio.create_task(self._row(each, run, before)))
         end = None
         while tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
@@ -186,11 +214,14 @@ class Worker:
                     for task in tasks:
                         task.cancel()
         if len(collected.rows) > len(before):
-            write = partial(parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape)
+            write = partial(
+                parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
+            )
             await running.aside(write)
         if self._client.lost:
             raise self._client.lost
-        name, is_over = block.name if collected.rows else "", self._client.is_over
+        name = block.name if collected.rows else ""
+        is_over = self._client.is_over
         return JudgedBlock(name, run.taken(), self._name, self._begun, is_over)
 
     def _written(self, name: str) -> dict[str, Record | None]:
@@ -204,7 +235,9 @@ class Worker:
             if key is None or seals.is_row_valid(row, key)
         }
 
-    async def _row(self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]) -> None:
+    async def _row(
+        self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]
+    ) -> None:
         if str(each.row_id) in before:
             run.on_record(each, before[str(each.row_id)])
             return
@@ -215,7 +248,9 @@ class Worker:
             try:
                 record = await self._record(each)
             except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
-                told = error if isinstance(error, JudgekitError) else f"{type(error).__name__}: {error}"
+                told = f"{error}"
+                if not isinstance(error, JudgekitError):
+                    told = f"{type(error).__name__}: {error}"
                 each = each._replace(error=one_line(f"internal error: {told}", 300))
         is_refused = FailureKind.BUDGET in _failures(record)
         if not is_refused or not self._client.is_ending:  # else another run judges it
@@ -233,7 +268,10 @@ class Worker:
             record: Record = judged.record()
             return record
 
-        most = len(_PAUSES) + 1 if self._job.is_patient else 1
+        if self._job.is_patient:
+            most = len(_PAUSES) + 1
+        else:
+            most = 1
         tries = retrying.Tries(most, _PAUSES)
         return await retrying.call_until(judge_row, tries, is_final=_is_final)
 

@@ -8,6 +8,7 @@ import secrets
 from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -39,7 +40,9 @@ _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
 _MOST_NAME = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
-Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
+Refusal: TypeAlias = tuple[
+    int, str, str, float
+]  # status, kind, message, seconds until it may be otherwise
 
 
 class AdmissionMiddleware:
@@ -59,8 +62,13 @@ class AdmissionMiddleware:
         free: Collection[str] = (),
         hint: str = "this engine requires its token",
     ) -> None:
-        self._app, self._log, self._holder_of, self._hint = app, log, holder_of, hint
-        self._most, self._always, self._free = most, always, free
+        self._app = app
+        self._log = log
+        self._holder_of = holder_of
+        self._hint = hint
+        self._most = most
+        self._always = always
+        self._free = free
         self.requests = 0  # that came in, ever
         self.inside: Counter[str] = Counter()  # requests of each holder
         self._bytes: Counter[str] = Counter()  # of their bodies
@@ -70,14 +78,21 @@ class AdmissionMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, always = dict(scope["headers"]), scope["path"] in self._always
+        headers = dict(scope["headers"])
+        always = scope["path"] in self._always
         length = headers.get(b"content-length", b"0")
-        size = int(length) if length.isdigit() and b"transfer-encoding" not in headers else -1
+        if length.isdigit() and b"transfer-encoding" not in headers:
+            size = int(length)
+        else:
+            size = -1
         holder: str | None = ""
         refused: Refusal | None = None
         if scope["path"] not in self._free:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            bearer = token.decode("latin-1").strip() if scheme.lower() == b"bearer" else ""
+            if scheme.lower() == b"bearer":
+                bearer = token.decode("latin-1").strip()
+            else:
+                bearer = ""
             try:
                 found = self._holder_of(bearer)
                 holder = scope[HOLDER] = await found if isawaitable(found) else found
@@ -96,7 +111,10 @@ class AdmissionMiddleware:
             refused = self._full(size, holder)
         if refused is not None:
             status, kind, message, retry_after = refused
-            more = {"retry-after": f"{retry_after:g}"} if status == 503 else {}  # noqa: PLR2004 - of RFC 9110
+            if status == HTTPStatus.SERVICE_UNAVAILABLE:
+                more = {"retry-after": f"{retry_after:g}"}
+            else:
+                more = {}
             headers = {"content-type": "application/json", "connection": "close", **more}
             # The connection is closed: what is left of the request is not read.
             await Response(error_body(kind, message), status, headers)(scope, receive, send)
@@ -114,8 +132,12 @@ class AdmissionMiddleware:
     def _full(self, size: int, holder: str) -> Refusal | None:
         if self.leaving:
             return 503, "leaving", "the engine is stopping", 0
-        inside, total = self.inside.total(), self._bytes.total()
-        requests, held = (self.inside[holder], self._bytes[holder]) if holder else (0, 0)
+        inside = self.inside.total()
+        total = self._bytes.total()
+        if holder:
+            requests, held = (self.inside[holder], self._bytes[holder])
+        else:
+            requests, held = (0, 0)
         if inside >= self._most:
             waiting = f"{inside} requests"
         elif total + size > MOST_BYTES:
@@ -130,7 +152,9 @@ class AdmissionMiddleware:
 
 
 def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
-    return json.dumps({"error": {"kind": kind, "message": message, "exit_code": exit_code}}).encode()
+    return json.dumps(
+        {"error": {"kind": kind, "message": message, "exit_code": exit_code}}
+    ).encode()
 
 
 class Token(Strict):
@@ -175,7 +199,9 @@ class Tokens:
             return []
         except (ValidationError, OSError) as error:
             problem = f"the tokens cannot be read ({type(error).__name__})"
-            raise ConfigError(f"{problem}; remove the file and create new tokens", path=self.path) from None
+            raise ConfigError(
+                f"{problem}; remove the file and create new tokens", path=self.path
+            ) from None
 
     def create(self, name: str) -> str:
         """Return a new token for `name`, to be shown once. Raises `UsageError` when there is one."""
@@ -198,7 +224,9 @@ class Tokens:
             rows[:] = left
 
     def holder(self, token: str) -> str | None:
-        sha256 = sha256_of(token)  # what can be learned from the time of comparing hashes is of no use
+        sha256 = sha256_of(
+            token
+        )  # what can be learned from the time of comparing hashes is of no use
         return next((each.name for each in self.all() if each.sha256 == sha256), None)
 
     @contextmanager

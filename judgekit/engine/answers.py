@@ -15,7 +15,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit.engine import client
-from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineLost, NoEngine, Response
+from judgekit.engine.client import (
+    Connection,
+    EngineAddress,
+    EngineBusy,
+    EngineLost,
+    NoEngine,
+    Response,
+)
 from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +35,11 @@ _PATIENCE = 24 * 3600.0  # seconds for one answer while the engine is healthy
 _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
-_ERRORS: dict[str, type[Exception]] = {"config": ConfigError, "usage": UsageError, "input": InputError}
+_ERRORS: dict[str, type[Exception]] = {
+    "config": ConfigError,
+    "usage": UsageError,
+    "input": InputError,
+}
 
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
@@ -43,7 +54,8 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
     """Yield the objects of an answer that comes a line at a time; raises as `value` does, or if cut."""
     if response.status != _OK:
         raise _error(_json(response.read()))
-    rest, last = b"", ""
+    rest = b""
+    last = ""
     for piece in chain(response.pieces, [b"\n"]):
         *lines, rest = (rest + piece).split(b"\n")
         for line in filter(None, lines):
@@ -57,11 +69,17 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 
 
 def _error(found: Any) -> Exception:  # noqa: ANN401 - any JSON
-    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        error = found.get("error")
+    else:
+        error = None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
-    kind, message = _ERRORS.get(str(error.get("kind")), NoEngine), str(error.get("message"))
-    return ConfigError.of([*map(ConfigError, message.split("\n"))]) if kind is ConfigError else kind(message)
+    kind = _ERRORS.get(str(error.get("kind")), NoEngine)
+    message = str(error.get("message"))
+    if kind is ConfigError:
+        return ConfigError.of([*map(ConfigError, message.split("\n"))])
+    return kind(message)
 
 
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -116,7 +134,9 @@ def many(
                 while (first := next(iter(held if in_order else came), None)) in came:
                     answer = came.pop(first)
                     if isinstance(answer, NoEngine):
-                        warn("the engine refused the request or stopped; continuing in this process")
+                        warn(
+                            "the engine refused the request or stopped; continuing in this process"
+                        )
                         locally(chain(held.values(), rest), on_answer)
                         return
                     if isinstance(answer, Exception):
@@ -172,4 +192,6 @@ def _when_it_is_less_busy(ask: Callable[[], Any], over: threading.Event) -> Any:
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
     over.wait(_BUSY_PAUSE)
-    return retrying.call_in_thread(ask, tries, passes=passes, seconds=_BUSY_SECONDS, sleep=over.wait)
+    return retrying.call_in_thread(
+        ask, tries, passes=passes, seconds=_BUSY_SECONDS, sleep=over.wait
+    )

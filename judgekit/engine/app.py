@@ -37,7 +37,7 @@ from judgekit.providers.pace import caller
 from judgekit.retrieval.confidence import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from judgekit.engine.process import Log
 
@@ -142,7 +142,8 @@ class WishBody(Carried):
     def judge_request(self) -> JudgeRequest:
         """Return the request, with the rubric's path as the caller means it: from the folder it works in."""
         wish = self.wish.model_dump()
-        if (rubric := self.wish.rubric) is not None and rubric.endswith((".yaml", ".yml")):
+        rubric = self.wish.rubric
+        if rubric is not None and rubric.endswith((".yaml", ".yml")):
             wish["rubric"] = str(Path(self.cwd) / rubric)
         return JudgeRequest(**wish)
 
@@ -178,7 +179,9 @@ class SelectBody(Carried):
     prompt: Raw
     transcript_path: Raw = ""
     candidates: Annotated[list[CandidateBody], Field(min_length=1, max_length=1000)]
-    parts: Annotated[list[Raw], Field(max_length=1000)] = []  # of the prompt, the best candidate's first
+    parts: Annotated[
+        list[Raw], Field(max_length=1000)
+    ] = []  # of the prompt, the best candidate's first
 
 
 class GateBody(Carried):
@@ -196,16 +199,23 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     say_errors(app, log)
 
     def holder_of(found: str) -> str | None:
-        return "" if secrets.compare_digest(found.encode(), token.encode()) else None
+        if secrets.compare_digest(found.encode(), token.encode()):
+            return ""
+        return None
 
-    door = AdmissionMiddleware(app, log, holder_of) if token else AdmissionMiddleware(app, log)
-    app.state.service, app.state.door = service, door
+    if token:
+        door = AdmissionMiddleware(app, log, holder_of)
+    else:
+        door = AdmissionMiddleware(app, log)
+    app.state.service = service
+    app.state.door = door
     return door
 
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, object]:
-    service, door = request.app.state.service, request.app.state.door
+    service = request.app.state.service
+    door = request.app.state.door
     return {
         "protocol": PROTOCOL,
         "version": __version__,
@@ -256,7 +266,9 @@ async def task(request: Request, given: JudgeBody) -> Response:
     def work() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
-        return _json({"verdict": verdict.record(), "notes": [*notes, *github.by_itself([verdict], folder)]})
+        return _json(
+            {"verdict": verdict.record(), "notes": [*notes, *github.by_itself([verdict], folder)]}
+        )
 
     return await _done_in_thread(request, given, work)
 
@@ -264,7 +276,9 @@ async def task(request: Request, given: JudgeBody) -> Response:
 @router.post("/search")
 async def search(request: Request, given: SearchBody) -> Response:
     query = given.model_dump(exclude={"environ", "cwd", "client"})
-    return await _done_in_thread(request, given, lambda: retrieval.search(**query).model_dump_json().encode())
+    return await _done_in_thread(
+        request, given, lambda: retrieval.search(**query).model_dump_json().encode()
+    )
 
 
 @router.post("/select")
@@ -299,7 +313,12 @@ async def gate(request: Request, given: GateBody) -> Response:
         loop.call_soon_threadsafe(events.put_nowait, {"event": event, **keys})
 
     def work() -> None:
-        on_verdict, on_start = (lambda row: tell("passed", **row)), (lambda begin: tell("begin", **begin))
+        def on_verdict(row: Mapping[str, Any]) -> None:
+            tell("passed", **row)
+
+        def on_start(begin: Mapping[str, Any]) -> None:
+            tell("begin", **begin)
+
         run = Run(given.mode, on_verdict, on_start, given.run)
         updates = [RefUpdate(*update) for update in given.updates]
         try:
@@ -328,7 +347,9 @@ async def gate(request: Request, given: GateBody) -> Response:
     return StreamingResponse(lines(), media_type=LINES)
 
 
-async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]) -> Response:
+async def done(
+    request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]
+) -> Response:
     """Answer with the JSON of `work`, once the engine is ready; end it when the caller goes."""
 
     async def working() -> bytes:
@@ -340,7 +361,8 @@ async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    task, watcher = asyncio.create_task(working()), asyncio.create_task(hung_up())
+    task = asyncio.create_task(working())
+    watcher = asyncio.create_task(hung_up())
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -401,20 +423,30 @@ def say_errors(app: FastAPI, log: Log) -> None:
 def answer_to(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
     kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
-    exit_code, message = getattr(error, "exit_code", Exit.INTERNAL), str(error)
+    exit_code = getattr(error, "exit_code", Exit.INTERNAL)
+    message = str(error)
     headers: dict[str, str] = {}
     if isinstance(error, RequestValidationError):
-        sent = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        sent = {}
+        for each in error.errors():
+            sent[each["loc"][0]] = dict.fromkeys(each["loc"][1:])
         found = problem(error.errors(), sent | {"body": error.body})
         where = ".".join(str(part) for part in found.location[1:]) or _NO_BODY
         too_long = error.errors()[0]["type"].endswith("too_long")
-        kind, status, exit_code = "size" if too_long else "input", 422, Exit.BAD_INPUT
+        kind = "size" if too_long else "input"
+        status = 422
+        exit_code = Exit.BAD_INPUT
         message = f"{where}: {found.text}"
     elif isinstance(error, HTTPException):
-        kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
+        kind = "input"
+        status = error.status_code
+        exit_code = Exit.BAD_INPUT
+        message = str(error.detail)
         headers = dict(error.headers or {})  # which methods are allowed
     elif isinstance(error, StoreError):
-        kind, status, headers["retry-after"] = error.kind, error.status, f"{error.retry_after:.0f}"
+        kind = error.kind
+        status = error.status
+        headers["retry-after"] = f"{error.retry_after:.0f}"
     elif not isinstance(error, JudgekitError):
         message = f"internal error ({type(error).__name__}); see the engine's log"
     return Response(error_body(kind, message, int(exit_code)), status, headers, media_type=JSON)

@@ -46,10 +46,28 @@ SHARED = (
 )
 # The rest of an engine's environment: how to find Python's modules and its own files. No key, nothing of git.
 _HANDED_ON = (
-    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TMP", "TEMP"),
+    *(
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+    ),
     *("USERPROFILE", "SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA"),
     *("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "JUDGEKIT_HOME"),
-    *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH"),
+    *(
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPYCACHEPREFIX",
+        "LD_LIBRARY_PATH",
+    ),
 )
 _own_code = ""
 
@@ -80,13 +98,17 @@ class EngineAddress:
     __slots__ = ("code", "compat_key", "door", "folder", "lock", "log", "socket", "stem", "tried")
 
     def __init__(self, folder: str, compat_key: str, code: str) -> None:
-        self.folder, self.compat_key, self.code = folder, compat_key, code
+        self.folder = folder
+        self.compat_key = compat_key
+        self.code = code
         self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
         self.socket = f"{stem}.sock"
         self.door = f"{stem}.port"  # holds its port and token, on systems without Unix sockets
         self.lock = f"{stem}.lock"  # held as long as it takes new work; contains its process id
         self.log = f"{stem}.log"
-        self.tried = f"{stem}.tried"  # exists from a start without a waiting caller until an engine listens
+        self.tried = (
+            f"{stem}.tried"  # exists from a start without a waiting caller until an engine listens
+        )
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
@@ -95,13 +117,22 @@ def find(*, make: bool = False) -> EngineAddress | None:
     environ = environment.environ()
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
-        stamp = "" if os.path.isdir(os.path.join(package, "_bundled")) else _stamp(package)
+        if os.path.isdir(os.path.join(package, "_bundled")):
+            stamp = ""
+        else:
+            stamp = _stamp(package)
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]
-    key = "\0".join([os.path.expanduser("~"), *[f"{name}={environ.get(name, '')}" for name in SHARED]])
+    key = "\0".join(
+        [os.path.expanduser("~"), *[f"{name}={environ.get(name, '')}" for name in SHARED]]
+    )
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
-    runtime, temporary = environ.get("XDG_RUNTIME_DIR", ""), environ.get("TMPDIR", "")
-    folders = [os.path.join(runtime, "judgekit")] if os.path.isabs(runtime) and private(runtime) else []
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    temporary = environ.get("TMPDIR", "")
+    if os.path.isabs(runtime) and private(runtime):
+        folders = [os.path.join(runtime, "judgekit")]
+    else:
+        folders = []
     folders.append(os.path.join(environment.cache_home(), "run"))
     if os.name != "nt":
         bases = (temporary if os.path.isabs(temporary) else "/tmp", "/tmp")  # noqa: S108 - looked at before it is used
@@ -138,7 +169,9 @@ def _stamp(package: str) -> str:
         for name in files:
             if name.endswith(".py"):
                 state = os.stat(os.path.join(folder, name))
-                count, size, newest = count + 1, size + state.st_size, max(newest, state.st_mtime_ns)
+                count = count + 1
+                size = size + state.st_size
+                newest = max(newest, state.st_mtime_ns)
     return f"{count} {size} {newest}"
 
 
@@ -146,7 +179,8 @@ class Response:
     """A status, and a body whose pieces are read as they come; reading raises `EngineLost`."""
 
     def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
-        self.status, self.pieces = status, pieces
+        self.status = status
+        self.pieces = pieces
 
     def read(self) -> bytes:
         return b"".join(self.pieces)
@@ -165,9 +199,12 @@ class Connection:
         none = f"no engine at {place.socket}"
         if not private(place.folder):
             raise NoEngine(f"{none} (its folder is not private)")
-        self.place, self._token = place, ""
+        self.place = place
+        self._token = ""
         unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door)
-        self._socket = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
+        self._socket = _socket.socket(
+            _socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM
+        )
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             if unix:
@@ -203,7 +240,10 @@ class Connection:
         """Return the answer once its status is there, in `seconds`; raises `EngineBusy` or `EngineLost`."""
         end = time.monotonic() + seconds
         look = LOOK_SECONDS if path != _HEALTH else seconds
-        token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
+        if self._token:
+            token = f"Authorization: Bearer {self._token}\r\n"
+        else:
+            token = ""
         head = (  # after an answer to HTTP/1.0 the server hangs up: nothing is chunked
             f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -221,16 +261,33 @@ class Connection:
             text += piece
         text, _, rest = text.partition(b"\r\n\r\n")
         first, *lines = text.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         version, _, status = first[:12].partition(" ")
         length = headers.get("content-length", "")
-        if not version.startswith("HTTP/1.") or not status.isdecimal() or (length and not length.isdecimal()):
+        if (
+            not version.startswith("HTTP/1.")
+            or not status.isdecimal()
+            or (length and not length.isdecimal())
+        ):
             raise EngineLost(_NO_HTTP)
-        answer = Response(int(status), self._pieces(rest, int(length) if length else None, end, look))
+        answer = Response(
+            int(status), self._pieces(rest, int(length) if length else None, end, look)
+        )
         if answer.status == _BUSY:
-            message = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
+            message = (
+                answer.read()
+                .partition(b'"message": "')[2]
+                .partition(b'"')[0]
+                .decode(errors="replace")
+            )
             wait = headers.get("retry-after", "")
-            retry_after = float(wait) if wait.replace(".", "", 1).isdecimal() else 0.0
+            if wait.replace(".", "", 1).isdecimal():
+                retry_after = float(wait)
+            else:
+                retry_after = 0.0
             raise EngineBusy(message or "it is too busy, or stopping", retry_after)
         return answer
 
@@ -271,7 +328,9 @@ def ours(connection: _socket.socket) -> bool:
     """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
     try:
         if sys.platform == "linux":
-            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
+            raw = connection.getsockopt(
+                _socket.SOL_SOCKET, _socket.SO_PEERCRED, 12
+            )  # pid, uid, gid
         elif sys.platform == "darwin":
             raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
         else:
@@ -290,12 +349,17 @@ def start(place: EngineAddress | None) -> int | None:
     """Start an engine, detached; return the process that ends as soon as it listens or cannot, or None."""
     if place is None or not sys.executable:
         return None
-    kept = {name: text for name, text in environment.environ().items() if name in (*_HANDED_ON, *SHARED)}
+    kept = {}
+    for name, text in environment.environ().items():
+        if name in (*_HANDED_ON, *SHARED):
+            kept[name] = text
     kept.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
-            nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+            nothing = []
+            for number in range(3):
+                nothing.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0))
             return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
         import subprocess  # noqa: PLC0415 - not needed elsewhere
 
@@ -330,7 +394,8 @@ def start_for_later() -> int | None:
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     """Return a connection to the engine, which is started if need be; raises `NoEngine` after `seconds`."""
-    place, end = find(), time.monotonic() + seconds
+    place = find()
+    end = time.monotonic() + seconds
     starter: int | None = None
     ended: int | None = TAKEN
     while True:
@@ -389,8 +454,16 @@ def call(
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
     """Return what every request contains; git's own variables only where `git` is true."""
     environ = environment.environ()
-    variables = {name: value for name, value in environ.items() if git or not name.startswith("GIT_")}
-    return {"environ": variables, "cwd": os.getcwd(), "project": project, "client": str(os.getpid())}
+    variables = {}
+    for name, value in environ.items():
+        if git or not name.startswith("GIT_"):
+            variables[name] = value
+    return {
+        "environ": variables,
+        "cwd": os.getcwd(),
+        "project": project,
+        "client": str(os.getpid()),
+    }
 
 
 def wanted() -> bool:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-SECONDS = 10.0  # of a judge: a local server may have come up; files and variables are always looked at
+SECONDS = (
+    10.0  # of a judge: a local server may have come up; files and variables are always looked at
+)
 _MADE_OF = {".yaml", ".yml", ".json"}
 # What changes from one command to the next in the same shell, and means nothing here.
 _PASSING = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
@@ -88,9 +90,15 @@ class Service:
         return await self._kept(make, project, judge_request, len(texts.files), len(texts.distinct))
 
     async def _kept(
-        self, make: Callable[[], Value], project: Path | None, judge_request: JudgeRequest, *numbers: int
+        self,
+        make: Callable[[], Value],
+        project: Path | None,
+        judge_request: JudgeRequest,
+        *numbers: int,
     ) -> Value:
-        variables = frozenset(item for item in environment.environ().items() if item[0] not in _PASSING)
+        variables = frozenset(
+            item for item in environment.environ().items() if item[0] not in _PASSING
+        )
         key = (project, judge_request, variables, _stamp(project, judge_request), numbers)
         now = time.monotonic()
         for old, (task, made) in list(self.kept.items()):
@@ -108,8 +116,12 @@ class Service:
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(subject)
-        endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
-        providers = sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints})
+        endpoints: list[Endpoint] = []
+        for jury in judge.panel.values():
+            endpoints.extend(jury)
+        providers = sorted(
+            {(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints}
+        )
         async with self._paces.setdefault((most, *providers), Pace(most)).turn():
             return await judge.judge(subject)
 
@@ -117,12 +129,15 @@ class Service:
 def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[object]:
     """Return what changes whenever a file changes that a judge is made of."""
     paths = {str(file) for file in settings.sources(project)}
-    if (rubric := judge_request.rubric) is not None and rubric.endswith((".yaml", ".yml")):
+    rubric = judge_request.rubric
+    if rubric is not None and rubric.endswith((".yaml", ".yml")):
         paths.add(rubric)
     for home in (Path(environment.config_home()), *([project / ".judgekit"] if project else [])):
         for name in ("", "rubrics", "providers", "calibrations"):
             with suppress(OSError):
-                paths.update(str(file) for file in (home / name).iterdir() if file.suffix in _MADE_OF)
+                paths.update(
+                    str(file) for file in (home / name).iterdir() if file.suffix in _MADE_OF
+                )
     return frozenset((path, environment.stamp(path)) for path in paths)
 
 
@@ -133,7 +148,9 @@ def rss_bytes() -> int:
     with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on Windows
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, which is what is left
+        return resource.getrusage(
+            resource.RUSAGE_SELF
+        ).ru_maxrss  # bytes on macOS, which is what is left
     return 0
 
 
@@ -141,12 +158,15 @@ class ThreadGateway:
     """The gateway of one event loop for a flow in another thread, whose calls `take_back` cancels."""
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
-        self._gateway, self._loop = gateway, loop
+        self._gateway = gateway
+        self._loop = loop
         self._calls: set[Future[Reply]] = set()
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        call = asyncio.run_coroutine_threadsafe(self._gateway.complete(endpoint, request), self._loop)
+        call = asyncio.run_coroutine_threadsafe(
+            self._gateway.complete(endpoint, request), self._loop
+        )
         self._calls.add(call)
         if self._is_back:  # looked at only now, so that none is missed
             call.cancel()

@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
     from judgekit.engine.admission import AdmissionMiddleware
 
-MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
+MOST_RSS = (
+    800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
+)
 DRAIN_SECONDS = 300  # for running requests when it is told to go
 _SUCCEEDED = 30.0  # seconds without a request after which an engine leaves that has a successor
 _LONGEST = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
-_LATECOMERS = 0.05  # seconds in which clients are refused that connected just before the socket went
+_LATECOMERS = (
+    0.05  # seconds in which clients are refused that connected just before the socket went
+)
 _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
@@ -50,14 +54,17 @@ class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
         more = {"date_header": False, "timeout_keep_alive": _KEEP_ALIVE, "reset_contextvars": True}
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
-        self._engine_lock, self._log = engine_lock, log
-        self._asked, self._seen = time.monotonic(), 0
+        self._engine_lock = engine_lock
+        self._log = log
+        self._asked = time.monotonic()
+        self._seen = 0
         self._why = "stopped by a signal"
         self._idle = _LONGEST
         self._door: AdmissionMiddleware
 
     async def live(self) -> None:
-        lock, service = self._engine_lock, Service(self.leave)
+        lock = self._engine_lock
+        service = Service(self.leave)
         self.config.app = self._door = create_app(service, self._log, token=lock.token)
         preparing = asyncio.create_task(self._prepare(service))
         await self.serve([lock.listener])
@@ -89,7 +96,8 @@ class Engine(uvicorn.Server):
         now = time.monotonic()
         inside = self._door.inside.total()
         if inside or self._door.requests != self._seen:
-            self._seen, self._asked = self._door.requests, now
+            self._seen = self._door.requests
+            self._asked = now
         if inside:
             return
         if now - self._asked > self._idle:
@@ -114,7 +122,8 @@ class Engine(uvicorn.Server):
             self._leave("asked to stop")
 
     def _leave(self, why: str) -> None:
-        self._why, self.should_exit = why, True
+        self._why = why
+        self.should_exit = True
 
 
 def run(engine_lock: process.EngineLock, log: process.Log) -> None:

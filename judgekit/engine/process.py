@@ -26,7 +26,9 @@ from judgekit.text import one_line
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
 MAX_BYTES = 200_000  # of the log; then it becomes the older one, `.1`, and the older one goes
-AGAIN_SECONDS = 60.0  # after which the same text is logged once more: strangers must not fill the log
+AGAIN_SECONDS = (
+    60.0  # after which the same text is logged once more: strangers must not fill the log
+)
 _SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which is milliseconds
 _POLL = 0.02
 _BACKLOG = 1024
@@ -72,7 +74,8 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     held = take_lock(place.lock)
     if held is None:
         return None
-    listener, token = None, "" if unix else secrets.token_urlsafe(32)
+    listener = None
+    token = "" if unix else secrets.token_urlsafe(32)
     before = os.umask(0o077)
     try:
         os.ftruncate(held, 0)  # of an engine that died here
@@ -83,7 +86,9 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
             listener.listen(_BACKLOG)
         else:
             listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-            outputs.write_atomically(place.door, f"{listener.getsockname()[1]} {token}\n", private=True)
+            outputs.write_atomically(
+                place.door, f"{listener.getsockname()[1]} {token}\n", private=True
+            )
     except OSError:
         if listener is not None:
             listener.close()
@@ -130,10 +135,14 @@ def engines(place: EngineAddress) -> list[Running]:
     """Return the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
     found: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
-    for ending in (".lock", ".leaving"):  # in this order: one that begins to leave meanwhile is not missed
+    for ending in (
+        ".lock",
+        ".leaving",
+    ):  # in this order: one that begins to leave meanwhile is not missed
         for path in sorted(Path(place.folder).glob(f"{stem}*{ending}")):
             code = path.name.removeprefix(stem).partition(".")[0]
-            other, leaving = EngineAddress(place.folder, place.compat_key, code), ending == ".leaving"
+            other = EngineAddress(place.folder, place.compat_key, code)
+            leaving = ending == ".leaving"
             with suppress(OSError):
                 held = take_lock(str(path))
                 if held is None:
@@ -198,7 +207,9 @@ def start(seconds: float) -> Running | None:
     while time.monotonic() < end:
         found = health(place)
         if found is not None and (found["ready"] or found["failure"]):
-            return Running(place, found["pid"], leaving=False) if found["ready"] else None
+            if found["ready"]:
+                return Running(place, found["pid"], leaving=False)
+            return None
         time.sleep(_POLL)
     return None
 
@@ -234,16 +245,24 @@ class Log(logging.Handler):
         now = time.monotonic()
         if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
             return
-        kept = {old: at for old, at in self._written.items() if now - at < AGAIN_SECONDS}
+        kept = {}
+        for old, at in self._written.items():
+            if now - at < AGAIN_SECONDS:
+                kept[old] = at
         self._written = kept | {text: now}
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
         with suppress(OSError):
-            os.stat(os.path.dirname(self._path))  # a folder that somebody has removed is not made again
+            os.stat(
+                os.path.dirname(self._path)
+            )  # a folder that somebody has removed is not made again
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)
-        line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+        if frames:
+            line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}"
+        else:
+            line = ""
         self.add(f"fault: {type(error).__name__}{line}")
 
     def emit(self, record: logging.LogRecord) -> None:

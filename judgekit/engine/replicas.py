@@ -70,14 +70,17 @@ class StoreTokens(Tokens):
 def tokens_of(settings: Config) -> Tokens:
     """Return the tokens of the shared judge on this machine: in the store, where there is one."""
     store = settings.server.store
-    return user_tokens() if store is None else StoreTokens(Database(store))
+    if store is None:
+        return user_tokens()
+    return StoreTokens(Database(store))
 
 
 class _Meter:
     """A gateway that sums up what its calls cost, also those of a judging that does not end."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._gateway, self.usd = gateway, 0.0
+        self._gateway = gateway
+        self.usd = 0.0
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         try:
@@ -94,20 +97,30 @@ class _Meter:
 class Replica:
     """This process among those with the same store; raises `ConfigError` where it cannot be one."""
 
-    def __init__(self, settings: Config, database: Database, budget: Budget | None, log: Log) -> None:
-        self.database, self.id = database, uuid.uuid4().hex
+    def __init__(
+        self, settings: Config, database: Database, budget: Budget | None, log: Log
+    ) -> None:
+        self.database = database
+        self.id = uuid.uuid4().hex
         # Of its own, so that a queue of requests does not make this replica look dead.
         self._pulse = Database(settings.server.store or "")
-        self._log, self._text, self._budget = log, settings.ledger.text, budget
+        self._log = log
+        self._text = settings.ledger.text
+        self._budget = budget
         self.tokens = StoreTokens(database)
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._reading: asyncio.Task[None] | None = None
         self._holders: dict[str, str] = {}
         self._damaged: list[str] = []  # tokens
-        self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
-        self._read, self._failure = -TOKEN_SECONDS, ""
+        self._endings: deque[Callable[[], str]] = deque(
+            maxlen=_MOST_ENDINGS
+        )  # that the store could not take
+        self._read = -TOKEN_SECONDS
+        self._failure = ""
 
-    async def aside(self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None) -> Value:
+    async def aside(
+        self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None
+    ) -> Value:
         """Return what `work` with the store returns, in a thread; who is cancelled waits for its end."""
         async with turns or self._turns:
             task = asyncio.ensure_future(running.aside(work))
@@ -126,7 +139,9 @@ class Replica:
             yield
         finally:
             beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)  # else a beat could come after the leave
+            await asyncio.gather(
+                beating, return_exceptions=True
+            )  # else a beat could come after the leave
             with suppress(JudgekitError):
                 await self._catch_up()
                 await self.aside(partial(self.database.leave, self.id))
@@ -134,7 +149,8 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        tidied, turns = time.monotonic(), asyncio.Semaphore()
+        tidied = time.monotonic()
+        turns = asyncio.Semaphore()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
@@ -170,7 +186,9 @@ class Replica:
             self._holders = {each.sha256: each.name for each in tokens}
             self._failure = ""
             if damaged != self._damaged:
-                self._log.add(f"these rows of tokens are none, and let nobody in: {', '.join(damaged)}")
+                self._log.add(
+                    f"these rows of tokens are none, and let nobody in: {', '.join(damaged)}"
+                )
             self._damaged = damaged
         except JudgekitError as error:
             self._log.add(str(error))
@@ -188,26 +206,40 @@ class Replica:
     ) -> bytes:
         """Return what a request is answered, by `judged` or as before under `key`; raises `StoreError`."""
         own = uuid.uuid4().hex
-        name = own if key is None else f"client:{key}"
+        if key is None:
+            name = own
+        else:
+            name = f"client:{key}"
         attempt = Attempt(who, name, sha256_of(body), own, self.id)
-        usd = (judge.max_cost_usd or 0.0) if self._budget else 0.0
+        if self._budget:
+            usd = judge.max_cost_usd or 0.0
+        else:
+            usd = 0.0
         claim = partial(self.database.claim, attempt, judge.deadline + _SLACK, usd, self._budget)
-        meter, ending = _Meter(judge.gateway), None
+        meter = _Meter(judge.gateway)
+        ending = None
         try:
             await self._catch_up()  # it may be this very request
             told = await self.aside(claim)
             if told is not None:
                 return told.encode()
-            cache = None if judge.cache is None else self.database
+            if judge.cache is None:
+                cache = None
+            else:
+                cache = self.database
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
             # As of a task: no gate's, until its client says so.
-            line = verdict_line(verdict, text=self._text, of_task=True).model_copy(update={"project": SERVED})
+            line = verdict_line(verdict, text=self._text, of_task=True).model_copy(
+                update={"project": SERVED}
+            )
             answer = verdict.model_dump_json(by_alias=True)
             ending = partial(self.database.settle, attempt, meter.usd, answer, line)
             told = await self._surely(ending)
         except BaseException:
             # Whoever asks again gets the verdict, or need not wait; what it cost is known.
-            self._endings.append(ending or partial(self.database.settle, attempt, meter.usd, None, None))
+            self._endings.append(
+                ending or partial(self.database.settle, attempt, meter.usd, None, None)
+            )
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
@@ -217,16 +249,21 @@ class Replica:
 
     async def _surely(self, work: Callable[[], Value]) -> Value:
         """Return what `work` returns, tried again for a while: what has been paid for is not thrown away."""
-        tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)  # which is made to clients
+        tries = retrying.Tries(
+            inf, (_AGAIN_SECONDS,), keeps_to_request=False
+        )  # which is made to clients
 
         def passes(failure: Exception, _: int) -> bool:
             return isinstance(failure, StoreError)
 
-        return await retrying.call(partial(self.aside, work), tries, passes=passes, seconds=_SURELY_SECONDS)
+        return await retrying.call(
+            partial(self.aside, work), tries, passes=passes, seconds=_SURELY_SECONDS
+        )
 
 
 def _budget(settings: Config) -> Budget | None:
-    server, limit = settings.server, settings.judge.max_cost_usd
+    server = settings.server
+    limit = settings.judge.max_cost_usd
     if server.budget_usd is None:
         return None
     if server.store is None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MOST_DESCRIPTORS = 65536
-_NOT_INSTALLED, _NO_PLACE, _FAULT = 69, 73, 70  # of sysexits.h: unavailable, cannot create, software
+_NOT_INSTALLED = 69
+_NO_PLACE = 73
+_FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -63,7 +63,9 @@ _OPEN = ("/healthz", "/openapi.json")
 _NO_REQUEST = "no request of HTTP, or one whose headers are longer than 16 KB"
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
 
-RubricId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
+RubricId = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")
+]
 
 
 class TeamDocument(local.DocumentBody):
@@ -97,7 +99,9 @@ class ErrorBody(Strict):
     error: dict[str, str | int]
 
 
-_ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "An error"}}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorBody, "description": "An error"}
+}
 
 
 class CheckedRoute(APIRoute):
@@ -120,7 +124,9 @@ class CheckedRoute(APIRoute):
 
 _bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
 public = APIRouter(tags=["operation"])
-router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS, route_class=CheckedRoute)
+router = APIRouter(
+    prefix="/v1", dependencies=[_bearer], responses=_ERRORS, route_class=CheckedRoute
+)
 
 
 def create_team_app(
@@ -130,9 +136,16 @@ def create_team_app(
     app.include_router(router)
     app.include_router(public)
     local.say_errors(app, log)
-    metrics = Metrics(AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT))
-    app.state.service, app.state.metrics, app.state.project = service, metrics, project
-    app.state.replica = tokens if isinstance(tokens, Replica) else None
+    metrics = Metrics(
+        AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
+    )
+    app.state.service = service
+    app.state.metrics = metrics
+    app.state.project = project
+    if isinstance(tokens, Replica):
+        app.state.replica = tokens
+    else:
+        app.state.replica = None
     return metrics
 
 
@@ -140,7 +153,8 @@ def create_team_app(
 @public.get("/healthz", responses=_ERRORS)
 async def healthz(request: Request) -> dict[str, str]:
     """Say that the server answers, and its store if it has one."""
-    if (replica := request.app.state.replica) is not None:
+    replica = request.app.state.replica
+    if replica is not None:
         await replica.look()
     return {"status": "ok", "version": __version__}
 
@@ -148,7 +162,9 @@ async def healthz(request: Request) -> dict[str, str]:
 @public.get("/metrics", dependencies=[_bearer], responses=_ERRORS, response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return figures for monitoring."""
-    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(
+        generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST
+    )
 
 
 @router.get("/rubrics")
@@ -161,7 +177,9 @@ def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "t
     ]
 
 
-_KEY = Header(min_length=1, max_length=200, description="Of a retry: that of the request. With a store only.")
+_KEY = Header(
+    min_length=1, max_length=200, description="Of a retry: that of the request. With a store only."
+)
 
 
 @router.post("/judge", response_model=Verdict)
@@ -169,12 +187,15 @@ async def judge(
     request: Request, given: TeamBody, idempotency_key: Annotated[str | None, _KEY] = None
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
-    state, wish = request.app.state, given.wish
+    state = request.app.state
+    wish = given.wish
     service: Service = state.service
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
-        judge = await service.judge(state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache))
+        judge = await service.judge(
+            state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache)
+        )
         if wish.rubric_sha256 not in (None, judge.loaded.sha256):
             there = f"is a different rubric on this server: {judge.loaded.sha256}"
             raise local.OtherRubricError(f"{judge.loaded.rubric.ref} {there}")
@@ -196,7 +217,8 @@ async def judge(
         return (await judged(limited)).model_dump_json(by_alias=True).encode()
 
     # A local client's environment and folder are here the server's own; holders take turns.
-    environ, who = dict(environment.environ()), request.scope[HOLDER]
+    environ = dict(environment.environ())
+    who = request.scope[HOLDER]
     holder = local.Carried(environ=environ, cwd=str(Path.cwd()), client=who)
     return await local.done(request, holder, work)
 
@@ -204,7 +226,8 @@ async def judge(
 @router.post("/ledger")
 def keep(request: Request, given: LinesBody) -> Kept:
     """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
-    replica, holder = request.app.state.replica, request.scope[HOLDER]
+    replica = request.app.state.replica
+    holder = request.scope[HOLDER]
     raws = (json.dumps(line).encode() for line in given.lines)
     found, refused = store.sort_out(raws, store.misplaced if replica is None else refusal)
     records = [signed(record, holder) for record in found]
@@ -212,15 +235,23 @@ def keep(request: Request, given: LinesBody) -> Kept:
         replica.database.add(records, holder)
     else:
         for name in dict.fromkeys(record.project for record in records):
-            Ledger(store.home() / name, name).add(*(each for each in records if each.project == name))
+            Ledger(store.home() / name, name).add(
+                *(each for each in records if each.project == name)
+            )
     return Kept(taken=len(records), refused=refused)
 
 
-@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}})
+@router.get(
+    "/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}}
+)
 def lines(
     request: Request,
-    since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
-    project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
+    since: Annotated[
+        str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")
+    ] = "14d",
+    project: Annotated[
+        str, Query(max_length=80, description="The name of a ledger, or all")
+    ] = "all",
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
     wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
@@ -248,16 +279,28 @@ def lines(
 
 class Metrics:
     def __init__(self, app: ASGIApp) -> None:
-        self._app, own = app, CollectorRegistry()
+        self._app = app
+        own = CollectorRegistry()
         self.registry = own
-        self._requests = Counter("judgekit_requests", "Requests answered.", ["route", "status"], registry=own)
-        self._inside = Gauge("judgekit_requests_inside", "Requests without a response yet.", registry=own)
-        self._verdicts = Counter("judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own)
+        self._requests = Counter(
+            "judgekit_requests", "Requests answered.", ["route", "status"], registry=own
+        )
+        self._inside = Gauge(
+            "judgekit_requests_inside", "Requests without a response yet.", registry=own
+        )
+        self._verdicts = Counter(
+            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own
+        )
         buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
-        name, about = "judgekit_judging_seconds", "Seconds for a verdict."
+        name = "judgekit_judging_seconds"
+        about = "Seconds for a verdict."
         self._seconds = Histogram(name, about, buckets=buckets, registry=own)
-        self._rounds = Counter("judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own)
-        self._cost = Counter("judgekit_cost_usd", "US dollars spent, where the price is known.", registry=own)
+        self._rounds = Counter(
+            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own
+        )
+        self._cost = Counter(
+            "judgekit_cost_usd", "US dollars spent, where the price is known.", registry=own
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -276,7 +319,9 @@ class Metrics:
         self._requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
 
     def count(self, verdict: Verdict) -> None:
-        self._verdicts.labels(verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}").inc()
+        self._verdicts.labels(
+            verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}"
+        ).inc()
         self._seconds.observe(verdict.duration_ms / 1000)
         self._cost.inc(verdict.cost_usd or 0)
         for each in verdict.rounds:
@@ -285,7 +330,8 @@ class Metrics:
 
 HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
 BODY_SECONDS = 60.0  # for the rest of it
-WRITE_SECONDS = 30.0  # in which a client reads all that waits for it, or as much as a full buffer (48 KB)
+# In which a client reads all that waits for it, or as much as a full buffer (48 KB).
+WRITE_SECONDS = 30.0
 MOST_CONNECTIONS = 800  # above it, the one that has been idle for the longest makes room
 DRAIN_SECONDS = 60  # for running requests when it is told to stop
 _LOOK = 2.5
@@ -305,11 +351,23 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._look()
         if len(self.connections) > MOST_CONNECTIONS:
-            open_ = [connection for connection in self.connections if not connection.transport.is_closing()]
-            # uvicorn declares the cycle of a request as always there
-            idle = [each for each in open_ if (cycle := each.cycle) is None or cycle.response_complete]  # type: ignore[union-attr]
+            open_ = []
+            for connection in self.connections:
+                if (
+                    isinstance(connection, PatientProtocol)
+                    and not connection.transport.is_closing()
+                ):
+                    open_.append(connection)
+            idle = [connection for connection in open_ if connection.is_idle()]
             if idle and len(open_) > MOST_CONNECTIONS:
-                min(idle, key=lambda each: each.since).transport.abort()  # type: ignore[union-attr]
+                longest_idle = min(idle, key=lambda connection: connection.since)
+                longest_idle.transport.abort()
+
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        cycle = self.cycle
+        # uvicorn declares the cycle of a request as always there
+        return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -323,8 +381,14 @@ class PatientProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
         """Answer a request that is no HTTP, or whose head is too long, as every other error is answered."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
-        headers = [("content-type", local.JSON), ("content-length", str(len(body))), ("connection", "close")]
-        response = h11.Response(status_code=HTTPStatus.BAD_REQUEST, headers=headers, reason=b"Bad Request")
+        headers = [
+            ("content-type", local.JSON),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        response = h11.Response(
+            status_code=HTTPStatus.BAD_REQUEST, headers=headers, reason=b"Bad Request"
+        )
         for event in (response, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
@@ -334,8 +398,12 @@ class PatientProtocol(H11Protocol):
         now = time.monotonic()
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
-            self._state, self.since = state, now
-        self._owing = (self._owing or now) if self.transport.get_write_buffer_size() else None
+            self._state = state
+            self.since = now
+        if self.transport.get_write_buffer_size():
+            self._owing = self._owing or now
+        else:
+            self._owing = None
         limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
         unsent = now - self.since > limits.get(self.conn.their_state, float("inf"))
         if unsent or (self._owing is not None and now - self._owing > WRITE_SECONDS):
@@ -360,23 +428,33 @@ def serve(
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
         except OSError:  # among them errors of TLS
-            raise ConfigError(f"{certificate}, {key}: no certificate and its key; expected PEM") from None
+            raise ConfigError(
+                f"{certificate}, {key}: no certificate and its key; expected PEM"
+            ) from None
     elif not is_loopback(host):
         remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
-        raise UsageError(f"{host}: without TLS others on the network could read tokens and texts; {remedy}")
+        raise UsageError(
+            f"{host}: without TLS others on the network could read tokens and texts; {remedy}"
+        )
     settings = configuration.load(project)
     folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
     log = Log(str(Path(folder) / "log"))
     replica = joined(settings, log)
     if not (user_tokens() if replica is None else replica.tokens).all():
-        raise ConfigError("there is no token yet; create one with: judgekit serve token create NAME")
+        raise ConfigError(
+            "there is no token yet; create one with: judgekit serve token create NAME"
+        )
     loader.configured_rubric("judge", settings.judge.rubric, project)
     models_by_tier, who = panel.resolve_panel(settings, project)
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {who}")
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
     listener = _listener(host, port)
-    scheme, name = "https" if certificate else "http", f"[{host}]" if ":" in host else host
+    scheme = "https" if certificate else "http"
+    if ":" in host:
+        name = f"[{host}]"
+    else:
+        name = host
     url = f"{scheme}://{name}:{listener.getsockname()[1]}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
@@ -411,6 +489,9 @@ def _listener(host: str, port: int) -> socket.socket:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if 0 <= soft < _DESCRIPTORS:
-            most = _DESCRIPTORS if hard < 0 else min(hard, _DESCRIPTORS)
+            if hard < 0:
+                most = _DESCRIPTORS
+            else:
+                most = min(hard, _DESCRIPTORS)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return listener

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
-from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
+from judgekit.evaluation.samples import (
+    Reader,
+    Sample,
+    TierOpinion,
+    asked,
+    points,
+    samples,
+    score_sources,
+)
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
@@ -37,8 +45,12 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
     from judgekit.rubric.loader import LoadedRubric
 
-STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
-FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
+STEPS = (
+    6  # gates of a chain at most: each step should let in many more opinions than the one before
+)
+FREE_SHARE = (
+    0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
+)
 WIDER = 1.15  # by how much more opinions a step must let through at least
 
 
@@ -65,11 +77,14 @@ class ChosenRules(NamedTuple):
     refused: list[RefusedRule]
 
 
-def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> ChosenRules:
+def choose_rules(
+    samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
+) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     chains = _chains(samples, tiers, promise.reference)
     # Chains that have labels enough to pass without any error share the confidence.
-    largest, doubt = sorted(chains, key=lambda chain: -len(chains[chain])), 1 - promise.confidence
+    largest = sorted(chains, key=lambda chain: -len(chains[chain]))
+    doubt = 1 - promise.confidence
     able = set[Chain]()
     for count in range(1, len(largest) + 1):
         least_labels = _labels(promise, doubt / count)
@@ -110,16 +125,24 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
     return ChosenRules(FinalityRules(rules=tuple(gates), last=promise.reference), gates, refused)
 
 
-def _chains(samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None) -> Chains:
+def _chains(
+    samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
+) -> Chains:
     """Return the classes of opinions with their members, an earlier tier's first."""
     found: Chains = {}
-    last = list(tiers).index(reference) if reference else len(tiers) - 1
+    if reference:
+        last = list(tiers).index(reference)
+    else:
+        last = len(tiers) - 1
     for place, tier in enumerate(tiers[:last]):
         for sample in samples:
             outcome = sample.united(tier)
             if outcome is None or sample.margin(tier) is None:
                 continue
-            after = sample.united(tiers[place - 1]) if place else None
+            if place:
+                after = sample.united(tiers[place - 1])
+            else:
+                after = None
             # Elsewhere a deeper opinion ends the judging anyway; a test would only take from the others.
             ends = sample.wrong is None and {outcome, after} != {"accept", "reject"}
             if sample.is_measured_by(reference) if reference else not (place and ends):
@@ -137,7 +160,9 @@ def _labels(promise: Promise, level: float, share: float = 0.0) -> int | None:
     return needed(promise.rate, level / 2 if promise.reference else level, share)
 
 
-def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[float]:
+def _margins(
+    chain: Chain, members: Sequence[Sample], level: float, promise: Promise
+) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
     least = _labels(promise, level, promise.rate * FREE_SHARE)
@@ -152,16 +177,23 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
         inside = sum(each >= margin for each in margins)
         found.append(margin)
         size = max(inside * wider, inside + 1)
-    return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
+    if not found or found[-1] > margins[-1]:
+        return [*found, margins[-1]]
+    return found
 
 
 def _tested(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
     """Return the gate that holds for a class, or why none does; `more` labels do if errors are as rare."""
-    losses, gains, last = 0, 0, promise.reference
+    losses = 0
+    gains = 0
+    last = promise.reference
     for member in members:
-        wrong = member.label != "accept" if chain.stands else member.is_wrong(chain.tier)
+        if chain.stands:
+            wrong = member.label != "accept"
+        else:
+            wrong = member.is_wrong(chain.tier)
         # A reference that failed counts as right: nothing is gained without it.
         answered = last is not None and member.outcome(last) is not None and last not in member.ties
         beaten = last is not None and answered and member.is_wrong(last)
@@ -176,7 +208,10 @@ def _tested(
         return CalibratedRule(**evidence)
     wanted = _labels(promise, level, max(0.0, (losses - gains) / labels))
     why = "too many errors" if wanted is None else "too few labels"
-    more = None if wanted is None else max(1, wanted - labels)
+    if wanted is None:
+        more = None
+    else:
+        more = max(1, wanted - labels)
     return RefusedRule(**evidence, why=why, more=more)
 
 
@@ -202,11 +237,14 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
     final, tiers = ended(sample, rules)
-    calls, gates = dict.fromkeys(tiers, 1), rules.finality
+    calls = dict.fromkeys(tiers, 1)
+    gates = rules.finality
     if final.tier is None:
         return Walked(calls, None, by_gate=False)
     outcomes = {tier: sample.united(tier) for tier in tiers}
-    by_gate = gates and final.tier != gates.last and gates.final(final.tier, outcomes, sample.margins)
+    by_gate = (
+        gates and final.tier != gates.last and gates.final(final.tier, outcomes, sample.margins)
+    )
     return Walked(calls, sample.is_right(final.verdict), bool(by_gate))
 
 
@@ -235,28 +273,46 @@ class RankedCase(NamedTuple):
     best: str
     apart: frozenset[TierName] = frozenset()
 
-    def turns(self, finality: FinalityRules | None) -> Iterator[tuple[int, RankingStep, str | None]]:
+    def turns(
+        self, finality: FinalityRules | None
+    ) -> Iterator[tuple[int, RankingStep, str | None]]:
         """Yield each tier's calls, its step, and the winner or tie, if no tier is asked after it."""
         panel = {tier: {voter.model for voter in said} for tier, said in self.said.items()}
-        margins, letters = ranking.usual_margins(self.rubric), tuple(self.case.letters)
-        rules, steps = RankingRules(letters, panel, margins, self.mode, finality), list[RankingStep]()
+        margins = ranking.usual_margins(self.rubric)
+        letters = tuple(self.case.letters)
+        rules = RankingRules(letters, panel, margins, self.mode, finality)
+        steps: list[RankingStep] = []
         while tier := rules.following(steps):
-            alive, said = steps[-1].near if steps else letters, self.said[tier]
-            cut, barred = self.case.judges[tier].cut, tier in self.apart
+            if steps:
+                alive = steps[-1].near
+            else:
+                alive = letters
+            said = self.said[tier]
+            cut = self.case.judges[tier].cut
+            barred = tier in self.apart
             steps.append(step := rules.step(steps, tier, said, cut=cut, barred=barred))
-            word = None if step.found is None or step.cut else rules.winner(step) or TIE
+            if step.found is None or step.cut:
+                word = None
+            else:
+                word = rules.winner(step) or TIE
             yield ranking.asked(said, alive), step, word
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         turns = list(self.turns(finality))
         _, last, word = turns[-1]
-        right = None if word is None else word == self.best
+        if word is None:
+            right = None
+        else:
+            right = word == self.best
         return Walked({step.tier: calls for calls, step, _ in turns}, right, last.trusted)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
         turns = [(step.tier, step, word) for _, step, word in self.turns(FinalityRules())]
-        best = None if self.best == TIE else self.best
+        if self.best == TIE:
+            best = None
+        else:
+            best = self.best
         voices = {}
         for tier, step, _ in turns:
             barred = step.is_end or step.cut or tier in self.apart
@@ -271,13 +327,19 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
     if not any(case.subjects for case in cases):
         return []
     if not isinstance(rubric, ScoreRubric):
-        raise InputError(f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}")
-    found, reader = [], Reader(rubric, mode)
+        raise InputError(
+            f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
+        )
+    found = []
+    reader = Reader(rubric, mode)
     for case, apart in zip(cases, score_sources(cases)[1], strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
-        said = {tier: points(case, case.judges[tier]) for tier in TIERS if tier in case.judges}
+        said = {}
+        for tier in TIERS:
+            if tier in case.judges:
+                said[tier] = points(case, case.judges[tier])
         found.append(RankedCase(case, rubric, mode, said, reader.labels(case)[""], apart))
     return found
 
@@ -296,12 +358,16 @@ class Opinions(NamedTuple):
         if self.judge is None or isinstance(rubric, CompareRubric) or has_several:
             return self.cases
         rules = self.judge.rules(margin=self.judge.options.margin)
-        reader, found = Reader(rubric, mode), list[Case]()
+        reader = Reader(rubric, mode)
+        found: list[Case] = []
         for case, apart in zip(self.cases, score_sources(self.cases)[1], strict=True):
             answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
-            opinions = {tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()}
+            opinions = {
+                tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()
+            }
             cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
-            ends, asked = dict[str, Final](), set[TierName]()
+            ends: dict[str, Final] = {}
+            asked: set[TierName] = set()
             for part in next(iter(opinions.values())):
                 voices = {tier: own[part] for tier, own in opinions.items()}
                 voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
@@ -318,28 +384,43 @@ class Opinions(NamedTuple):
                 said["scores"] = {name: rated[name] for name in rubric.questions}
             else:
                 said["failure"] = ends[""].verdict
-            found.append(case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}}))
+            found.append(
+                case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}})
+            )
         return found
 
 
 def learn(
-    opinions: Opinions, loaded: LoadedRubric, mode: ModeName, promise: Promise, *, made: datetime, digest: str
+    opinions: Opinions,
+    loaded: LoadedRubric,
+    mode: ModeName,
+    promise: Promise,
+    *,
+    made: datetime,
+    digest: str,
 ) -> Calibration:
     """Return what labels (of this `digest`) promise; raises `InputError` for odd ones, or too few tiers."""
-    cases, models = opinions.cases, opinions.models
+    cases = opinions.cases
+    models = opinions.models
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
-    rubric, subjects, counts = loaded.rubric, None, [len(case.subjects) for case in cases]
+    counts = [len(case.subjects) for case in cases]
+    subjects = None
+    rubric = loaded.rubric
     if several := ranked(cases, rubric, mode):
         choice = choose_rules([each.sample() for each in several], tiers, promise)
-        with_gates, without = ([each.walk(gates) for each in several] for gates in (choice.finality, None))
+        with_gates, without = (
+            [each.walk(gates) for each in several] for gates in (choice.finality, None)
+        )
         subjects = calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
     else:
         found = samples(cases, rubric, mode)
         choice = choose_rules(found, tiers, promise)
-        voices = {tier: frozenset(name.split(calibration.TOGETHER)) for tier, name in models.items()}
+        voices = {}
+        for tier, name in models.items():
+            voices[tier] = frozenset(name.split(calibration.TOGETHER))
         rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=voices)
         own = replace(rules, finality=choice.finality)
         with_gates, without = ([walk(each, how) for each in found] for how in (own, rules))
@@ -360,7 +441,9 @@ def learn(
         promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
-        read_otherwise={tier: count for tier in TIERS if (count := sum(tier in each for each in apart))},
+        read_otherwise={
+            tier: count for tier in TIERS if (count := sum(tier in each for each in apart))
+        },
         cases=len(without),
         labels_sha256=digest,
         with_gates=measured(with_gates, tiers),
@@ -370,4 +453,6 @@ def learn(
     content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
     content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
     content += [known.promise.model_dump(), [gate.model_dump() for gate in known.gates]]
-    return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{calibration.sha256(content)[:12]}"})
+    return known.model_copy(
+        update={"id": f"{rubric.rubric}-{mode}-{calibration.sha256(content)[:12]}"}
+    )

@@ -45,9 +45,23 @@ Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = str | list[Word]
 
 # What a label is in a case that has this key; in any other it is that of a document.
-_LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
+_LABELS = {
+    "candidates": "a list of ids of its candidates",
+    "subjects": "A, B, … or tie",
+    "b": "A, B or tie",
+}
 _OF_DOCUMENTS = "accept, improve, reject or a number"
-_ANSWERS = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
+_ANSWERS = (
+    "reply",
+    "scores",
+    "keep",
+    "probabilities",
+    "orders",
+    "points",
+    "choice",
+    "jury",
+    "failure",
+)
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 _SHOWN = 60  # characters of a wrong value
 
@@ -85,7 +99,9 @@ class Recorded(Strict):
     def _has_one_answer(self) -> Recorded:
         answers = [name for name in _ANSWERS if getattr(self, name) is not None]
         if len(answers) != 1:
-            raise ValueError(f"expected one of {', '.join(_ANSWERS)}, got {', '.join(answers) or 'none'}")
+            raise ValueError(
+                f"expected one of {', '.join(_ANSWERS)}, got {', '.join(answers) or 'none'}"
+            )
         return self
 
     @property
@@ -94,7 +110,9 @@ class Recorded(Strict):
 
     @property
     def name(self) -> str:
-        return TOGETHER.join(juror.model for juror in self.jurors) if self.jury else self.model
+        if self.jury:
+            return TOGETHER.join(juror.model for juror in self.jurors)
+        return self.model
 
     @property
     def endpoint(self) -> Endpoint:
@@ -133,12 +151,16 @@ class Case(Strict):
     @field_validator("id", mode="before")
     @classmethod
     def _is_number(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        return value
 
     @field_validator("label", mode="before")
     @classmethod
     def _is_yes_or_no(cls, value: object) -> object:
-        return str(value).lower() if isinstance(value, bool) else value
+        if isinstance(value, bool):
+            return str(value).lower()
+        return value
 
     @classmethod
     def of_row(cls, place: str, **values: object) -> Case:
@@ -159,7 +181,10 @@ class Case(Strict):
         return InputError(f"{self._place}: label must be {known}; got {shown}")
 
     def wrong(self, text: str) -> InputError:
-        place = f"{self._place}: " if self._place else ""
+        if self._place:
+            place = f"{self._place}: "
+        else:
+            place = ""
         return InputError(f"{place}case {self.id}: {text}")
 
     @property
@@ -172,7 +197,10 @@ class Case(Strict):
         return self.label if isinstance(self.label, float) else None
 
     def right(self, mode: ModeName) -> Label | float | None:
-        return getattr(self.label, mode) if isinstance(self.label, ByMode) else self.label
+        if not isinstance(self.label, ByMode):
+            return self.label
+        label: Label | float | None = getattr(self.label, mode)
+        return label
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
@@ -191,12 +219,16 @@ class Case(Strict):
             if problem.location[:1] == ("label",) and problem.text.startswith("expected"):
                 label = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
                 known = (words for key, words in _LABELS.items() if f'"{key}"' in line)
-                wrong = f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
+                wrong = (
+                    f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
+                )
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         winners = {labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient"))}
         if case.a and case.a == case.b and winners & {"A", "B"}:
-            raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
+            raise InputError(
+                f"{place}: a and b are the same text, which is always a tie; change one"
+            )
         return case
 
 
@@ -209,11 +241,15 @@ def read(path: Path) -> list[Case]:
         if is_original and case.pair:
             raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
         if not is_original and case.pair not in originals:
-            raise case.wrong(f"pair: expected the id of an original case of this file, got {case.pair!r}")
+            raise case.wrong(
+                f"pair: expected the id of an original case of this file, got {case.pair!r}"
+            )
     return cases
 
 
-def understood(cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut) -> list[Case]:
+def understood(
+    cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
+) -> list[Case]:
     """Return the cases whose label means something to a rubric, with what it means; count the others.
 
     Raises `InputError` where none does.
@@ -245,7 +281,9 @@ def understood(cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, lef
 
 def _sense(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> tuple[bool, dict[str, str]]:
     """Return whether the labels of documents are scores, and else what each kind of them means."""
-    counts = Counter(labels.kind_of(case.right(mode)) for case in cases if not _has_winner(case, rubric))
+    counts = Counter(
+        labels.kind_of(case.right(mode)) for case in cases if not _has_winner(case, rubric)
+    )
     return labels.are_scores(counts), labels.meanings(counts)
 
 
@@ -282,7 +320,9 @@ def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
 
 # --- Collections
 
-CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
+CORPUS = "corpus.jsonl"
+QUERIES = "queries.jsonl"
+QRELS = "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
 _WANTED = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
@@ -323,13 +363,18 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     documents = _items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _grades(folder / QRELS)
-    known, asked = {document.id for document in documents}, {query.id for query in queries}
-    strays = sum(query not in asked or each not in known for query, of in grades.items() for each in of)
+    known = {document.id for document in documents}
+    asked = {query.id for query in queries}
+    strays = sum(
+        query not in asked or each not in known for query, of in grades.items() for each in of
+    )
     for name, items in ((CORPUS, documents), (QUERIES, queries)) if scoped else ():
         wrong = next((each.id for each in items if not each.id.partition("/")[2]), None)
         if wrong is not None:
             expected = f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}"
-            raise InputError(f"{expected}; leave out --scope-prefix to search all documents for every query")
+            raise InputError(
+                f"{expected}; leave out --scope-prefix to search all documents for every query"
+            )
     return Collection(folder.resolve().name, documents, queries, grades, strays)
 
 
@@ -347,7 +392,8 @@ def _items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item])
 
 def _grades(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    rows, expected = lines(path, _WANTED), f"{' '.join(HEADER)}, separated by tabs"
+    rows = lines(path, _WANTED)
+    expected = f"{' '.join(HEADER)}, separated by tabs"
     place, first = next(rows, (f"{path}:1", ""))
     if tuple(first.split("\t")) != HEADER:
         raise InputError(f"{place}: expected the header {expected}")
@@ -361,7 +407,9 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
             expected = f"a whole number of at most {_DIGITS} characters"
             raise InputError(f"{place}: score: expected {expected}, got {got}")
         if document in found.setdefault(query, {}):
-            raise InputError(f"{place}: {query} {document}: is there twice; expected each pair once")
+            raise InputError(
+                f"{place}: {query} {document}: is there twice; expected each pair once"
+            )
         found[query][document] = int(score)
     if not found:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")

@@ -49,7 +49,9 @@ _SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
 _ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
 
 # What a label can be, beside an outcome.
-BLANK, NUMBER, UNKNOWN = "blank", "number", "unknown"
+BLANK = "blank"
+NUMBER = "number"
+UNKNOWN = "unknown"
 _DIGITS = {"0": "reject", "1": "accept"}
 
 
@@ -98,7 +100,9 @@ def kind_of(value: object) -> str:
     number = number_of(value)
     if number is None:
         return UNKNOWN
-    return f"{number:g}" if number in (0, 1) else NUMBER
+    if number in (0, 1):
+        return f"{number:g}"
+    return NUMBER
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
@@ -138,7 +142,9 @@ def winner_of(
     parts = _ORDER.split(text)
     if len(parts) == 1:
         return _by_side(text, most)
-    sides = [names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most) for part in parts[::2]]
+    sides = []
+    for part in parts[::2]:
+        sides.append(names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most))
     if None in sides or TIE in sides or len({*sides}) < len(sides):
         return None
     return _first_of(cast("list[str]", sides), [sign[0] for sign in parts[1::2]])
@@ -157,7 +163,10 @@ def _by_side(text: str, most: int) -> str | None:
     if match is None or text.strip().startswith("-"):
         return None
     side = match[1]
-    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
+    if side.isdigit():
+        place = int(side) - 1
+    else:
+        place = LETTERS.index(side.upper())
     return LETTERS[place] if 0 <= place < most else None
 
 
@@ -167,7 +176,10 @@ def _first_of(sides: list[str], signs: list[str]) -> str | None:
     falling = any(sign in ">≻" for sign in signs)
     if rising and falling:
         return None
-    at_the_top = signs[-1] if rising else signs[0]
+    if rising:
+        at_the_top = signs[-1]
+    else:
+        at_the_top = signs[0]
     if at_the_top in "=~≈":
         return TIE
     return sides[-1] if rising else sides[0]
@@ -243,5 +255,7 @@ def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, L
     left_out.example = example
     binary = is_binary(label for label, _ in known)
     decided = {pair: count for pair, count in known.items() if pair[1] not in UNDECIDED}
-    agreed = sum(count for (label, said), count in decided.items() if agrees(label, said, binary=binary))
+    agreed = sum(
+        count for (label, said), count in decided.items() if agrees(label, said, binary=binary)
+    )
     return agreed, sum(decided.values()), left_out

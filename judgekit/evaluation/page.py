@@ -32,7 +32,9 @@ class Figure(NamedTuple):
     def text(self) -> str:
         if self.value is None:
             return "-"
-        return f"{self.value:.3f}" + ("" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]")
+        return f"{self.value:.3f}" + (
+            "" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        )
 
     def place(self, value: float) -> float:
         """Return where a value is, in percent of the scale."""
@@ -78,7 +80,9 @@ class Chart(NamedTuple):
     @property
     def runs(self) -> list[list[tuple[float, float, float, float]]]:
         """The points that belong to one line each."""
-        return [[each for each in run if each] for there, run in groupby(self.points, bool) if there]
+        return [
+            [each for each in run if each] for there, run in groupby(self.points, bool) if there
+        ]
 
 
 Part: TypeAlias = "str | Table | Sequence[Figure] | Sequence[Chart]"
@@ -105,14 +109,19 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     rows: list[Row] = []
     for name, row in counts.items():
         total = max(1, sum(row.values()))
-        cells = [Cell(str(row.get(word, 0)), share=row.get(word, 0) / total) for word in columns]
+        cells = []
+        for word in columns:
+            cells.append(Cell(str(row.get(word, 0)), share=row.get(word, 0) / total))
         rows.append([name, *cells])
     return Table([corner, *columns], rows)
 
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
     template = _templates().get_template("page.html.jinja")
-    return visible(template.render(title=one_line(title, _NAME), about=about, sections=sections)) + "\n"
+    return (
+        visible(template.render(title=one_line(title, _NAME), about=about, sections=sections))
+        + "\n"
+    )
 
 
 def plain(template: Path, **given: object) -> str:

@@ -115,7 +115,9 @@ class JudgeReport(stats.ReportPart):
     cost: MeanCost
     probabilities: Probabilities | None = None
     scores: Scores | None = None
-    behind: stats.BootstrapInterval | None = None  # the most accurate judge, on items that both answered
+    behind: stats.BootstrapInterval | None = (
+        None  # the most accurate judge, on items that both answered
+    )
     spread: Spread | None = None
     is_binary: bool = False  # no label says improve: an improve is compared as a reject
 
@@ -148,7 +150,9 @@ class Item(NamedTuple):
     calls: int
     cost_usd: float | None
     probability: float | None
-    scores: tuple[float, float | None] | None = None  # a person's and the judge's, in place of the words
+    scores: tuple[float, float | None] | None = (
+        None  # a person's and the judge's, in place of the words
+    )
     rated: Mapping[str, float] | None = None
 
     @property
@@ -168,18 +172,30 @@ def report(
     """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
-        juries = ((judge, juror) for judge, recorded in case.judges.items() for juror in recorded.jury or ())
+        juries = (
+            (judge, juror)
+            for judge, recorded in case.judges.items()
+            for juror in recorded.jury or ()
+        )
         jurors = {f"{judge}: {juror.model}": juror for judge, juror in juries}
         for judge, recorded in (case.judges | jurors).items():
             answers.setdefault(judge, []).append((case, recorded))
     if not answers:
-        raise InputError(f"{name}: expected recorded answers under `judges`; name a --rubric to ask models")
-    reader = Reader(loaded.rubric, mode) if loaded else None
+        raise InputError(
+            f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
+        )
+    if loaded:
+        reader = Reader(loaded.rubric, mode)
+    else:
+        reader = None
     items = {
         judge: [item for case, recorded in own for item in _items(case, judge, recorded, reader)]
         for judge, own in answers.items()
     }
-    judges = [_judge(name, answers[name][0][1].name, own, wanted or "accept") for name, own in items.items()]
+    judges = [
+        _judge(name, answers[name][0][1].name, own, wanted or "accept")
+        for name, own in items.items()
+    ]
     outcomes = _outcomes(items)
     best = max(judges, key=lambda each: each.accuracy.value if each.accuracy else -1.0)
     return JudgingReport(
@@ -187,7 +203,9 @@ def report(
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
         items=sum(case.variant == "original" for case in cases),
-        judges=[judge.model_copy(update={"behind": _behind(judge, best, outcomes)}) for judge in judges],
+        judges=[
+            judge.model_copy(update={"behind": _behind(judge, best, outcomes)}) for judge in judges
+        ],
         outcomes=outcomes,
         left_out=left_out or LeftOut(),
     )
@@ -200,16 +218,25 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
         for item in own:
             if item.variant == "original":
                 label, said = item.scores or (item.label, item.said)
-                found.setdefault(item.of, Outcome(id=item.of, label=label, said={})).said[judge] = said
+                found.setdefault(item.of, Outcome(id=item.of, label=label, said={})).said[judge] = (
+                    said
+                )
     return sorted(found.values(), key=lambda each: not each.is_disputed)
 
 
-def _behind(judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]) -> stats.BootstrapInterval | None:
+def _behind(
+    judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]
+) -> stats.BootstrapInterval | None:
     names = best.judge, judge.judge
-    both = [each for each in outcomes if isinstance(each.label, str) and all(map(each.said.get, names))]
+    both = []
+    for each in outcomes:
+        if isinstance(each.label, str) and all(map(each.said.get, names)):
+            both.append(each)
     binary = is_binary(str(each.label) for each in both)
     right = ([float(_is_right(each, name, binary=binary)) for each in both] for name in names)
-    return stats.difference(*right) if judge is not best and best.accuracy else None
+    if judge is not best and best.accuracy:
+        return stats.difference(*right)
+    return None
 
 
 def _is_right(outcome: Outcome, judge: str, *, binary: bool) -> bool:
@@ -236,13 +263,26 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         again[item.of] += [item] if item.variant in ("original", "rerun") else []
     unread = [item.said is None for item in items if not item.recorded.unanswered]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
-    usd = sum(known) / len(known) if known else None
-    calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
+    if known:
+        usd = sum(known) / len(known)
+    else:
+        usd = None
+    if originals:
+        calls = sum(item.calls for item in originals) / len(originals)
+    else:
+        calls = 0.0
     injected = _matched(items, "injected")
     before, after = ([float(pair[side] == wanted) for pair in injected] for side in (0, 1))
-    shares = {"before": stats.interval(stats.mean(before)), "after": stats.interval(stats.mean(after))}
+    shares = {
+        "before": stats.interval(stats.mean(before)),
+        "after": stats.interval(stats.mean(after)),
+    }
     lift = Lift(wanted=wanted, pairs=len(injected), lift=stats.difference(after, before), **shares)
-    rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
+    rated = [
+        (item.probability, item.label == "accept")
+        for item in originals
+        if item.probability is not None
+    ]
     hits = [probability for probability, _ in rated], [kept for _, kept in rated]
     errors = {"answers": len(rated), "brier": stats.brier(*hits), "ece": stats.ece(*hits)}
     return JudgeReport(
@@ -256,36 +296,57 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         weighted_kappa=weighted,
         classes=stats.classes(pairs),
         is_binary=binary and any(said == "improve" for _, said in raw_pairs),
-        confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in counts],
+        confusion=[
+            Confusion(label=label, said=said, count=count) for (label, said), count in counts
+        ],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips([[item.word for item in own if item.word] for own in again.values()]),
         spread=_spread([[item.rated for item in own if item.rated] for own in again.values()]),
         injection=lift if injected else None,
-        cost=MeanCost(calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None),
+        cost=MeanCost(
+            calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None
+        ),
         scores=scores if scored else None,
-        probabilities=Probabilities.model_validate({**errors, "bins": stats.table(*hits)}) if rated else None,
+        probabilities=Probabilities.model_validate({**errors, "bins": stats.table(*hits)})
+        if rated
+        else None,
     )
 
 
 def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
-    scores, rated = None, reader.rated(case, recorded) if reader else None
+    scores = None
+    if reader:
+        rated = reader.rated(case, recorded)
+    else:
+        rated = None
     if reader is not None and case.score is not None:
         scores = case.score, reader.score(case, recorded)
-        answers, labels = reader.words(case, recorded), {"": f"{case.score:g}"}
+        answers = reader.words(case, recorded)
+        labels = {"": f"{case.score:g}"}
     elif reader is not None:
-        answers, labels = reader.words(case, recorded), reader.labels(case)
+        answers = reader.words(case, recorded)
+        labels = reader.labels(case)
     else:
         label = case.right("strict")
         if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
-            raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
-        answers, labels = {"": recorded.choice}, {"": label}
-    cost, calls = recorded.cost_usd, recorded.calls
+            raise case.wrong(
+                f"judges.{judge}: expected a choice; name the --rubric to read others by"
+            )
+        answers = {"": recorded.choice}
+        labels = {"": label}
+    cost = recorded.cost_usd
+    calls = recorded.calls
     for part, label in labels.items():
-        of = f"{case.pair or case.id}/{part}" if part else case.pair or case.id
-        said, likely = answers[part], (recorded.probabilities or {}).get(part)
+        if part:
+            of = f"{case.pair or case.id}/{part}"
+        else:
+            of = case.pair or case.id
+        said = answers[part]
+        likely = (recorded.probabilities or {}).get(part)
         yield Item(of, case.variant, label, said, recorded, calls, cost, likely, scores, rated)
         # One call brought the answers on all candidates.
-        cost, calls = None if cost is None else 0.0, 0
+        cost = None if cost is None else 0.0
+        calls = 0
 
 
 def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
@@ -294,7 +355,9 @@ def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
 
 def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     originals = {item.of: item.said for item in items if item.variant == "original"}
-    return _known([(originals.get(item.of), item.said) for item in items if item.variant == variant])
+    return _known(
+        [(originals.get(item.of), item.said) for item in items if item.variant == variant]
+    )
 
 
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:
@@ -306,8 +369,11 @@ def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
     known = [group for group in groups if len(group) > 1]
     if not known:
         return None
-    moves = {name: stats.repeatability([[one[name] for one in own] for own in known]) for name in known[0][0]}
+    moves = {}
+    for name in known[0][0]:
+        moves[name] = stats.repeatability([[one[name] for one in own] for own in known])
     scores = {name: move for name, move in moves.items() if move}
-    distance, answers = scores.pop(""), sum(map(len, known))
+    distance = scores.pop("")
+    answers = sum(map(len, known))
     noise = round(COVERAGE * distance.value, DIGITS)
     return Spread(cases=len(known), answers=answers, distance=distance, noise=noise, scores=scores)

@@ -12,7 +12,14 @@ from judgekit import outputs
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.stats import BootstrapInterval, Measure, ReportPart, Resampling, intervals, mean
+from judgekit.evaluation.stats import (
+    BootstrapInterval,
+    Measure,
+    ReportPart,
+    Resampling,
+    intervals,
+    mean,
+)
 from judgekit.retrieval import bm25, index_file, parts, update
 from judgekit.retrieval.compiled import Profile, Profiles
 from judgekit.retrieval.index_file import Index
@@ -38,17 +45,22 @@ class CollectionIndex:
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
         if not index_file.available():
-            raise UsageError("this Python's SQLite has no full-text search (FTS5); use one that has")
+            raise UsageError(
+                "this Python's SQLite has no full-text search (FTS5); use one that has"
+            )
         self._profile = profile
         self._everything = copy(profile)
         self._everything.noise_floor = 0.0
-        profiles, category = Profiles({"languages": {}, "profiles": {}}), next(iter(profile.categories))
+        profiles = Profiles({"languages": {}, "profiles": {}})
+        category = next(iter(profile.categories))
         profiles.by_kind[profile.kind] = profile
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
             for number, document in enumerate(documents, 1):
-                entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
+                entry = Entry(
+                    document.id, document.title, category, body=document.text[: profile.max_bytes]
+                )
                 title = encodable(entry.title).replace("\0", " ")
                 writer.execute(_FILE, (number, entry.id, entry.id, title, category))
                 writer.add_text(number, update.texts(entry, profile.language))
@@ -56,7 +68,10 @@ class CollectionIndex:
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without noise floor; the product's own are first."""
         head = self._find(text, self._everything, bm25.POOL)
-        deeper = self._find(text, self._everything, depth) if depth > bm25.POOL else []
+        if depth > bm25.POOL:
+            deeper = self._find(text, self._everything, depth)
+        else:
+            deeper = []
         return list(dict.fromkeys(candidate.id for candidate in (*head, *deeper)))[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
@@ -68,7 +83,10 @@ class CollectionIndex:
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         self.index.profile = profile
-        cut = parts.parse if pool < bm25.POOL else parts.whole
+        if pool < bm25.POOL:
+            cut = parts.parse
+        else:
+            cut = parts.whole
         return bm25.match(self.index, cut(text, profile.language), pool, quick=pool < bm25.POOL)
 
 
@@ -131,13 +149,17 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
         return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1) if gain > 0)
 
     ideal = discounted(sorted(grades.values(), reverse=True)[:k])
-    return discounted(grades.get(each, 0) for each in ranking[:k]) / ideal if ideal else 0.0
+    if ideal:
+        return discounted(grades.get(each, 0) for each in ranking[:k]) / ideal
+    return 0.0
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
     relevant = sum(grade > 0 for grade in grades.values())
-    return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / relevant if relevant else 0.0
+    if relevant:
+        return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / relevant
+    return 0.0
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
@@ -147,12 +169,16 @@ def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> floa
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
     """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`; its mean is MRR)."""
-    return next((1 / place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0), 0.0)
+    return next(
+        (1 / place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0), 0.0
+    )
 
 
-CUTOFF, FIRST = 10, 3
+CUTOFF = 10
+FIRST = 3
 SHOWN = 10  # hits of a query whose confidence counts: what a search lists
-POOL, MAX_INJECTED = 15, 3  # candidates that the hook looks at, and what it injects at most, by default
+POOL = 15
+MAX_INJECTED = 3  # candidates that the hook looks at, and what it injects at most, by default
 INJECTED_LABEL = "high"
 
 
@@ -174,7 +200,10 @@ def told(candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Candida
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
-    judged = [(each.ranking, grades[each.query]) for each in seen if each.query in grades]
+    judged = []
+    for each in seen:
+        if each.query in grades:
+            judged.append((each.ranking, grades[each.query]))
     values = {
         f"nDCG@{CUTOFF}": [ndcg(*each, CUTOFF) for each in judged],
         f"R@{CUTOFF}": [recall(*each, CUTOFF) for each in judged],
@@ -185,7 +214,10 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInter
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    shown = [(each.query, hit) for each in seen for hit in each.candidates[:SHOWN]]
+    shown = []
+    for each in seen:
+        for hit in each.candidates[:SHOWN]:
+            shown.append((each.query, hit))
     probabilities = [hit.confidence for _, hit in shown]
     outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
     return ConfidenceReport(
@@ -199,8 +231,12 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
     injected = [(each.query, told(each.candidates)[0]) for each in seen]
-    right = [sum(_is_relevant(query, hit, grades) for hit in hits) for query, hits in injected]
-    answerable = [any(grade > 0 for grade in grades.get(each.query, {}).values()) for each in seen]
+    right = []
+    for query, hits in injected:
+        right.append(sum(_is_relevant(query, hit, grades) for hit in hits))
+    answerable = []
+    for each in seen:
+        answerable.append(any(grade > 0 for grade in grades.get(each.query, {}).values()))
     measures = _shares([each.candidates for each in seen])
     measures["precision"] = Measure(right, [len(hits) for _, hits in injected])
     measures["coverage"] = Measure([count > 0 for count in right], answerable)
@@ -209,7 +245,9 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
     prompts = [each.elsewhere for each in seen if each.elsewhere is not None]
-    return OtherScope(prompts=len(prompts), **intervals(_shares(prompts))) if prompts else None
+    if prompts:
+        return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
+    return None
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
@@ -228,7 +266,11 @@ DEPTH = 100  # of the rankings that are measured
 
 
 def search(
-    collection: Collection, profile: Profile, *, scoped: bool = False, progress: Progress = lambda _: None
+    collection: Collection,
+    profile: Profile,
+    *,
+    scoped: bool = False,
+    progress: Progress = lambda _: None,
 ) -> list[Seen]:
     """Return what each query finds; with `scoped` each scope is a store, and the next one is tried, too."""
     with ExitStack() as stack:
@@ -238,14 +280,25 @@ def search(
         stores = {name: CollectionIndex(documents, profile) for name, documents in scopes.items()}
         for store in stores.values():
             stack.enter_context(closing(store))
-        names, seen = sorted(stores), []
+        names = sorted(stores)
+        seen = []
         for done, query in enumerate(collection.queries, 1):
             name = scope(query.id) if scoped else ""
-            own, following = stores.get(name), [*(each for each in names if each > name), *names]
+            own = stores.get(name)
+            following = [*(each for each in names if each > name), *names]
             other = next((stores[each] for each in following if each != name), None)
-            ranking = own.ranking(query.text, DEPTH) if own else []
-            candidates = own.candidates(query.text, POOL) if own else []
-            elsewhere = other.candidates(query.text, POOL) if other else None
+            if own:
+                ranking = own.ranking(query.text, DEPTH)
+            else:
+                ranking = []
+            if own:
+                candidates = own.candidates(query.text, POOL)
+            else:
+                candidates = []
+            if other:
+                elsewhere = other.candidates(query.text, POOL)
+            else:
+                elsewhere = None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen

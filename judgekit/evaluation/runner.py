@@ -23,7 +23,14 @@ from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import calibration, documents, fence, service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import Candidates, ComparisonInput, Document, PromptCandidate, Task, file_of
+from judgekit.judging.documents import (
+    Candidates,
+    ComparisonInput,
+    Document,
+    PromptCandidate,
+    Task,
+    file_of,
+)
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
@@ -67,7 +74,9 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
             PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
             for each in case.candidates
         ]
-        return judge.as_judge(CandidateJudge), Candidates(documents.Query(case.query), tuple(candidates))
+        return judge.as_judge(CandidateJudge), Candidates(
+            documents.Query(case.query), tuple(candidates)
+        )
     if case.subjects:
         files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
         return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, files)
@@ -108,18 +117,26 @@ def ask(
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             common = DocumentJudge, gateway, settings, loaded, project
-            judges = [service.judge_of(*common, JudgeRequest(mode=mode, model=model)) for model in models]
+            judges = [
+                service.judge_of(*common, JudgeRequest(mode=mode, model=model)) for model in models
+            ]
             for judge in judges:  # before any model is asked
                 if not judge.panel:
                     raise UsageError(f"no model to ask: {judge.nobody}")
-            found, done = list(cases), 0
+            found = list(cases)
+            done = 0
             for model, judge in zip(models, judges, strict=True):
                 panel = {"quick": judge.panel["quick"]} if model else judge.panel
                 # Every opinion goes up, and models are measured on texts whoever wrote them.
-                changes: dict[str, Any] = {"calibration_warning": None, "written_by": None, "panel": panel}
+                changes: dict[str, Any] = {
+                    "calibration_warning": None,
+                    "written_by": None,
+                    "panel": panel,
+                }
                 asked = replace(judge, finality=FinalityRules(), **changes)
                 opinions_of = partial(opinions, asked, folder=folder)
-                answered, found = found, []
+                answered = found
+                found = []
                 most = service.max_concurrency(asked, at_once)
                 async with aclosing(service.results(answered, opinions_of, most)) as answers:
                     async for case, said in answers:
@@ -139,11 +156,15 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     missing = sum(map(any, failures))
     if not missing:
         return None
-    lacking = Counter(name for case in cases for name, judge in case.judges.items() if judge.unanswered)
+    lacking = Counter(
+        name for case in cases for name, judge in case.judges.items() if judge.unanswered
+    )
     omitted = ", ".join(f"{count} of {name}" for name, count in lacking.items())
-    found, rest = "not every tier answered", f"the figures omit {omitted}"
+    found = "not every tier answered"
+    rest = f"the figures omit {omitted}"
     if all(map(all, failures)):
-        found, rest = "no model answered", "there are no figures"
+        found = "no model answered"
+        rest = "there are no figures"
     why = ", ".join(sorted({str(kind) for kinds in failures for kind in kinds if kind}))
     count = f"{missing} of {len(cases)} cases"
     return f"{found} {count} ({why}); {rest}; test the models with judgekit provider check"
@@ -168,33 +189,58 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
     if isinstance(judge, DocumentJudge) and not state.turns:
         raise case.wrong(f"no model was asked (not judged: {state.refused})")
     return {
-        tier: _joined([_answer(judge, case, turn) for turn in turns], judge.options, cut=tier in cut)
+        tier: _joined(
+            [_answer(judge, case, turn) for turn in turns], judge.options, cut=tier in cut
+        )
         for tier, turns in state.turns.items()
     }
 
 
 def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
-    endpoint, value, questions = turn.endpoint, turn.answer.value, len(judge.rubric.questions)
-    calls = questions if endpoint.pointwise else judge.options.calls(questions)
-    answers, failure, read = [turn.answer], "not_recorded", score_source(endpoint, None)
+    endpoint = turn.endpoint
+    value = turn.answer.value
+    questions = len(judge.rubric.questions)
+    if endpoint.pointwise:
+        calls = questions
+    else:
+        calls = judge.options.calls(questions)
+    answers = [turn.answer]
+    failure = "not_recorded"
+    read = score_source(endpoint, None)
     found: dict[str, Any] = {}
     if isinstance(judge, RankingJudge):
-        answers, calls = list(turn.calls), calls * len(turn.calls)
+        answers = list(turn.calls)
+        calls = calls * len(turn.calls)
         sources = {score_source(endpoint, one) for one in (value or {}).values()}
-        read = sources.pop() if len(sources) == 1 else "partly"
-        found = {"points": {letter: [judge.rubric.mean(one.scores)] for letter, one in (value or {}).items()}}
+        if len(sources) == 1:
+            read = sources.pop()
+        else:
+            read = "partly"
+        found = {
+            "points": {
+                letter: [judge.rubric.mean(one.scores)] for letter, one in (value or {}).items()
+            }
+        }
     elif isinstance(judge, PairJudge):
-        answers, calls = list(turn.calls), len(turn.calls)
+        answers = list(turn.calls)
+        calls = len(turn.calls)
         words = [vote.value.word if vote.value else None for vote in answers]
         failure = "invalid_reply" if any(words) else failure
         if len(words) == len(ORDERS) and any(words):
-            value, found = words, {"orders": dict(zip(ORDERS, words, strict=True))}
+            value = words
+            found = {"orders": dict(zip(ORDERS, words, strict=True))}
         elif value:
             found = {"probabilities": {"A": max(value.lean, 0.0), "B": max(-value.lean, 0.0)}}
     elif isinstance(judge, CandidateJudge) and value:
         back = {name: each for each, name in shown_ids(case).items()}
-        marks = {back[name]: mark for name, mark in value.items() if mark}
-        known = {each: mark.probability for each, mark in marks.items() if mark.probability is not None}
+        marks = {}
+        for name, mark in value.items():
+            if mark:
+                marks[back[name]] = mark
+        known = {}
+        for each, mark in marks.items():
+            if mark.probability is not None:
+                known[each] = mark.probability
         keep = {"keep": [each for each, mark in marks.items() if mark.outcome == "accept"]}
         found = {"probabilities": known} if known else keep
         found["unjudged"] = [back[name] for name, mark in value.items() if not mark]
@@ -204,7 +250,10 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     if not value:
         found = {"failure": next((each.failure.kind for each in answers if each.failure), failure)}
     # What was kept cost nothing this time, which says nothing about the next.
-    paid = [each.usage.cost_usd for each in answers if each.usage.cost_source not in ("cache", "mixed")]
+    paid = []
+    for answer in answers:
+        if answer.usage.cost_source not in ("cache", "mixed"):
+            paid.append(answer.usage.cost_usd)
     costs = [cost for cost in paid if cost is not None]
     return found | {
         "model": endpoint.model,
@@ -219,14 +268,23 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
 
 
 def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bool) -> Recorded:
-    how: dict[str, Any] = {"samples": options.samples, "criteria": "each" if options.each else "together"}
+    how: dict[str, Any] = {
+        "samples": options.samples,
+        "criteria": "each" if options.each else "together",
+    }
     how |= {"rule": options.jury, "redact": bool(options.redact), "cut": cut}
     if len(answers) == 1:
         return Recorded.model_validate(answers[0] | how)
     keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
-    sums = {key: None if None in (values := [each[key] for each in answers]) else sum(values) for key in keys}
+    sums = {}
+    for key in keys:
+        sums[key] = None if None in (values := [each[key] for each in answers]) else sum(values)
     waits = [each["latency_ms"] for each in answers]
-    sums["latency_ms"] = None if None in waits else max(waits)  # they are asked at the same time
+    # they are asked at the same time
+    if None in waits:
+        sums["latency_ms"] = None
+    else:
+        sums["latency_ms"] = max(waits)
     return Recorded.model_validate({"jury": answers, **sums, **how})
 
 
@@ -234,7 +292,9 @@ def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> lis
     """Return the cases, and each original so often again: to be asked anew, and with candidates reordered."""
     found = []
     for case in cases:
-        kinds: list[tuple[Variant, str]] = [("rerun", f"rerun{f' {n}' if n else ''}") for n in range(times)]
+        kinds: list[tuple[Variant, str]] = []
+        for n in range(times):
+            kinds.append(("rerun", f"rerun{f' {n}' if n else ''}"))
         kinds += [("swapped", "swapped")] if swapped and len(case.candidates) > 1 else []
         found.append(case)
         for kind, name in kinds if case.variant == "original" else ():
@@ -251,8 +311,12 @@ def shown_ids(case: Case) -> dict[str, str]:
     usual = list(fence.labels(case.query, ids))
 
     def turned(names: Mapping[str, str]) -> int:
-        place = {name: at for at, name in enumerate(fence.labels(case.query, list(names.values())))}
-        return sum(place[names[first]] > place[names[second]] for first, second in combinations(usual, 2))
+        place = {}
+        for at, name in enumerate(fence.labels(case.query, list(names.values()))):
+            place[name] = at
+        return sum(
+            place[names[first]] > place[names[second]] for first, second in combinations(usual, 2)
+        )
 
     return max(({each: each + "'" * marks for each in ids} for marks in range(1, 9)), key=turned)
 
@@ -297,18 +361,22 @@ def trial(
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
     """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
-    settings, found = configuration.load(project), list[Tried]()
+    settings = configuration.load(project)
+    found: list[Tried] = []
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
     async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                at_once, request = 1, JudgeRequest(str(loaded.path), mode)
+                at_once = 1
+                request = JudgeRequest(str(loaded.path), mode)
                 if isinstance(loaded.rubric, ScoreRubric):
                     judge, _ = service.document_judge(gateway, project, request)
                     at_once = service.max_concurrency(judge, service.AT_ONCE)
                 else:
-                    judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
+                    judge = service.judge_of(
+                        DocumentJudge, gateway, settings, loaded, project, request
+                    )
                 ready = [(case, *prepared(judge, case)) for case in labelled]
                 judged = service.results(ready, lambda each: each[1].judge(each[2]), at_once)
                 async with aclosing(judged):
@@ -330,35 +398,51 @@ def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
     if isinstance(result, Selection):
         for decision in result.decisions:
             expected = "kept" if decision.id in label else "dropped"
-            name, why = f"{case.id}/{decision.id}", result.degraded or ""
+            name = f"{case.id}/{decision.id}"
+            why = result.degraded or ""
             yield Tried(name, mode, expected, decision.decision, None, why)
     else:
-        scores = None if isinstance(result, Comparison) else result.scores
-        yield Tried(case.id, mode, str(label), result.verdict, scores, result.degraded or result.reasoning)
+        if isinstance(result, Comparison):
+            scores = None
+        else:
+            scores = result.scores
+        yield Tried(
+            case.id, mode, str(label), result.verdict, scores, result.degraded or result.reasoning
+        )
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
     everything = list(tried)
     decided = [each for each in everything if each.said not in UNDECIDED]
-    right, undecided = sum(each.agrees for each in decided), len(everything) - len(decided)
+    right = sum(each.agrees for each in decided)
+    undecided = len(everything) - len(decided)
     return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
 
 
 def leniency(
-    loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, project: Path, progress: Progress
+    loaded: LoadedRubric,
+    wrong: Sequence[WrongCase],
+    mode: ModeName,
+    project: Path,
+    progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
     """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
     cases = [Case.model_validate(each.model_dump(exclude={"kind"})) for each in wrong]
     asked = ask(cases, loaded.path.parent, loaded, mode, project, progress)
-    reader, kinds = Reader(loaded.rubric, mode), {each.id: each.kind for each in wrong}
+    reader = Reader(loaded.rubric, mode)
+    kinds = {each.id: each.kind for each in wrong}
     found: dict[str, dict[str, Agreement]] = {}
     for tier, model in asked.models.items():
         for kind in dict.fromkeys(kinds.values()):
-            own = [case for case in asked.cases if kinds[case.id] == kind and tier in case.judges]
+            own = []
+            for case in asked.cases:
+                if kinds[case.id] == kind and tier in case.judges:
+                    own.append(case)
             if not own:  # the tier had nothing to settle
                 continue
             words = [word for case in own if (word := reader.words(case, case.judges[tier])[""])]
-            accepted, read = words.count("accept"), len(words)
+            accepted = words.count("accept")
+            read = len(words)
             share = Agreement(accepted, read, len(own) - read, rates.share_interval(accepted, read))
             found.setdefault(f"{tier} ({model})", {})[kind] = share
     return found

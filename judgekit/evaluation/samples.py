@@ -42,7 +42,8 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
         answers = [case.judges[tier] for case in cases if tier in case.judges]
         names = sorted({together(juror.model for juror in recorded.jurors) for recorded in answers})
         if len(names) > 1 or "" in names:
-            got, why = ", ".join(map(repr, names)), "valid only for the models it was measured with"
+            got = ", ".join(map(repr, names))
+            why = "valid only for the models it was measured with"
             wanted = f"judges.{tier}.model: expected one model throughout, got {got}"
             raise InputError(f"{wanted}; a calibration is {why}")
         if names:
@@ -52,11 +53,19 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 def asked(cases: Sequence[Case]) -> Asked:
     """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
-    answers = [case.judges[tier] for case in cases for tier in TIERS if tier in case.judges]
-    ways = {(each.samples, each.criteria, each.rule, each.redact) for each in answers}
+    answers = []
+    for case in cases:
+        for tier in TIERS:
+            if tier in case.judges:
+                answers.append(case.judges[tier])
+    ways = set()
+    for each in answers:
+        ways.add((each.samples, each.criteria, each.rule, each.redact))
     if len(ways) > 1:
         wanted = "judges: expected the same samples, criteria, rule and redact throughout"
-        raise InputError(f"{wanted}; a calibration is valid only for the options it was measured with")
+        raise InputError(
+            f"{wanted}; a calibration is valid only for the options it was measured with"
+        )
     for samples, criteria, rule, redact in ways:
         return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
     return USUALLY
@@ -84,7 +93,10 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
         source: ScoreSource = juror.read or "whole"
         if juror.read is None and samples == 1:
             expected = juror.scores is not None and (tier, juror.model) in fractions
-            source = "points" if juror.probabilities is not None else "expected" if expected else "whole"
+            if juror.probabilities is not None:
+                source = "points"
+            else:
+                source = "expected" if expected else "whole"
         counts[tier, juror.model][source] += 1
         sources.append((number, tier, juror.model, source))
     read: Readings = {}
@@ -105,7 +117,9 @@ class TierOpinion(NamedTuple):
     outcome: Outcome | None
     margin: float | None = 0.0
     divided: bool | None = None
-    rated: Mapping[str, float] | None = None  # a document's scores, under "" its distance from acceptance
+    rated: Mapping[str, float] | None = (
+        None  # a document's scores, under "" its distance from acceptance
+    )
 
 
 FAILED = TierOpinion(None)
@@ -153,7 +167,9 @@ class Sample(NamedTuple):
     def margin(self, tier: TierName) -> float | None:
         """Return how far a tier's opinion is from another one, None where no gate may let it through."""
         opinion = self.voices.get(tier, FAILED)
-        return None if opinion.outcome == "accept" and tier in self.cut else opinion.margin
+        if opinion.outcome == "accept" and tier in self.cut:
+            return None
+        return opinion.margin
 
     @property
     def margins(self) -> dict[TierName, float]:
@@ -162,7 +178,9 @@ class Sample(NamedTuple):
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
     read = Reader(rubric, mode).samples
-    found = [sample for pair in zip(cases, score_sources(cases)[1], strict=True) for sample in read(*pair)]
+    found: list[Sample] = []
+    for pair in zip(cases, score_sources(cases)[1], strict=True):
+        found.extend(read(*pair))
     if isinstance(rubric, CompareRubric) or not is_binary(sample.label for sample in found):
         return found  # of a pair an improve is a tie
     return [sample._replace(binary=True) for sample in found]
@@ -179,10 +197,15 @@ class Reader(NamedTuple):
         if isinstance(self.rubric, CompareRubric):
             return {"": tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
-            scored = [(voter.name, given) for voter, given in points(case, recorded).items()]
+            scored = []
+            for voter, given in points(case, recorded).items():
+                scored.append((voter.name, given))
             means = ranking.values(scored, case.letters)
             return {"": None if means is None else ranking.last_word(means, 0.0, self.mode) or TIE}
-        return {part: opinion.outcome for part, opinion in self.opinions(self.rubric, case, recorded).items()}
+        return {
+            part: opinion.outcome
+            for part, opinion in self.opinions(self.rubric, case, recorded).items()
+        }
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
@@ -194,7 +217,9 @@ class Reader(NamedTuple):
             raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
         scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
         known = [self.rubric.mean(each) for each in scores if each]
-        return fmean(known) if jury.has_quorum(len(known), len(scores)) else None
+        if jury.has_quorum(len(known), len(scores)):
+            return fmean(known)
+        return None
 
     def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
         """Return a document's scores and, under "", their distance from acceptance, where it has any."""
@@ -211,38 +236,54 @@ class Reader(NamedTuple):
             return {each: "accept" if each in label else "reject" for each in ids}
         words: Sequence[str] = _BETTER
         if isinstance(self.rubric, ScoreRubric):
-            words = (*case.letters, TIE) if case.subjects else _OUTCOMES
+            if case.subjects:
+                words = (*case.letters, TIE)
+            else:
+                words = _OUTCOMES
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
         return {"": str(label)}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
-        answers = {tier: case.judges[tier] for tier in TIERS if tier in case.judges}
+        answers = {}
+        for tier in TIERS:
+            if tier in case.judges:
+                answers[tier] = case.judges[tier]
         cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
         ties: frozenset[TierName] = frozenset()
         lenient = False
         if isinstance(self.rubric, CompareRubric):
             # A pair is told from the side of the first winner, as the rules of escalation see it.
             votes = {tier: tier_vote(case, recorded) for tier, recorded in answers.items()}
-            outcomes, first = jury.outcomes(votes), jury.favourite(votes)
-            by_tier = {tier: {"": TierOpinion(outcomes[tier], vote.lead)} for tier, vote in votes.items()}
+            outcomes = jury.outcomes(votes)
+            first = jury.favourite(votes)
+            by_tier = {}
+            for tier, vote in votes.items():
+                by_tier[tier] = {"": TierOpinion(outcomes[tier], vote.lead)}
             label = self.labels(case)[""]
             labels = {"": "improve" if label == TIE else "accept" if label == first else "reject"}
             # Where no winner is the costly error, a tie over a win does not count as right.
-            lenient, words = self.mode == "lenient", list(outcomes.values())
-            won = words.index("accept") if lenient and "accept" in words else len(words)
+            lenient = self.mode == "lenient"
+            words = list(outcomes.values())
+            if lenient and "accept" in words:
+                won = words.index("accept")
+            else:
+                won = len(words)
             ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
         else:
-            by_tier = {tier: self.opinions(self.rubric, case, recorded) for tier, recorded in answers.items()}
+            by_tier = {}
+            for tier, recorded in answers.items():
+                by_tier[tier] = self.opinions(self.rubric, case, recorded)
             labels = self.labels(case)
         for part, label in labels.items():
             outcome = next(each for each in _OUTCOMES if each == label)
-            voices = {
-                tier: found[part]._replace(margin=None) if tier in apart else found[part]
-                for tier, found in by_tier.items()
-            }
-            yield Sample(f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient)
+            voices = {}
+            for tier, found in by_tier.items():
+                voices[tier] = found[part]._replace(margin=None) if tier in apart else found[part]
+            yield Sample(
+                f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient
+            )
 
     def opinions(
         self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
@@ -252,13 +293,21 @@ class Reader(NamedTuple):
         if isinstance(rubric, ScoreRubric):
             decide = partial(rubric.decide, mode=self.mode)
             read = [(juror.endpoint, _scores(rubric, case, juror)) for juror in jurors]
-            opinions = [(one, Opinion(decide(given), given)) for one, given in read if given is not None]
+            opinions = [
+                (one, Opinion(decide(given), given)) for one, given in read if given is not None
+            ]
             if not jury.has_quorum(len(opinions), len(jurors)):
                 return {"": FAILED}
             one = jury.opinion(opinions, recorded.rule, decide)
             rated = {"": margin(rubric, one.scores, self.mode, signed=True), **one.scores}
-            return {"": TierOpinion(one.outcome, margin(rubric, one.scores, self.mode), one.divided, rated)}
-        said = [(juror.endpoint, self._marks(rubric, case, juror)) for juror in jurors]
+            return {
+                "": TierOpinion(
+                    one.outcome, margin(rubric, one.scores, self.mode), one.divided, rated
+                )
+            }
+        said = []
+        for juror in jurors:
+            said.append((juror.endpoint, self._marks(rubric, case, juror)))
         marks = jury.marks(said, len(jurors), recorded.rule)
         return {
             candidate.id: TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
@@ -272,8 +321,11 @@ class Reader(NamedTuple):
         for key in ("probabilities", "keep", "unjudged"):
             if strange := sorted(set(getattr(recorded, key) or ()) - set(ids)):
                 raise case.wrong(f"{key}: expected ids of its candidates, got {', '.join(strange)}")
-        if (known := recorded.probabilities) is not None:
-            marked = {each: Mark(jury.leaning(share), share) for each, share in known.items()}
+        known = recorded.probabilities
+        if known is not None:
+            marked = {}
+            for each, share in known.items():
+                marked[each] = Mark(jury.leaning(share), share)
             return {each: marked.get(each) for each in ids}
         kept = recorded.keep
         if recorded.reply is not None:
@@ -283,9 +335,17 @@ class Reader(NamedTuple):
             except InvalidReply:
                 return {}
             names = list(rubric.criteria)
-            keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
-            marks = {each: {name: each in lists[key] for name, key in keys.items()} for each in ids}
-            kept = [each for each, mark in marks.items() if rubric.keeps(mark, self.mode)]
+            if len(names) == 1:
+                keys = {names[0]: KEEP}
+            else:
+                keys = {name: name for name in names}
+            marks = {}
+            for each in ids:
+                marks[each] = {name: each in lists[key] for name, key in keys.items()}
+            kept = []
+            for each, mark in marks.items():
+                if rubric.keeps(mark, self.mode):
+                    kept.append(each)
         if kept is None:
             return {}
         judged = [each for each in ids if each not in recorded.unjudged]
@@ -300,24 +360,33 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
             scale = rubric.scale
             model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
             said = extract.read(recorded.reply, model).model_dump()["scores"]
-            scores = {name: scale.answers.get(each, each) for name, each in said.items()}
+            scores = {}
+            for name, each in said.items():
+                scores[name] = scale.answers.get(each, each)
         except InvalidReply:
             return None
     if scores is not None and set(scores) != set(rubric.dimensions):
-        raise case.wrong(f"scores: expected {', '.join(rubric.dimensions)}, got {', '.join(scores)}")
+        raise case.wrong(
+            f"scores: expected {', '.join(rubric.dimensions)}, got {', '.join(scores)}"
+        )
     return scores
 
 
 def tier_vote(case: Case, recorded: Recorded) -> TierVote:
-    return jury.tier_vote([(each.endpoint, _vote(case, each)) for each in recorded.jurors], recorded.rule)
+    return jury.tier_vote(
+        [(each.endpoint, _vote(case, each)) for each in recorded.jurors], recorded.rule
+    )
 
 
 def _vote(case: Case, recorded: Recorded) -> Vote | None:
     if recorded.orders is not None:
         return jury.vote([Vote(word) if word else None for word in recorded.orders.values()])
-    if (shares := recorded.probabilities) is not None:
+    shares = recorded.probabilities
+    if shares is not None:
         if set(shares) != set(jury.WINS):
-            raise case.wrong(f"probabilities: expected A and B, got {', '.join(sorted(shares)) or 'nothing'}")
+            raise case.wrong(
+                f"probabilities: expected A and B, got {', '.join(sorted(shares)) or 'nothing'}"
+            )
         ahead = shares["A"] - shares["B"]
         return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)
     word = next((each for each in (*jury.WINS, "tie") if each == recorded.choice), None)
@@ -329,7 +398,9 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
 def points(case: Case, recorded: Recorded) -> ranking.Said:
     found: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
-        if juror.failure is None and (juror.points is None or set(juror.points) - set(case.letters)):
+        if juror.failure is None and (
+            juror.points is None or set(juror.points) - set(case.letters)
+        ):
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         scored = found.setdefault(ranking.Voter(juror.model, juror.endpoint.family), {})
         for letter, given in (juror.points or {}).items():

@@ -25,10 +25,15 @@ from judgekit.ledger.rates import Estimate
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-RESAMPLES, LEVEL, SEED = 2_000, 0.95, 20_020_401
+RESAMPLES = 2_000
+LEVEL = 0.95
+SEED = 20_020_401
 BINS = 10
 OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best
-UNDECIDED = ("undetermined", "escalate")  # nothing was decided: this agrees with no label, nor disagrees
+UNDECIDED = (
+    "undetermined",
+    "escalate",
+)  # nothing was decided: this agrees with no label, nor disagrees
 
 Key = TypeVar("Key", bound="Hashable")
 Pair: TypeAlias = tuple[str, str]
@@ -65,7 +70,9 @@ def mean(values: Sequence[float]) -> Measure:
     return Measure(values, [1.0] * len(values))
 
 
-def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> BootstrapInterval | None:
+def resampled(
+    size: int, figure: Callable[[Sequence[int]], float | None]
+) -> BootstrapInterval | None:
     """Return a `figure` of `size` items, given by their places, with its bounds; None where it has none."""
     value = figure(range(size))
     if value is None:
@@ -73,8 +80,11 @@ def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Boo
     generator = Random(SEED)  # noqa: S311 - statistics, no secret
     draws = (generator.choices(range(size), k=size) for _ in range(RESAMPLES))
     values = sorted(drawn for draw in draws if (drawn := figure(draw)) is not None)
-    outside, last = (1 - LEVEL) / 2, len(values) - 1
-    return BootstrapInterval(value, values[round(outside * last)], values[round((1 - outside) * last)])
+    outside = (1 - LEVEL) / 2
+    last = len(values) - 1
+    return BootstrapInterval(
+        value, values[round(outside * last)], values[round((1 - outside) * last)]
+    )
 
 
 def interval(measure: Measure) -> BootstrapInterval | None:
@@ -83,14 +93,19 @@ def interval(measure: Measure) -> BootstrapInterval | None:
 
     def ratio(places: Sequence[int]) -> float | None:
         below = sum(map(possible.__getitem__, places))
-        return sum(map(gained.__getitem__, places)) / below if below else None
+        if below:
+            return sum(map(gained.__getitem__, places)) / below
+        return None
 
     return resampled(len(gained), ratio)
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | None]:
     """Return figures with bounds, all from the same draws; raises `ValueError` for unequal sizes."""
-    sizes = {len(column) for measure in measures.values() for column in measure}
+    sizes = set()
+    for measure in measures.values():
+        for column in measure:
+            sizes.add(len(column))
     if len(sizes) > 1:
         raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
     return {name: interval(measure) for name, measure in measures.items()}
@@ -104,7 +119,9 @@ def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInte
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
     """Return of how many pairs of answers about the same thing how many differ, by thing."""
     pairs = [list(combinations(group, 2)) for group in groups]
-    return Measure([sum(one != other for one, other in own) for own in pairs], [len(own) for own in pairs])
+    return Measure(
+        [sum(one != other for one, other in own) for own in pairs], [len(own) for own in pairs]
+    )
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> BootstrapInterval | None:
@@ -139,13 +156,16 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        said, right = [one for one, _ in rows], [other for _, other in rows]
-        spread, tuning = pvariance([*said, *others]), 0.0
+        said = [one for one, _ in rows]
+        right = [other for _, other in rows]
+        spread = pvariance([*said, *others])
+        tuning = 0.0
         if others and spread:
             tuning = covariance(said, right) / spread / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
         errors = [other - tuning * one for one, other in rows]
-        value, noise = fmean(errors), pvariance(errors) / (len(rows) - 1)
+        value = fmean(errors)
+        noise = pvariance(errors) / (len(rows) - 1)
         if tuning:
             value += tuning * fmean(others)
             noise += tuning**2 * pvariance(others) / len(others)
@@ -158,7 +178,9 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
 def _bounded(value: float, middle: float, noise: float, least: float) -> Estimate:
     half = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     value = min(1.0, max(least, value))
-    return Estimate(value, max(least, min(value, middle - half)), min(1.0, max(value, middle + half)))
+    return Estimate(
+        value, max(least, min(value, middle - half)), min(1.0, max(value, middle + half))
+    )
 
 
 # --- Agreement with labels: of pairs that could be read
@@ -197,7 +219,8 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
     """Return Cohen's kappa (1960; with a `distance`: 1968); None where chance alone could not disagree."""
-    labels, answers = Counter[str](), Counter[str]()
+    labels = Counter[str]()
+    answers = Counter[str]()
     for (label, answer), count in counts.items():
         labels[label] += count
         answers[answer] += count
@@ -205,7 +228,9 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     apart = distance or {(a, b): float(a != b) for a in words for b in words}
     observed = sum(apart[pair] * count for pair, count in counts.items())
     expected = sum(apart[a, b] * labels[a] * answers[b] for a in labels for b in answers)
-    return 1 - observed * sum(counts.values()) / expected if expected else None
+    if expected:
+        return 1 - observed * sum(counts.values()) / expected
+    return None
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
@@ -231,7 +256,9 @@ def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapIn
     words = scale([word for pair in pairs for word in pair])
 
     def with_bounds(distance: Mapping[Pair, float] | None) -> BootstrapInterval | None:
-        return resampled(len(pairs), lambda places: kappa(Counter(map(pairs.__getitem__, places)), distance))
+        return resampled(
+            len(pairs), lambda places: kappa(Counter(map(pairs.__getitem__, places)), distance)
+        )
 
     return with_bounds(None), with_bounds(squares(words)) if words else None
 
@@ -241,8 +268,10 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
     found = []
     for word in scale(words) or sorted(set(words)):
         hits = [label == answer == word for label, answer in pairs]
-        labelled, said = [label == word for label, _ in pairs], [answer == word for _, answer in pairs]
-        precision, recall = interval(Measure(hits, said)), interval(Measure(hits, labelled))
+        labelled = [label == word for label, _ in pairs]
+        said = [answer == word for _, answer in pairs]
+        precision = interval(Measure(hits, said))
+        recall = interval(Measure(hits, labelled))
         found.append(Class(word, sum(labelled), sum(said), precision, recall))
     return found
 
@@ -271,7 +300,9 @@ class LabelGroup:
 
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Return the mean squared difference of probability and outcome (Brier, 1950): 0 is perfect."""
-    errors = [(probability - true) ** 2 for probability, true in zip(probabilities, outcomes, strict=True)]
+    errors = []
+    for probability, true in zip(probabilities, outcomes, strict=True):
+        errors.append((probability - true) ** 2)
     return sum(errors) / len(errors) if errors else None
 
 
@@ -284,7 +315,9 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
     """Return the bins, of equal width, that hold any hit, lowest first: a reliability diagram in numbers."""
-    numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
+    numbers = []
+    for probability in probabilities:
+        numbers.append(min(int(probability * BINS), BINS - 1))
     groups = _grouped(numbers, probabilities, outcomes)
     return [Bin(number / BINS, (number + 1) / BINS, *groups[number]) for number in sorted(groups)]
 
@@ -294,7 +327,9 @@ def by_label(
 ) -> list[LabelGroup]:
     """Return the hits of each label, the most confident label first."""
     groups = _grouped(labels, probabilities, outcomes)
-    return sorted((LabelGroup(each, *groups[each]) for each in groups), key=lambda group: -group.confidence)
+    return sorted(
+        (LabelGroup(each, *groups[each]) for each in groups), key=lambda group: -group.confidence
+    )
 
 
 def _grouped(
@@ -305,6 +340,10 @@ def _grouped(
     for key, probability, true in zip(keys, probabilities, outcomes, strict=True):
         members.setdefault(key, []).append((probability, true))
     return {
-        key: (len(hits), sum(one for one, _ in hits) / len(hits), sum(true for _, true in hits) / len(hits))
+        key: (
+            len(hits),
+            sum(one for one, _ in hits) / len(hits),
+            sum(true for _, true in hits) / len(hits),
+        )
         for key, hits in members.items()
     }

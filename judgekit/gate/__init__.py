@@ -92,7 +92,9 @@ class Run(NamedTuple):
     mode: GateMode | None
     on_verdict: Callable[[Row], None]
     on_start: Callable[[Begin], None]
-    id: str = ""  # begun again with the same, its verdicts have the same ids: a ledger counts none twice
+    id: str = (
+        ""  # begun again with the same, its verdicts have the same ids: a ledger counts none twice
+    )
     spent: float = 0.0
 
 
@@ -115,8 +117,10 @@ class Report(NamedTuple):
     @property
     def stopping(self) -> list[Row]:
         """The rows that stop a push while blocking: no NO-GO within the noise of its judges."""
-        stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
-        return [row for row in self.rows if row["word"] in stops and not row["verdict"].get("noise")]
+        stops = {STOPS, UNKNOWN} if self.holds else {STOPS}
+        return [
+            row for row in self.rows if row["word"] in stops and not row["verdict"].get("noise")
+        ]
 
     @property
     def blocked(self) -> bool:
@@ -131,7 +135,9 @@ class Report(NamedTuple):
     def not_examined(self) -> list[Omission]:
         """What nobody decided about: refs, files that cannot be read, files that no model was asked about."""
         rows = [row for row in self.rows if not is_examined(row)]
-        files = [Omission(name=row["path"], reason=row["verdict"]["degraded"] or "") for row in rows]
+        files = []
+        for row in rows:
+            files.append(Omission(name=row["path"], reason=row["verdict"]["degraded"] or ""))
         return [*self.unexamined, *files]
 
     @property
@@ -148,7 +154,9 @@ def is_examined(row: Row) -> bool:
     return bool(row["verdict"]["rounds"] or row["verdict"]["human_override"])
 
 
-def ending(judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]) -> str:
+def ending(
+    judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
+) -> str:
     """Return the line that ends a run: what was judged, what was skipped and why, what was not examined."""
     words = Counter(row["word"] for row in judged)
     groups = {group["reason"]: group["count"] for group in skipped}

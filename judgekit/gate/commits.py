@@ -99,7 +99,9 @@ class ChangeFilter:
 
     def __call__(self, change: ChangedFile) -> bool:
         """Whether a change is judged; one whose author is not known may be by anybody."""
-        texts = [text.casefold() for text in (*change.commit.people, *change.commit.trailers)]
+        texts = []
+        for text in (*change.commit.people, *change.commit.trailers):
+            texts.append(text.casefold())
         for rule in self._rules:
             if not rule.covers(change.path):
                 continue
@@ -120,15 +122,21 @@ def parse(text: str) -> list[RefUpdate]:
         if not line.strip():
             continue
         fields = line.rsplit(" ", _FIELDS - 1)
-        oids = fields[1::2] if len(fields) == _FIELDS else [""]
+        if len(fields) == _FIELDS:
+            oids = fields[1::2]
+        else:
+            oids = [""]
         if not all(len(oid) in (40, 64) and not oid.strip("0123456789abcdef") for oid in oids):
-            raise InputError(f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>")
+            raise InputError(
+                f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>"
+            )
         updates.append(RefUpdate(*fields))
     return updates
 
 
 def commit_id(repository: Repository, name: str) -> str:
-    if (commit := repository.commit(name)) is not None:
+    commit = repository.commit(name)
+    if commit is not None:
         return commit
     if not repository.holds("rev-parse", "--git-dir"):
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
@@ -143,7 +151,9 @@ def lines_changed(repository: Repository, updates: Updates, known: Sequence[str]
         # There may be no commit in common, or no file of it in this clone.
         with suppress(GitError):
             before = repository.ask("merge-base", update.local_oid, *known).decode().strip()
-            for entry in os.fsdecode(repository.ask(*_NUMBERS, before, update.local_oid)).split("\0")[:-1]:
+            for entry in os.fsdecode(repository.ask(*_NUMBERS, before, update.local_oid)).split(
+                "\0"
+            )[:-1]:
                 added, removed, path = entry.split("\t", 2)
                 if added.isdigit():  # else it is binary
                     counts[path] = max(counts.get(path, 0), int(added), int(removed))

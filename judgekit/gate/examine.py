@@ -70,8 +70,14 @@ class _Examination:
         if tree is None:
             self._leave_out(PARTIAL)
             return
-        before = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
-        old_tree = None if before is None else self._read_tree(before, is_needed)
+        if self.update.is_new:
+            before = None
+        else:
+            before = self.repository.commit(self.update.remote_oid)
+        if before is None:
+            old_tree = None
+        else:
+            old_tree = self._read_tree(before, is_needed)
         placed = _Placed(tree)
         placed.follow(steps.steps)
         changes = placed.changes(self.wanted)
@@ -114,7 +120,9 @@ class _Examination:
             elif (change.path, change.blob) not in judged:
                 self.pushed.changes.append(change)
 
-    def _skip_rest(self, touched: Iterable[str], tree: Tree, placed: _Placed, changed: set[str]) -> None:
+    def _skip_rest(
+        self, touched: Iterable[str], tree: Tree, placed: _Placed, changed: set[str]
+    ) -> None:
         """Say why paths of new commits are not judged where nothing of them is a change."""
         moved = {path for path, _ in placed.moved}
         for path in touched:

@@ -62,9 +62,12 @@ class Gh:
     """The issues of `HOST/OWNER/NAME`, until a moment of `time.monotonic`; raises `GhError` without gh."""
 
     def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
-        if (program := programs.find("gh", environ)) is None:
+        program = programs.find("gh", environ)
+        if program is None:
             raise GhError("gh is not installed; see cli.github.com")
-        self._program, self._repository, self._until = program, repository, until
+        self._program = program
+        self._repository = repository
+        self._until = until
         self._environ = programs.known("gh", environ)
         self._newest: list[OpenIssue] | None = None
 
@@ -73,14 +76,18 @@ class Gh:
         if self._newest is None:
             self._newest = self._list("--limit", "50")
         same = [issue for issue in self._newest if issue.token == token]
-        same = same or [each for each in self._list("--search", f'"{token}" in:body') if each.token == token]
+        same = same or [
+            each for each in self._list("--search", f'"{token}" in:body') if each.token == token
+        ]
         return min(same, default=None)
 
     def _list(self, *words: str) -> list[OpenIssue]:
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
         try:
             return [
-                OpenIssue(each["number"], one_line(each["url"], _SAID), each["state"] == "OPEN", *mark)
+                OpenIssue(
+                    each["number"], one_line(each["url"], _SAID), each["state"] == "OPEN", *mark
+                )
                 for each in json.loads(output)
                 if (mark := issues.mark(each["body"] or ""))
             ]
@@ -124,19 +131,26 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
 
     Another host counts only when the user names it in `GH_HOST`: a clone must not choose who gets gh's token.
     """
-    if (found := _ADDRESS.fullmatch(address.strip())) is None:
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None:
         return None
     host = (found["host"] or found["scp"]).lower()
     host = _ALIASES.get(host, host)
     known = {_GITHUB, environ.get("GH_HOST", "").strip().lower() or _GITHUB}
-    return f"{host}/{found['owner']}/{found['name']}" if host in known else None
+    if host in known:
+        return f"{host}/{found['owner']}/{found['name']}"
+    return None
 
 
 def by_itself(
-    verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
+    verdicts: Sequence[Verdict],
+    folder: Path,
+    settings: EscalateConfig | None = None,
+    address: str = "",
 ) -> list[str]:
     """Tell the user's program and open issues as the settings want; return lines. Raises nothing."""
-    lines, count = list[str](), 0
+    lines: list[str] = []
+    count = 0
     try:
         if settings is None:
             settings = configuration.load(None).escalate
@@ -151,7 +165,9 @@ def by_itself(
         if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
             records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
             before = [record for record in records if isinstance(record, VerdictLine)]
-        wanted = [verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)]
+        wanted = [
+            verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)
+        ]
         count = len(wanted)
         for what, line in ensure(wanted[:MOST], settings, folder, address):
             count -= 1
@@ -163,7 +179,9 @@ def by_itself(
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
         return [*lines, f"no issue was opened: internal error: {type(error).__name__}: {error}"]
     if count:
-        lines.append(f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}")
+        lines.append(
+            f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}"
+        )
     return lines
 
 
@@ -171,9 +189,11 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     """Start the command for each verdict that it was not told of, its record on stdin; return what failed."""
     if not verdicts:
         return []
-    until, state = time.monotonic() + SECONDS, Path(environment.state_home())
+    until = time.monotonic() + SECONDS
+    state = Path(environment.state_home())
     environ = programs.known("notify", environment.environ())
-    program, failed = programs.find(command[0], environ), f"escalate.notify: {command[0]}: "
+    program = programs.find(command[0], environ)
+    failed = f"escalate.notify: {command[0]}: "
     if program is None:
         return [f"{failed}not found; name a program on PATH, or its absolute path"]
     try:
@@ -186,7 +206,8 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
             is_told = False
             try:
                 record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
-                argv, left = [program, *command[1:]], until - time.monotonic()
+                argv = [program, *command[1:]]
+                left = until - time.monotonic()
                 code, _, errors = programs.run(argv, environ, record, seconds=left)
                 is_told = code == 0
             finally:
@@ -231,7 +252,10 @@ def _notes(state: Path) -> Iterator[dict[str, float | None]]:
         notes: dict[str, float | None] = {}
         for word in path.read_text().split() if path.exists() else ():
             name, _, begun = word.partition(":")
-            notes[name] = float(begun) if begun else None
+            if begun:
+                notes[name] = float(begun)
+            else:
+                notes[name] = None
         yield notes
         words = []
         for name, since in notes.items():
@@ -248,8 +272,12 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
         return False
     if verdict.verdict != "improve" or not rejects:
         return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
-    name, rounds = task_name(verdict.task_id), 0
-    same = [line for line in before if task_name(line.task_id) == name and line.id != verdict.id]
+    name = task_name(verdict.task_id)
+    rounds = 0
+    same = []
+    for line in before:
+        if task_name(line.task_id) == name and line.id != verdict.id:
+            same.append(line)
     earlier = [line for line in same if line.timestamp <= verdict.timestamp]
     newest = sorted(earlier, key=lambda line: line.timestamp, reverse=True)
     for each in takewhile(lambda line: line.verdict == "improve", [verdict, *newest]):
@@ -262,7 +290,10 @@ def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
     lines = list(records)
     waiting = triage(lines)
     before = [line for line in lines if isinstance(line, VerdictLine)]
-    wanted = [line for line in (*waiting.unclear, *waiting.nogo) if concerns(line, before, rejects=rejects)]
+    wanted = []
+    for line in (*waiting.unclear, *waiting.nogo):
+        if concerns(line, before, rejects=rejects):
+            wanted.append(line)
     return sorted(wanted, key=lambda line: line.timestamp, reverse=True)
 
 
@@ -277,7 +308,8 @@ def ensure(
     if not verdicts:
         return
     environ = environment.environ()
-    if (repository := of_project(Repository(folder), environ, address)) is None:
+    repository = of_project(Repository(folder), environ, address)
+    if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
     gh = Gh(repository, time.monotonic() + seconds, environ)
@@ -288,13 +320,16 @@ def ensure(
         if standing is None:
             labels = [f"--label={label}" for label in settings.labels]
             output = gh.ask("create", *content, *labels, stdin=wanted.body)
-            what, url = "opened", one_line(output.strip().rpartition("\n")[2], _SAID)
+            what = "opened"
+            url = one_line(output.strip().rpartition("\n")[2], _SAID)
         elif standing.state == wanted.state:
-            what, url = "stands", standing.url
+            what = "stands"
+            url = standing.url
         else:
             number = str(standing.number)
             if not standing.is_open:
                 gh.ask("reopen", number)
             gh.ask("edit", number, *content, stdin=wanted.body)
-            what, url = "updated" if standing.is_open else "opened again", standing.url
+            what = "updated" if standing.is_open else "opened again"
+            url = standing.url
         yield what, f"issue {what}: {url} ({one_line(task_name(verdict.task_id), 200)})"

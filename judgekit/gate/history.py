@@ -20,8 +20,26 @@ FILE = "100"  # the beginning of the mode of a regular file: not a link, not a s
 SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
 _FORMAT = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
 _LOG = (
-    *("log", "--ignore-missing", "--stdin", "--topo-order", "--raw", "-r", "-z", "-c", "--root", "-M100%"),
-    *("--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv", "--no-color", _FORMAT),
+    *(
+        "log",
+        "--ignore-missing",
+        "--stdin",
+        "--topo-order",
+        "--raw",
+        "-r",
+        "-z",
+        "-c",
+        "--root",
+        "-M100%",
+    ),
+    *(
+        "--combined-all-paths",
+        "--no-abbrev",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        _FORMAT,
+    ),
 )
 _NO_BLOB = "000000"  # the mode of nothing
 _CO_AUTHOR = "co-authored-by:"
@@ -99,7 +117,9 @@ def _edge_text(edges: Sequence[Commit]) -> str:
 def _shallow_commits(repository: Repository) -> set[str]:
     place = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / place
-    return set(lines_of(file.read_bytes().decode("ascii"))) if file.exists() else set()
+    if file.exists():
+        return set(lines_of(file.read_bytes().decode("ascii")))
+    return set()
 
 
 def read_commit(repository: Repository, oid: str) -> Commit:
@@ -123,7 +143,10 @@ def _commits(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
                 yield commit, steps
             commit = _commit(entry, fields)
             steps = []
-        elif commit is not None and (step := _step(commit, entry.split(" "), parents, fields)) is not None:
+        elif (
+            commit is not None
+            and (step := _step(commit, entry.split(" "), parents, fields)) is not None
+        ):
             steps.append(step)
     if commit is not None:
         yield commit, steps
@@ -139,14 +162,20 @@ def _commit(oid: str, fields: Iterator[str]) -> Commit:
 
 def _step(commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]) -> Step | None:
     """Return what one entry of the log says; None where the path is as in a parent of the commit."""
-    modes, blobs, status = parts[:parents], parts[parents + 1 : -2], parts[-1]
-    mode, blob = parts[parents], parts[-2]
+    modes = parts[:parents]
+    blobs = parts[parents + 1 : -2]
+    status = parts[-1]
+    mode = parts[parents]
+    blob = parts[-2]
     if parents > 1:
         earlier_paths = [next(fields) for _ in range(parents)]
         path = next(fields)
     else:
         earlier_paths = [next(fields)]
-        path = next(fields) if status[:1] in "RC" else earlier_paths[0]
+        if status[:1] in "RC":
+            path = next(fields)
+        else:
+            path = earlier_paths[0]
     if mode == _NO_BLOB:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):

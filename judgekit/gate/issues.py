@@ -28,7 +28,14 @@ _MAX_ROWS = 20
 _MAX_TASK = 300  # characters of a task's name that fit into a command
 _TEXT = Path(__file__).with_name("issue.md.jinja")
 _MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<state>[0-9a-f]+) -->")
-_HARMLESS = {"`": "'", "@": "\uff20", "#": "\uff03", "<": "\u2039", ">": "\u203a", "://": ":\u2215\u2215"}
+_HARMLESS = {
+    "`": "'",
+    "@": "\uff20",
+    "#": "\uff03",
+    "<": "\u2039",
+    ">": "\u203a",
+    "://": ":\u2215\u2215",
+}
 
 
 def inline(text: str, limit: int = 200) -> str:
@@ -45,7 +52,9 @@ def block(text: str, language: str = "") -> str:
 
 
 def wrapped(text: str, limit: int, first: str = "", indent: str = "") -> str:
-    return textwrap.fill(one_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent)
+    return textwrap.fill(
+        one_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent
+    )
 
 
 def title(text: str) -> str:
@@ -65,7 +74,9 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     """Return the issue about a verdict; it has quotes and reasoning only with `text`."""
     name = task_name(verdict.task_id)
     # The same in every clone for the task of a path.
-    token = f"judgekit-task-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    token = (
+        f"judgekit-task-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    )
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
     shown = verdict_line(verdict, text=text)
@@ -116,7 +127,9 @@ def _findings(verdict: Verdict) -> list[str]:
         where = ", ".join(filter(None, (tier, finding.dimension, place)))
         first = f"{number}. "
         indent = " " * len(first)
-        lines.append(wrapped((where + ": " if where else "") + finding.issue, _MAX_TEXT, first, indent))
+        lines.append(
+            wrapped((where + ": " if where else "") + finding.issue, _MAX_TEXT, first, indent)
+        )
         for sign, text in (('> "{}"', finding.quote), ("-> {}", finding.suggestion)):
             lines += [wrapped(sign.format(text), _MAX_TEXT, indent, indent)] if text else []
     return lines

@@ -53,7 +53,10 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
     for oids in (list(filter(None, own_defaults)), own):
         if commits := _with_different_rules(repository, oids):
             return commits
-    other_defaults = [known.default_branch(name, {}) for name in known.refs if name not in known.names]
+    other_defaults = []
+    for name in known.refs:
+        if name not in known.names:
+            other_defaults.append(known.default_branch(name, {}))
     others = list(filter(None, other_defaults)) or [ref.oid for ref in known.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
     earlier = _earlier_rules(repository, pushed)
@@ -62,10 +65,15 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
 
 def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[str]:
     """Return the commits that ids lead to, as far as they are here, one for each set of rules."""
-    questions = [f"{oid}{what}" for oid in dict.fromkeys(oids) for what in _ASKED]
+    questions = []
+    for oid in dict.fromkeys(oids):
+        for what in _ASKED:
+            questions.append(f"{oid}{what}")
     answers = [line.split(" ") for line in repository.described(questions)]
     # Of what is not here git says so, in place of a kind.
-    ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
+    ids = []
+    for words in answers:
+        ids.append(words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "")
     commits: dict[tuple[str, ...], str] = {}
     for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
         if commit:
@@ -75,7 +83,12 @@ def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[s
 
 def _branches(repository: Repository) -> list[str]:
     """Return where this clone's own branches stand, those that changed last."""
-    words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate", f"--count={_MOST_BRANCHES}")
+    words = (
+        "for-each-ref",
+        "--format=%(objectname)",
+        "--sort=-committerdate",
+        f"--count={_MOST_BRANCHES}",
+    )
     return repository.ask(*words, "refs/heads/").decode().split()
 
 
@@ -108,12 +121,17 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
         try:
             yield root
         except ConfigError as error:
-            path = Path(str(error.path)) if error.path else None
+            if error.path:
+                path = Path(str(error.path))
+            else:
+                path = None
             if commit is None or path is None or not path.is_relative_to(root):
                 raise
             named = f"{commit[:12]}:{path.relative_to(root).as_posix()}"
             errors = (error, *error.others)
-            renamed = [ConfigError(each.problem, path=named, line=each.line, key=each.key) for each in errors]
+            renamed = []
+            for each in errors:
+                renamed.append(ConfigError(each.problem, path=named, line=each.line, key=each.key))
             raise ConfigError.of(renamed) from None
 
 
@@ -141,7 +159,9 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
                 raise _too_much(commit, path, f"{MAX_TOTAL // 1_000_000} MB")
             _write_file(root / path, data, f"{commit[:12]}:{path}")
         elif path in deciding or path.startswith(_RUBRICS):
-            missing = f"not in this clone (fetch it with: git show {commit[:12]}:{shlex.quote(path)})"
+            missing = (
+                f"not in this clone (fetch it with: git show {commit[:12]}:{shlex.quote(path)})"
+            )
             problem = f"larger than {MAX_BYTES // 1000} kB, or {missing}"
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 
@@ -188,10 +208,14 @@ def nothing_to_judge(
         return None
     known = remotes.known_to(repository, updates, remote, url)
     pushed = examine.of_push(repository, updates, known, wanted)
-    return None if pushed.changes or pushed.unexamined or pushed.notes else pushed
+    if pushed.changes or pushed.unexamined or pushed.notes:
+        return None
+    return pushed
 
 
-def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors: list[str]) -> None:
+def keep(
+    repository: Repository, rules: Sequence[str], paths: list[str], authors: list[str]
+) -> None:
     """Keep what the one commit of `rules` chooses, for the next push; else that is read again."""
     if len(rules) > 1:  # which of them hold is not known here
         return
@@ -206,7 +230,9 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
     user = environment.stamp(str(Path(environment.config_home(), "config.yaml")))
-    variables = sorted(item for item in environment.environ().items() if item[0].startswith(_VARIABLES))
+    variables = sorted(
+        item for item in environment.environ().items() if item[0].startswith(_VARIABLES)
+    )
     key = repr([environment.__version__, *rules, user, variables])
     name = environment.file_name_for(str(repository.folder))
     return str(Path(environment.cache_home(), FOLDER, f"{name}.json")), key

@@ -18,7 +18,19 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.gate import Begin, Held, Omission, Report, Row, Run, commits, examine, policy, remotes, tasks
+from judgekit.gate import (
+    Begin,
+    Held,
+    Omission,
+    Report,
+    Row,
+    Run,
+    commits,
+    examine,
+    policy,
+    remotes,
+    tasks,
+)
 from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
@@ -52,8 +64,10 @@ def read(change: ChangedFile, data: bytes | None, *, is_here: bool = True) -> tu
 
     Without `data` it is too large, or not in this clone.
     """
-    commit, path = change.commit, encodable(change.path)
-    reason, file = "", File(path, "", "", 0)
+    commit = change.commit
+    path = encodable(change.path)
+    reason = ""
+    file = File(path, "", "", 0)
     if data is None and is_here:
         reason = f"larger than {MAX_BYTES // 1_000_000} MB"
     elif data is None:
@@ -68,14 +82,21 @@ def read(change: ChangedFile, data: bytes | None, *, is_here: bool = True) -> tu
             reason = str(error).removeprefix(f"{path}: ")
     # The families of all models that had a hand in what the push makes of the file.
     hands = () if reason else (commit, *change.earlier)
-    families = dict.fromkeys(family for each in hands for family in panel.signed(each.people, each.trailers))
+    families = dict.fromkeys(
+        family for each in hands for family in panel.signed(each.people, each.trailers)
+    )
     author = Author(name=encodable(commit.people[0]), family=", ".join(families) or None)
     task_id = f"{path}@{(change.blob if reason else file.sha256)[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
 
 
 def check(
-    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None, run: Run
+    repository: Repository,
+    updates: Sequence[RefUpdate],
+    remote: str,
+    url: str,
+    base: str | None,
+    run: Run,
 ) -> Report:
     """Judge what changed since `base`, or else what a push to `remote` brings; raises `Held` to stop it."""
     if base is None:
@@ -84,7 +105,8 @@ def check(
         rules = policy.commits_of(repository, updates, remote, url)
         known = remotes.known_to(repository, updates, remote, url)
     else:
-        push, rules = PushRecord(ref=base), [commits.commit_id(repository, base)]
+        push = PushRecord(ref=base)
+        rules = [commits.commit_id(repository, base)]
         known = rules
         updates = [commits.RefUpdate("HEAD", commits.commit_id(repository, "HEAD"), "", *rules)]
     loaded: list[tuple[Config, Path]] = []
@@ -101,7 +123,9 @@ def check(
             settings, folder = _strictest(loaded, problem)
             gate = settings.gate
             policy.keep(repository, rules, gate.paths, gate.authors)
-            wanted = commits.ChangeFilter(*((each.gate.paths, each.gate.authors) for each, _ in loaded))
+            wanted = commits.ChangeFilter(
+                *((each.gate.paths, each.gate.authors) for each, _ in loaded)
+            )
             changes = examine.of_push(repository, updates, known, wanted)
             depths = _depths(settings, partial(commits.lines_changed, repository, updates, known))
             return _judged(repository, settings, folder, changes, push, run, depths)
@@ -112,13 +136,16 @@ def check(
             raise
 
 
-def _strictest(loaded: list[tuple[Config, Path]], problem: ConfigError | None) -> tuple[Config, Path]:
+def _strictest(
+    loaded: list[tuple[Config, Path]], problem: ConfigError | None
+) -> tuple[Config, Path]:
     """Return the strictest of several rules, with their folder; raises the `problem` where there are none."""
     if problem is not None and not loaded:
         raise problem
 
     def strictness(rules: tuple[Config, Path]) -> tuple[bool, ...]:
-        gate, independence = rules[0].gate, rules[0].judge.independence
+        gate = rules[0].gate
+        independence = rules[0].judge.independence
         held = gate.mode == "blocking", gate.undetermined == "block"
         return *held, independence == "require", gate.judge_mode == "strict"
 
@@ -131,7 +158,8 @@ def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths 
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
 
-    own, lines = configuration.load(None).gate, cache(count)
+    own = configuration.load(None).gate
+    lines = cache(count)
 
     def chosen(change: ChangedFile, document: Document) -> Depth:
         hands = (change.commit, *change.earlier)
@@ -156,7 +184,9 @@ def _judged(
     holds = settings.gate.undetermined == "block"
     escalate = settings.escalate.model_dump(mode="json")
     skipped = pushed.skipped.groups()
-    unexamined = [Omission(name=encodable(each["name"]), reason=each["reason"]) for each in pushed.unexamined]
+    unexamined = [
+        Omission(name=encodable(each["name"]), reason=each["reason"]) for each in pushed.unexamined
+    ]
     if not pushed.changes:
         return Report(
             rows=[],
@@ -170,7 +200,10 @@ def _judged(
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
     notes = list(pushed.notes)
-    why, told = standing(ledger.records(window()), loaded.rubric.ref) if mode == "blocking" else ([], False)
+    if mode == "blocking":
+        why, told = standing(ledger.records(window()), loaded.rubric.ref)
+    else:
+        why, told = ([], False)
     if why:  # labels show that blocking is not earned
         mode = "advisory"
         notes += [f"blocking is suspended until the KPIs recover: {each}" for each in why]
@@ -184,7 +217,9 @@ def _judged(
     push = push.model_copy(update={"mode": mode})
     keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run, notes, depths)
     budget = settings.gate.budget - run.spent
-    run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
+    run.on_start(
+        Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking")
+    )
     ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
     files = _read_files(repository, ordered)
     running.run(keeper.judge(files, time.monotonic() + budget))
@@ -208,7 +243,10 @@ def _read_files(
     """Return each changed file with its document, and why it cannot be judged."""
     blobs = [data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)]
     unread = [change.blob for change, data in zip(changes, blobs, strict=True) if data is None]
-    here = {line.split(" ")[0] for line in repository.described(unread) if not line.endswith(" missing")}
+    here = set()
+    for line in repository.described(unread):
+        if not line.endswith(" missing"):
+            here.add(line.split(" ")[0])
     files: list[tuple[ChangedFile, Document, str]] = []
     for change, data in zip(changes, blobs, strict=True):
         document, reason = read(change, data, is_here=change.blob in here)
@@ -232,15 +270,19 @@ class _Gatekeeper:
 
     async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
         """Judge all files, `until` a time at the latest; raises `ConfigError` before a model is asked."""
-        any_override, mode = self.settings.gate.override_without_terminal, self.settings.gate.judge_mode
+        any_override = self.settings.gate.override_without_terminal
+        mode = self.settings.gate.judge_mode
         said = list(self.ledger.records(DECISIONS))
         left: list[tuple[ChangedFile, Document]] = []
         for change, document, reason in files:
-            task, hashes = document.task_id, [file.sha256 for file in document.files]
+            task = document.task_id
+            hashes = [file.sha256 for file in document.files]
             override = newest_override(said, task, hashes, without_terminal=any_override)
             if reason or override:
                 decided = None if reason else override
-                self._settle(change, tasks.without_models(self.loaded, mode, document, decided, reason))
+                self._settle(
+                    change, tasks.without_models(self.loaded, mode, document, decided, reason)
+                )
             else:
                 left.append((change, document))
         if not left:
@@ -248,10 +290,14 @@ class _Gatekeeper:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             wanted = JudgeRequest(str(self.loaded.path), mode)
             judge, models = service.document_judge(gateway, self.folder, wanted)
-            if not judge.panel and judge.elsewhere is None:  # no measurement, so nothing for the ledger
+            if (
+                not judge.panel and judge.elsewhere is None
+            ):  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
-                    verdict = tasks.without_models(self.loaded, mode, document, None, self.notes[-1])
+                    verdict = tasks.without_models(
+                        self.loaded, mode, document, None, self.notes[-1]
+                    )
                     self._settle(change, verdict)
                 return
             free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
@@ -271,9 +317,15 @@ class _Gatekeeper:
                 except ConfigError as error:
                     self.notes.append(f"noise not known: {error}")
                 if self.run.id:
-                    name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
-                    verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
-                cached = verdict.cost_source == "cache" and not any(each.failure for each in verdict.rounds)
+                    name = f"{self.run.id}\0{change.path}\0{change.blob}".encode(
+                        "utf-8", "surrogatepass"
+                    )
+                    verdict = verdict.model_copy(
+                        update={"id": hashlib.sha256(name).hexdigest()[:32]}
+                    )
+                cached = verdict.cost_source == "cache" and not any(
+                    each.failure for each in verdict.rounds
+                )
                 push = self.push.model_copy(update={"cached": cached})
                 lost = False
                 try:
@@ -288,8 +340,11 @@ class _Gatekeeper:
                     group.create_task(judge_one(*pair))
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
-        path, word, commit = encodable(change.path), word_of(verdict.verdict), change.commit
-        author, record = commit.people[0].partition(" <")[0], verdict.record()
+        path = encodable(change.path)
+        word = word_of(verdict.verdict)
+        commit = change.commit
+        author = commit.people[0].partition(" <")[0]
+        record = verdict.record()
         row = Row(path=path, word=word, commit=commit.oid, author=author, lost=lost, verdict=record)
         self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)

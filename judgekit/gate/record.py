@@ -64,7 +64,9 @@ def gate_record(report: Report) -> dict[str, Any]:
         fault=report.fault,
         judged={word: words.count(word) for word in WORDS},
         skipped=[SkipGroupRecord(**group) for group in report.skipped],
-        not_examined=[OmissionRecord(name=one["name"], reason=encodable(one["reason"])) for one in omissions],
+        not_examined=[
+            OmissionRecord(name=one["name"], reason=encodable(one["reason"])) for one in omissions
+        ],
         notes=[encodable(note) for note in report.notes],
     )
     return record.model_dump(mode="json", by_alias=True)

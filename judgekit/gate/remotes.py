@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _BRANCHES = "refs/heads/"
 _TAGS = "refs/tags/"
 _REMOTES = "refs/remotes/"
-_URL = re.compile(r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL)
+_URL = re.compile(
+    r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
+)
 _SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
@@ -95,7 +97,11 @@ def read(repository: Repository, remote: str, url: str = "") -> Remotes:
     addresses = _addresses(repository)
     names = _names_at(repository, addresses, remote, url)
     refspecs = _refspecs(repository)
-    folders = {spec.folder for specs in refspecs.values() for spec in specs if spec.folder}
+    folders = set()
+    for specs in refspecs.values():
+        for spec in specs:
+            if spec.folder:
+                folders.add(spec.folder)
     listed = _local_refs(repository, sorted({*folders, _REMOTES.rstrip("/")}))
     refs: dict[str, list[TrackedRef]] = {}
     owners: dict[str, set[str]] = {}
@@ -104,7 +110,10 @@ def read(repository: Repository, remote: str, url: str = "") -> Remotes:
         for ref in refs[name]:
             owners.setdefault(ref.name, set()).add(name)
     for name, tracked_refs in refs.items():
-        allowed = set(names) if name in names else {name}
+        if name in names:
+            allowed = set(names)
+        else:
+            allowed = {name}
         # What another remote is fetched into as well may be that one's.
         refs[name] = [ref for ref in tracked_refs if owners[ref.name] <= allowed]
     tracked = {ref.name for own in refs.values() for ref in own}
@@ -140,7 +149,9 @@ def _middle(pattern: str, ref: str) -> str | None:
 
 def _addresses(repository: Repository) -> dict[str, list[str]]:
     addresses: dict[str, list[str]] = {}
-    for line in os.fsdecode(repository.ask("remote", "-v")).split("\n")[:-1]:  # with `insteadOf` applied
+    for line in os.fsdecode(repository.ask("remote", "-v")).split("\n")[
+        :-1
+    ]:  # with `insteadOf` applied
         name, _, address = line.partition("\t")
         addresses.setdefault(name, []).append(address.rpartition(" (")[0])
     return addresses
@@ -156,12 +167,18 @@ def _names_at(
         match = _URL.fullmatch(address) or _SCP.fullmatch(address)
         if match is not None and match["host"]:
             return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
-        path = f"/{match['path']}" if match is not None else address
+        if match is not None:
+            path = f"/{match['path']}"
+        else:
+            path = address
         return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
     own = {url, remote if remote not in addresses else "", *addresses.get(remote, ())} - {""}
     places = {place(address) for address in own}
-    same = [name for name, theirs in addresses.items() if not places.isdisjoint(map(place, theirs))]
+    same = []
+    for name, theirs in addresses.items():
+        if not places.isdisjoint(map(place, theirs)):
+            same.append(name)
     return list(dict.fromkeys([remote, *same]))
 
 
@@ -191,7 +208,9 @@ def _local_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedR
     return refs
 
 
-def _tracked(name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]) -> list[TrackedRef]:
+def _tracked(
+    name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
+) -> list[TrackedRef]:
     """Return the refs of a remote: into which it is fetched, else those that bear its name."""
     excluded = [spec for spec in refspecs if spec.is_negative]
     below = f"{_REMOTES}{name}/"

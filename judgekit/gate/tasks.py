@@ -48,7 +48,9 @@ class TaskFile(Strict):
 
 def of_project(project: Path) -> TaskFile:
     path = project / FILE
-    return yamlfile.read(path, TaskFile) if yamlfile.check_own(path, project) else TaskFile()
+    if yamlfile.check_own(path, project):
+        return yamlfile.read(path, TaskFile)
+    return TaskFile()
 
 
 def judge(
@@ -57,13 +59,19 @@ def judge(
     """Return the verdict on a task, noted in the ledger, and notes; an override goes before any model."""
     settings = configuration.load(project)
     ledger = Ledger.of(project)
-    task, hashes = document.task_id, [file.sha256 for file in document.files]
-    said, any_override = list(ledger.records(DECISIONS)), settings.gate.override_without_terminal
+    task = document.task_id
+    hashes = [file.sha256 for file in document.files]
+    said = list(ledger.records(DECISIONS))
+    any_override = settings.gate.override_without_terminal
     # The ledger has names without secrets.
-    override = newest_override(said, redact.redact(task).text, hashes, without_terminal=any_override)
+    override = newest_override(
+        said, redact.redact(task).text, hashes, without_terminal=any_override
+    )
     if override is not None:
         loaded = service.rubric(settings, project, judge_request)
-        verdict = without_models(loaded, judge_request.mode or settings.judge.mode, document, override)
+        verdict = without_models(
+            loaded, judge_request.mode or settings.judge.mode, document, override
+        )
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = running.run(service.ajudge_documents([document], project, judge_request))
     if verdict.rounds:
@@ -75,7 +83,11 @@ def judge(
 
 
 def without_models(
-    loaded: LoadedRubric, mode: ModeName, document: Document, override: OverrideLine | None, reason: str = ""
+    loaded: LoadedRubric,
+    mode: ModeName,
+    document: Document,
+    override: OverrideLine | None,
+    reason: str = "",
 ) -> Verdict:
     said = {"decision", "why", "who"}
     decided = override and Override(at=override.timestamp, **override.model_dump(include=said))
@@ -97,13 +109,18 @@ def without_models(
     )
 
 
-def files(project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10) -> list[File]:
+def files(
+    project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
+) -> list[File]:
     """Return the `most` uncommitted files changed last, after `since` (s) if given, that can be judged."""
     wanted = Patterns(paths)
-    repository, root = Repository(project), os.path.realpath(project)
+    repository = Repository(project)
+    root = os.path.realpath(project)
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     changed: list[tuple[float, str]] = []
-    for name in dict.fromkeys(map(os.fsdecode, repository.ask(*listing, seconds=SECONDS).split(b"\0"))):
+    for name in dict.fromkeys(
+        map(os.fsdecode, repository.ask(*listing, seconds=SECONDS).split(b"\0"))
+    ):
         if name and wanted.match(name):
             path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
             with suppress(OSError):
@@ -122,10 +139,16 @@ def files(project: Path, paths: Sequence[str], *, since: float | None = None, mo
         if len(read) == most:
             break
         with suppress(InputError, OSError):
-            data, oid = (project / path).read_bytes(), committed.get(path, "")
+            data = (project / path).read_bytes()
+            oid = committed.get(path, "")
             # As git stores it, also with its own line ends. Git would run the filter that a clone names.
-            digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
-            stored = (b"blob %d\0" % len(each) + each for each in (data, data.replace(b"\r\n", b"\n")))
+            if len(oid) == _SHA1:
+                digest = hashlib.sha1
+            else:
+                digest = hashlib.sha256
+            stored = (
+                b"blob %d\0" % len(each) + each for each in (data, data.replace(b"\r\n", b"\n"))
+            )
             if oid not in (digest(each).hexdigest() for each in stored):
                 read.append(documents.decode(path, data))
     return sorted(read, key=lambda file: file.path)

@@ -20,16 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
-STOP_GRACE = 8.0  # seconds beside its deadline in which a stop is judged, for imports, files and the ledger
+SECONDS = (
+    9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
+)
+STOP_GRACE = (
+    8.0  # seconds beside its deadline in which a stop is judged, for imports, files and the ledger
+)
 MAX_INPUT = 50_000_000  # bytes
 _GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
-PROMPT, GEMINI_PROMPT = "UserPromptSubmit", "BeforeAgent"
+PROMPT = "UserPromptSubmit"
+GEMINI_PROMPT = "BeforeAgent"
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
 _MOST_SHOWN = 60  # characters of an argument
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 # The event also fires for texts that no person wrote.
-NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
+NOTIFICATIONS = (
+    "<task-notification>",
+    "<system-reminder>",
+    "[SYSTEM NOTIFICATION",
+    "<cross-session-message",
+)
 FORGETTING = ("compact", "clear")  # sources of a session's start after which its context is gone
 _WHO = "coding agents give their hooks"
 
@@ -65,7 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     notes: list[str] = []
     unknown = ""
     try:
-        arguments = sys.argv[2:] if arguments is None else arguments
+        if arguments is None:
+            arguments = sys.argv[2:]
         option, given, first = "".join(arguments[:1]).partition("=")
         unknown = _unknown_option(arguments)
         if option == "--explain":
@@ -90,7 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
                     _forget(payload)
                 begin(_project(payload))
             # Gemini sends "auto" with every prompt, whether it compacts or not.
-            elif event == "PostCompact" or (event == "PreCompress" and payload.get("trigger") == "manual"):
+            elif event == "PostCompact" or (
+                event == "PreCompress" and payload.get("trigger") == "manual"
+            ):
                 _forget(payload)
             elif event in ("Stop", "AfterAgent"):
                 text, notes = _stop(payload)
@@ -113,7 +126,9 @@ def _unknown_option(arguments: list[str]) -> str:
         return ""
     for argument in arguments:
         if argument not in ("--stats", "--json"):
-            return f"{argument[:_MOST_SHOWN]}: no such option; judgekit hook --help lists the options"
+            return (
+                f"{argument[:_MOST_SHOWN]}: no such option; judgekit hook --help lists the options"
+            )
     return ""
 
 
@@ -135,7 +150,8 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     ranked = context.find(prompt, configured)
     if ranked.notes:
         notes += context.due(configured.project, ranked.notes)
-    if (told := context.session_of(payload, configured)) is not None:
+    told = context.session_of(payload, configured)
+    if told is not None:
         told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
@@ -151,15 +167,25 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
         explain.add(prompt, ranked, shown, configured, payload.get("session_id"))
     injected, _ = shown
-    described = {hit.root: settings.descriptions(hit.root) for hit in (*ranked.pinned, *injected)}
+    described = {}
+    for hit in (*ranked.pinned, *injected):
+        described[hit.root] = settings.descriptions(hit.root)
     text = context.render(ranked.pinned, shown, configured.project, described)
     if not text and not found_any and configured["hint_on_zero"]:
         from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
         stores = [search.resolve(root, configured.project) for root in configured["roots"]]
-        text = context.nothing_found() if configured["command"] or any(map(os.path.isdir, stores)) else ""
-    titles = [candidate.title for candidate in (*ranked.pinned, *injected)] if configured["show"] else []
-    return context.printed(text, titles, gemini=payload.get("hook_event_name") == GEMINI_PROMPT), notes
+        if configured["command"] or any(map(os.path.isdir, stores)):
+            text = context.nothing_found()
+        else:
+            text = ""
+    if configured["show"]:
+        titles = [candidate.title for candidate in (*ranked.pinned, *injected)]
+    else:
+        titles = []
+    return context.printed(
+        text, titles, gemini=payload.get("hook_event_name") == GEMINI_PROMPT
+    ), notes
 
 
 def is_silent(prompt: str) -> bool:
@@ -191,7 +217,10 @@ def _forget(payload: Mapping[str, Any]) -> None:
 def _refresh(payload: Mapping[str, Any]) -> None:
     """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
     told = payload.get("tool_input")
-    path = (told.get("file_path") or told.get("notebook_path")) if isinstance(told, dict) else None
+    if isinstance(told, dict):
+        path = told.get("file_path") or told.get("notebook_path")
+    else:
+        path = None
     if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
         return
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
@@ -204,17 +233,23 @@ def _refresh(payload: Mapping[str, Any]) -> None:
     project = _project(payload)
     configured, _ = settings.load(project)
     if configured["enabled"]:
-        index.refresh_file(os.path.join(str(payload.get("cwd") or project), path), configured.profiles)
+        index.refresh_file(
+            os.path.join(str(payload.get("cwd") or project), path), configured.profiles
+        )
 
 
 def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return what the hook prints when an agent stops, and its lines for stderr; a failure lets it stop."""
-    if payload.get("stop_hook_active"):  # it goes on because of a hook already: never twice in a row
+    if payload.get(
+        "stop_hook_active"
+    ):  # it goes on because of a hook already: never twice in a row
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
     project = _project(payload)
-    configured = settings.load(project)[0].values.get("stop", {})  # what is wrong there the next prompt says
+    configured = settings.load(project)[0].values.get(
+        "stop", {}
+    )  # what is wrong there the next prompt says
     if configured.get("judge") != "on":
         return "", []
     from judgekit import programs  # noqa: PLC0415 - only where it is switched on
@@ -230,7 +265,9 @@ def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 def _read_input() -> dict[str, Any]:
     """Return what the client says; raises `BadInputError`."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise BadInputError("stdin: nothing to read; a coding agent runs this command with JSON on stdin")
+        raise BadInputError(
+            "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
+        )
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
@@ -262,5 +299,7 @@ def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 -
         if stream is not None:
             stream.buffer.write(line + b"\n")
             stream.flush()
-    except OSError:  # nobody reads: without this the interpreter would fail again, and loudly, at its exit
+    except (
+        OSError
+    ):  # nobody reads: without this the interpreter would fail again, and loudly, at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

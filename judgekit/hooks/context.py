@@ -32,7 +32,11 @@ PINNED = "pinned"
 PROGRAM = "judgekit"
 FOLDER = "notices"
 AGAIN = 86_400  # seconds after which what is still wrong is said once more
-_TITLE, _PATH, _TAG, _DESCRIPTION, _TOPIC = 200, 400, 40, 200, 60  # characters
+_TITLE = 200
+_PATH = 400
+_TAG = 40
+_DESCRIPTION = 200
+_TOPIC = 60  # characters
 _MAX_TAGS = 10
 MAX_MENTIONED = 3
 SKILL = ("skills", "memory-search", "SKILL.md")
@@ -63,7 +67,8 @@ def find(prompt: str, configured: Settings) -> RankedCandidates:
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | None:
     """Return what the conversation was told lately; None where nothing is held back."""
-    session, prompts = payload.get("session_id"), configured["repeat_after"]
+    session = payload.get("session_id")
+    prompts = configured["repeat_after"]
     if not isinstance(session, str) or not (session and prompts) or configured["inject"] == "top_k":
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
@@ -85,7 +90,9 @@ def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown
     candidates = in_force(ranked)
     if configured["inject"] == "top_k":
         return [candidate for candidate in candidates if not candidate.damaged][:most], []
-    injected = [candidate for candidate in candidates if candidate.confidence_label == "high"][:most]
+    injected = [candidate for candidate in candidates if candidate.confidence_label == "high"][
+        :most
+    ]
     rest = [candidate for candidate in candidates if candidate not in injected]
     mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
     return injected, mentioned or (rest if configured["hint_on_zero"] and not injected else [])
@@ -97,7 +104,10 @@ def in_force(ranked: RankedCandidates) -> list[Candidate]:
 
 
 def render(
-    pinned: list[Candidate], shown: Shown, project: str, descriptions: Mapping[str, Mapping[str, str]]
+    pinned: list[Candidate],
+    shown: Shown,
+    project: str,
+    descriptions: Mapping[str, Mapping[str, str]],
 ) -> str:
     """Return the context of a prompt: what is pinned and injected in full, what is mentioned as a hint.
 
@@ -117,14 +127,19 @@ def render(
         head = f'<memory-context source="{escape(one_line(source(root, project), _PATH))}"'
         categories = dict.fromkeys(candidate.category for candidate, _ in group)
         names = [name for name in categories if name in described]
-        texts = [f"{name}: {one_line(described[name], _DESCRIPTION)}" for name in names]
+        texts = []
+        for name in names:
+            texts.append(f"{name}: {one_line(described[name], _DESCRIPTION)}")
         lines = [f'{head} descriptions="{escape("; ".join(texts))}">' if texts else f"{head}>"]
         left = room - len(lines[0]) - len(foot) - 1
         for candidate, confidence in group:
             tags = [one_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
             listed = escape(",".join(tag for tag in tags if tag))
             category = escape(one_line(candidate.category, _TAG).upper())
-            marked = f"{one_line(candidate.title, _TITLE)} ({candidate.status})" if candidate.status else ""
+            if candidate.status:
+                marked = f"{one_line(candidate.title, _TITLE)} ({candidate.status})"
+            else:
+                marked = ""
             title = escape(marked or one_line(candidate.title, _TITLE))
             path = escape(one_line(candidate.place, _PATH))
             line = f'<result category="{category}" confidence="{confidence}">{title} -> {path}'
@@ -142,7 +157,8 @@ def render(
 def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
     if not mentioned:
         return ""
-    mentioned, topics = mentioned[:MAX_MENTIONED], []
+    mentioned = mentioned[:MAX_MENTIONED]
+    topics = []
     program = search_program()
     noun = "memory" if len(mentioned) == 1 else "memories"
     for candidate in mentioned:
@@ -155,7 +171,9 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
             topics.append(f"{escape(title)} ({escape(one_line(candidate.path, _PATH))})")
     homes = (project, os.path.expanduser("~"))
     skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
-    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(map(os.path.isfile, skills))  # the plugin has it
+    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(
+        map(os.path.isfile, skills)
+    )  # the plugin has it
     skill = " The memory-search skill searches them." if has_skill else ""
     count = f"{len(mentioned)}{' more' if more else ''} {noun}"
     return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"
@@ -174,14 +192,18 @@ def search_program() -> str:
     The path is that of the program beside this interpreter. One that a shell would read as more than a word
     is not named.
     """
-    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the client has the plugin's programs on its agent's PATH
+    if os.environ.get(
+        "CLAUDE_PLUGIN_ROOT"
+    ):  # the client has the plugin's programs on its agent's PATH
         return PROGRAM
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
             return PROGRAM
     path = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     is_word = all(char.isalnum() or char in "/._-+" for char in path)
-    return path if is_word and os.path.isabs(path) and _is_program(path) else ""
+    if is_word and os.path.isabs(path) and _is_program(path):
+        return path
+    return ""
 
 
 def _is_program(path: str) -> bool:
@@ -194,7 +216,10 @@ def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:
         return text
     # Gemini escapes `<` and `>` but no `&`: without ours, a title could pass for our tags.
     text = text.replace("&", "&amp;") if gemini else text
-    output = {"hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit", "additionalContext": text}
+    output = {
+        "hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit",
+        "additionalContext": text,
+    }
     recalled = "; ".join(one_line(title, 80) for title in titles)
     message = {"systemMessage": f"judgekit recalled: {recalled}"} if titles else {}
     return quickjson.written({"hookSpecificOutput": output, **message})
@@ -224,12 +249,18 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     """Return the notes that were not said within the last day, and remember them; all where that fails."""
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
-    now = time.time() if now is None else now
+    if now is None:
+        now = time.time()
     try:
-        path = os.path.join(environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json")
+        path = os.path.join(
+            environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json"
+        )
         kept = quickjson.load(path)
         times = kept.items() if isinstance(kept, dict) else ()
-        said = {note: at for note, at in times if isinstance(at, float) and now - AGAIN < at <= now}
+        said = {}
+        for note, at in times:
+            if isinstance(at, float) and now - AGAIN < at <= now:
+                said[note] = at
         if fresh := [note for note in dict.fromkeys(notes) if note not in said]:
             recent = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
             outputs.write_atomically(path, quickjson.dumps(dict(recent)), private=True)

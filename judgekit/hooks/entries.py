@@ -21,11 +21,15 @@ from judgekit.programs import OWN_PYTHON, ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
+Scope: TypeAlias = Literal[
+    "user", "project", "local"
+]  # whose settings, or hooks, an installation is in
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
-TIMEOUT = 30  # seconds, after which the client goes on without an answer; its own default for a prompt
+TIMEOUT = (
+    30  # seconds, after which the client goes on without an answer; its own default for a prompt
+)
 # Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
 TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
 
@@ -69,7 +73,12 @@ def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str
 
 
 def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT * client.per_second, **client.more}
+    return {
+        "type": "command",
+        "command": PORTABLE,
+        "timeout": TIMEOUT * client.per_second,
+        **client.more,
+    }
 
 
 def is_ours(hook: object) -> bool:
@@ -81,7 +90,8 @@ def argument_vector(hook: object) -> list[str]:
     """Return what one plain command starts, nothing for others; the portable form is what it starts."""
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
-    line, arguments = hook.get("command"), hook.get("args")
+    line = hook.get("command")
+    arguments = hook.get("args")
     if not isinstance(line, str) or len(line) > _LONGEST:
         return []
     if isinstance(arguments, list):
@@ -89,7 +99,8 @@ def argument_vector(hook: object) -> list[str]:
     if line == PORTABLE:
         return ["judgekit", "hook"]
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
+    lexer.whitespace_split = True
+    lexer.commenters = ""
     try:
         words = list(lexer)
     except ValueError:
@@ -129,13 +140,18 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text
     _take_out(settings)
-    if not isinstance(hooks := settings.setdefault("hooks", {}), dict):
+    hooks = settings.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
         raise _unexpected(path, "hooks", "an object of events")
     for event, matcher, timed_hook in wanted:
-        if not isinstance(groups := hooks.setdefault(event, []), list):
+        groups = hooks.setdefault(event, [])
+        if not isinstance(groups, list):
             raise _unexpected(path, f"hooks.{event}", "an array of matchers")
         for number, group in enumerate(groups):
-            inside = group.get("hooks") if isinstance(group, dict) else None
+            if isinstance(group, dict):
+                inside = group.get("hooks")
+            else:
+                inside = None
             if not isinstance(inside, list) or not all(isinstance(each, dict) for each in inside):
                 key = f"hooks.{event}.{number}"
                 raise _unexpected(path, key, "an object with an array 'hooks' of objects")
@@ -168,7 +184,10 @@ def _laid_out(settings: dict[str, Any], like: str) -> str:
     body = like.strip(_BLANKS)
     indent = _INDENT.match(like)
     is_one_line = "\n" not in body and body.strip("{} \t") != ""
-    width = indent[1] if indent else None if is_one_line else "  "
+    if indent:
+        width = indent[1]
+    else:
+        width = None if is_one_line else "  "
     dumped = json.dumps(settings, indent=width, ensure_ascii="\\u" in like)
     if "\r\n" in like:
         dumped = dumped.replace("\n", "\r\n")

@@ -27,7 +27,8 @@ PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the log; then it becomes the older one, and the older one goes
 _LOGGED = 3  # lines about a prompt that are shown
 _HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
-_TITLE, _PART = 70, 90  # characters
+_TITLE = 70
+_PART = 90  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
     " when a prompt names it, or when the conversation was compacted"
@@ -44,17 +45,23 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if not configured["enabled"]:
         return "\n".join([*lines, "retrieval.enabled is false: the hook adds nothing"])
     if silent:
-        return "\n".join([*lines, "the prompt is too short or a notification: the hook adds nothing"])
+        return "\n".join(
+            [*lines, "the prompt is too short or a notification: the hook adds nothing"]
+        )
     ranked = context.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
     for root in configured["roots"]:
         path = search.resolve(root, project)
-        lines.append(f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}")
+        lines.append(
+            f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}"
+        )
     lines += [f"note: {line}" for line in _judge_without_effect(project)]
     languages = {profile.language for profile in configured.profiles.by_kind.values()}
-    cut = [part for language in languages for part in parts.parse(prompt, language)]
+    cut = []
+    for language in languages:
+        cut.extend(parts.parse(prompt, language))
     words = dict.fromkeys(term.text for part in cut for term in part.terms)
     lines.append(f"terms: {', '.join(words) or 'none: only stop words'}")
     if len(cut) > 1:
@@ -62,23 +69,40 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
-    latest = next(repeats.files_of(project), None) if configured["inject"] != "top_k" else None
+    if configured["inject"] != "top_k":
+        latest = next(repeats.files_of(project), None)
+    else:
+        latest = None
     prompts = configured["repeat_after"]
-    told = repeats.Session(latest, project, prompts) if latest and prompts else None
+    if latest and prompts:
+        told = repeats.Session(latest, project, prompts)
+    else:
+        told = None
     if told is not None:
         told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
     unrepeated = context.unrepeated(shown, told, prompt)
-    dropped = [hit for hit in shown[1][: context.MAX_MENTIONED] if hit not in unrepeated[1]]
+    dropped = []
+    for hit in shown[1][: context.MAX_MENTIONED]:
+        if hit not in unrepeated[1]:
+            dropped.append(hit)
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
-        how = repeats.INJECTED if candidate in ranked.repeated else repeats.MENTIONED
+        if candidate in ranked.repeated:
+            how = repeats.INJECTED
+        else:
+            how = repeats.MENTIONED
         if candidate in ranked.pinned:
-            outcome, reason = "injected", "pinned: injected with every prompt"
+            outcome = "injected"
+            reason = "pinned: injected with every prompt"
         elif told is not None and (candidate in ranked.repeated or candidate in dropped):
-            outcome, reason = "held back", _REPEATED.format(_HOW[how], told.ago(candidate, how), told.prompts)
+            outcome = "held back"
+            reason = _REPEATED.format(_HOW[how], told.ago(candidate, how), told.prompts)
         else:
             outcome, reason = _outcome(candidate, unrepeated, configured)
-        store = "" if candidate.kind == COMMAND else context.source(candidate.root, project)
+        if candidate.kind == COMMAND:
+            store = ""
+        else:
+            store = context.source(candidate.root, project)
         title = one_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
         lines += _evidence(candidate, several=len(cut) > 1)
@@ -109,15 +133,23 @@ def _judge_without_effect(project: str) -> list[str]:
 def _logged(prompt: str, configured: Settings) -> list[str]:
     """Return what became of a prompt by the memories and settings of the time when it was answered."""
     if not configured["log"]:
-        return ["log: off (set retrieval.log: true in your own configuration to log each injection)"]
-    lines, wanted = [f"log: {file()}"], one_line(prompt, PROMPT_CHARS)
-    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted][:_LOGGED]
+        return [
+            "log: off (set retrieval.log: true in your own configuration to log each injection)"
+        ]
+    lines = [f"log: {file()}"]
+    wanted = one_line(prompt, PROMPT_CHARS)
+    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted][
+        :_LOGGED
+    ]
     for line in logged:
         injected, mentioned, repeated = (
-            ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ())) or "nothing"
+            ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ()))
+            or "nothing"
             for places in (("pinned", "injected"), ("mentioned",), ("repeated",))
         )
-        lines.append(f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}")
+        lines.append(
+            f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
+        )
     return lines if logged else [*lines, "this prompt is not in the log"]
 
 
@@ -135,7 +167,8 @@ def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -
         told = f"without a judge it is at most mentioned{rest}"
         return outcome, f"the program gave no confidence (score {candidate.score:g}): {told}"
     labels = configured.profiles.of(candidate.kind).labels
-    own, label = f"confidence {candidate.confidence:.2f}", candidate.confidence_label
+    own = f"confidence {candidate.confidence:.2f}"
+    label = candidate.confidence_label
     if injected:
         return outcome, f"{own} is high: at least {labels['high']:.2f}"
     if label == "high":
@@ -146,7 +179,10 @@ def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -
     if candidate.worth_mentioning:
         return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
     weak = ", but nothing else was found (retrieval.hint_on_zero)" if mentioned else ""
-    return outcome, f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention{weak}"
+    return (
+        outcome,
+        f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention{weak}",
+    )
 
 
 def _why_never_injected(candidate: Candidate) -> str:
@@ -174,7 +210,11 @@ def file() -> str:
 
 
 def add(
-    prompt: str, ranked: RankedCandidates, shown: context.Shown, configured: Settings, session: object = None
+    prompt: str,
+    ranked: RankedCandidates,
+    shown: context.Shown,
+    configured: Settings,
+    session: object = None,
 ) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
     names = ("pinned", "injected", "mentioned", "repeated")
@@ -189,10 +229,16 @@ def add(
     for part, candidates in became:
         line[part] = [
             {"path": hit.path, "title": one_line(hit.title, 100)}
-            | {"confidence": round(hit.confidence, 3) if hit.rated else None, "label": hit.confidence_label}
+            | {
+                "confidence": round(hit.confidence, 3) if hit.rated else None,
+                "label": hit.confidence_label,
+            }
             for hit in candidates
         ]
-    rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]
+    rest = []
+    for candidate in ranked.candidates:
+        if candidate not in [*shown[0], *shown[1]]:
+            rest.append(candidate)
     line |= {"left_out": len(rest), "judge": configured["judge"]}
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 

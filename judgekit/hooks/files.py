@@ -77,7 +77,10 @@ def uninstall(change: FileChange) -> None:
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
     folders, files = _load()
-    made = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    made = []
+    for folder in folders:
+        if Path(folder) in change.path.parents:
+            made.append(Path(folder))
     if files.pop(str(change.path), None) is None and change.path.parent.name in _FOLDERS:
         made.append(change.path.parent)
     remove_folders(made)
@@ -102,7 +105,9 @@ def read(path: Path) -> bytes | None:
         raise _refused(path, error, "cannot be read") from None
 
 
-def replace(path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False) -> list[Path]:
+def replace(
+    path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
+) -> list[Path]:
     """Make the content of `path` what `after` says (None: no file) and return the folders that this made.
 
     Links are followed where the file is the user's; mode, owner and extended attributes stay. Raises
@@ -135,7 +140,10 @@ def replace(path: Path, before: bytes | None, after: bytes | None, *, is_users: 
 def _check_writable(path: Path, target: Path) -> None:
     """Raise `InputError` for a file that its owner made read-only: renaming over it would not ask."""
     if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
-        where = "" if target == path else f" (a link to {target})"
+        if target == path:
+            where = ""
+        else:
+            where = f" (a link to {target})"
         remedy = "make it writable, or add by hand what --print shows"
         raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
 
@@ -159,7 +167,9 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
         path.replace(target)
     except OSError as error:
         remedy = f"check that you can write to the folder; {_UNTOUCHED}"
-        raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {remedy}") from None
+        raise InputError(
+            f"{path}: cannot be moved to {target} ({error.strerror}); {remedy}"
+        ) from None
 
 
 def _refused(path: Path, error: OSError, what: str) -> InputError:
@@ -171,10 +181,9 @@ def _load() -> tuple[list[str], dict[str, Record]]:
     """Return the folders that were made, and the record of each file."""
     try:
         data: Any = json.loads(location().read_bytes())
-        files = {
-            name: Record(None if before is None else before.encode(), str(sha256))
-            for name, (before, sha256) in data["files"].items()
-        }
+        files = {}
+        for name, (before, sha256) in data["files"].items():
+            files[name] = Record(None if before is None else before.encode(), str(sha256))
         return [str(each) for each in data["folders"]], files
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return [], {}
@@ -183,11 +192,15 @@ def _load() -> tuple[list[str], dict[str, Record]]:
 def _save(folders: list[str], files: dict[str, Record]) -> None:
     """Write the record, or remove it when it holds nothing; an installation does not fail for its sake."""
     path = location()
-    kept = {name: (None if old is None else old.decode(), sha256) for name, (old, sha256) in files.items()}
+    kept = {}
+    for name, (old, sha256) in files.items():
+        kept[name] = (None if old is None else old.decode(), sha256)
     with contextlib.suppress(OSError, InputError):
         if not folders and not files:
             path.unlink(missing_ok=True)
             return
         environment.private_folder(str(path.parent))
         record = json.dumps({"folders": folders, "files": kept}, indent=2)
-        outputs.write_atomically(str(path), record, private=True)  # a client's settings may hold keys
+        outputs.write_atomically(
+            str(path), record, private=True
+        )  # a client's settings may hold keys

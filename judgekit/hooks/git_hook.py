@@ -51,7 +51,8 @@ def find(folder: Path) -> HooksFolder:
         tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
     except UsageError:
-        tree, bare = None, Repository(folder, bare=True)
+        tree = None
+        bare = Repository(folder, bare=True)
         repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
     # Relative paths in git's configuration count from where hooks are run.
     hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
@@ -120,9 +121,12 @@ def kind(content: bytes | None) -> Kind:
     """Say whose hook this is; `edited` is one of ours that was changed by hand."""
     if content is None:
         return "none"
-    if (head := _HEAD.match(content)) is None:
+    head = _HEAD.match(content)
+    if head is None:
         return "foreign"
-    return "ours" if head[1] == _sum(content[head.end() :]) else "edited"
+    if head[1] == _sum(content[head.end() :]):
+        return "ours"
+    return "edited"
 
 
 def _sum(body: bytes) -> bytes:
@@ -132,7 +136,10 @@ def _sum(body: bytes) -> bytes:
 def installation(content: bytes) -> tuple[str, str]:
     """Return the interpreter that a hook of ours runs, and the folder of its judgekit."""
     match = _INSTALLATION.search(os.fsdecode(content))
-    quoted = match.groups(default="") if match else ("", "")
+    if match:
+        quoted = match.groups(default="")
+    else:
+        quoted = ("", "")
     python, root = ("".join(shlex.split(each)) if len(each) <= _LONGEST else "" for each in quoted)
     return python, root
 
@@ -140,7 +147,9 @@ def installation(content: bytes) -> tuple[str, str]:
 def endpoint(hooks: Path) -> Path:
     """Return the file in a folder of hooks that is ours or is to be it."""
     legacy = hooks / LEGACY
-    return legacy if kind(files.read(legacy)) == "ours" else hooks / HOOK
+    if kind(files.read(legacy)) == "ours":
+        return legacy
+    return hooks / HOOK
 
 
 def planned_change(place: HooksFolder, python: str | None = None, *, installs: bool) -> FileChange:
@@ -151,15 +160,22 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
     if installs and (file := husky.file_of(place.hooks)) is not None:
         raise UsageError(f"husky manages {place.hooks}; {husky.advice(place.hooks, file)}")
     path = endpoint(place.hooks)
-    before, kept = files.read(path), path.with_name(KEPT)
-    owner = "foreign" if before is None and path.is_symlink() else kind(before)
+    before = files.read(path)
+    kept = path.with_name(KEPT)
+    if before is None and path.is_symlink():
+        owner = "foreign"
+    else:
+        owner = kind(before)
     if owner == "edited":
         remedy = f"move your additions to {kept}, which runs first, and remove it"
         raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
     if not installs:
         if owner == "foreign":
             return FileChange(path, before, before)
-        aside = kept if os.path.lexists(kept) else None
+        if os.path.lexists(kept):
+            aside = kept
+        else:
+            aside = None
         return FileChange(path, before, None, aside=aside, is_users=place.shared)
     # Git LFS writes its hook anew, over ours: then both are the same, and the kept one gives way.
     if owner == "foreign" and os.path.lexists(kept) and files.read(kept) != before:
@@ -171,10 +187,13 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
 
 
 def notes(place: HooksFolder) -> Iterator[str]:
-    tree, hook = place.tree, str(place.hooks / HOOK)
+    tree = place.tree
+    hook = str(place.hooks / HOOK)
     in_tree = tree is not None and not place.shared and ".git" not in place.hooks.parts
     if tree and in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
-        remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        remedy = (
+            "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        )
         yield f"{place.hooks} is inside the project; {remedy}"
     if place.shared:
         yield f"all repositories with this core.hooksPath use {place.hooks}"
@@ -193,10 +212,12 @@ def findings(folder: Path) -> Iterator[Finding]:
     except InputError as error:
         yield "wrong", str(error)
         return
-    if (origin := _configured(folder, "core.hooksPath", "--show-origin")) is not None:
+    origin = _configured(folder, "core.hooksPath", "--show-origin")
+    if origin is not None:
         where = origin.partition("\t")[0]
         yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})"
-    if (file := husky.file_of(place.hooks)) is not None:
+    file = husky.file_of(place.hooks)
+    if file is not None:
         yield from _with_husky(place.hooks, file)
     elif content is None or kind(content) == "foreign":
         yield from _without_ours(place, path, content)
@@ -249,7 +270,10 @@ def _with_ours(path: Path, content: bytes) -> Iterator[Finding]:
     elif content != text(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
     else:
-        by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+        if path.name == HOOK:
+            by = ""
+        else:
+            by = f" (from {HOOK}, which pre-commit has written)"
         yield "ok", f"git runs {path}{by}, which runs judgekit of {python}"
     if not python or not os.access(python, os.X_OK):
         instead = programs.find("judgekit", os.environ)

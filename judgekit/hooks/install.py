@@ -26,7 +26,10 @@ Finding: TypeAlias = tuple[State, str, str]
 """A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 PLUGIN = "judgekit"  # its name; the client lists it as NAME@MARKETPLACE
-MANAGED = {"darwin": "/Library/Application Support/ClaudeCode", "win32": r"C:\Program Files\ClaudeCode"}
+MANAGED = {
+    "darwin": "/Library/Application Support/ClaudeCode",
+    "win32": r"C:\Program Files\ClaudeCode",
+}
 DEADLINE = 10.0  # seconds: a prompt for which no model is asked
 
 
@@ -61,8 +64,14 @@ def planned_change(
     `UsageError` when the project's file is the user's own.
     """
     path = settings_file(scope, project, client)
-    if installs and scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
-        raise UsageError(f"{path} is your own settings file: use --scope user, or change to a project")
+    if (
+        installs
+        and scope != "user"
+        and path.resolve() == settings_file("user", project, client).resolve()
+    ):
+        raise UsageError(
+            f"{path} is your own settings file: use --scope user, or change to a project"
+        )
     before = original = files.read(path)
     try:
         text = (before or b"").decode()
@@ -76,28 +85,43 @@ def planned_change(
             original = record.before
         else:
             left = entries.uninstalled(text, str(path))
-            original = _encoded(left) if left else b"" if record and record.before == b"" else None
+            if left:
+                original = _encoded(left)
+            else:
+                original = b"" if record and record.before == b"" else None
     if not installs:
         return FileChange(path, before, original, is_users=scope == "user")
-    hook = entries.portable(client) if scope == "project" else entries.fastest(client=client)
+    if scope == "project":
+        hook = entries.portable(client)
+    else:
+        hook = entries.fastest(client=client)
     after = entries.installed(text, hook, str(path), client)
-    changed = before if after == text else _encoded(after)
+    if after == text:
+        changed = before
+    else:
+        changed = _encoded(after)
     return FileChange(path, before, changed, original, is_users=scope == "user")
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")  # half of a pair of surrogates can only stand escaped
+    return text.encode(
+        "utf-8", "backslashreplace"
+    )  # half of a pair of surrogates can only stand escaped
 
 
 def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
-    files = managed / "managed-settings.json", *sorted((managed / "managed-settings.d").glob("*.json"))
+    files = (
+        managed / "managed-settings.json",
+        *sorted((managed / "managed-settings.d").glob("*.json")),
+    )
     for path in files if client is CLAUDE_CODE else ():
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
-    (switch, off), answers = client.off, dict[str, str]()  # equal commands are merged, not by Codex
+    (switch, off) = client.off
+    answers: dict[str, str] = {}  # equal commands are merged, not by Codex
     for scope, path in _places(project, client):
         file, general = _general(path, client)
         if _at(general, switch) is off:
@@ -137,7 +161,10 @@ def _trusted(path: Path, project: Path) -> bool:
 
 def _at(data: object, keys: str) -> object:
     for key in keys.split("."):
-        data = data.get(key) if isinstance(data, dict) else None
+        if isinstance(data, dict):
+            data = data.get(key)
+        else:
+            data = None
     return data
 
 
@@ -152,20 +179,30 @@ def plugin_enabled(project: Path) -> bool:
 
 def findings(project: Path) -> Iterator[Finding]:
     """Yield what there is to say about the prompt hook; each that may be run is asked once, for 10 s."""
-    broken, where, found, noted = list[Finding](), list[str](), list[Finding](), list[Finding]()
+    broken: list[Finding] = []
+    where: list[str] = []
+    found: list[Finding] = []
+    noted: list[Finding] = []
     for client in CLIENTS:
-        of = "" if client is CLAUDE_CODE else f" of {client.title}"
+        if client is CLAUDE_CODE:
+            of = ""
+        else:
+            of = f" of {client.title}"
         is_there = client is CLAUDE_CODE
         for scope, path in _places(project, client):
             try:
                 planned_change(scope, project, installs=False, client=client)
             except JudgekitError as error:
-                broken.append(("wrong", "prompt hook", str(error).removesuffix("; nothing was changed")))
+                broken.append(
+                    ("wrong", "prompt hook", str(error).removesuffix("; nothing was changed"))
+                )
             if hooks := {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}:
                 is_there = True
                 where.append(f"the {scope} settings{of}")
                 lines = _of_scope(client, scope, hooks)
-                found += [(state, f"prompt hook, {scope}{of}", f"{path}: {line}") for state, line in lines]
+                found += [
+                    (state, f"prompt hook, {scope}{of}", f"{path}: {line}") for state, line in lines
+                ]
         if is_there:
             noted += [("note", f"prompt hook{of}", line) for line in notes(project, client)]
     where += ["the plugin"] * plugin_enabled(project)
@@ -181,7 +218,10 @@ def command_of_agents() -> Finding:
     """Try, in a login shell that knows nothing of this one, what the hints tell an agent to run."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
-    bare = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
+    bare = {}
+    for name in ("HOME", "USER", "LOGNAME"):
+        if name in os.environ:
+            bare[name] = os.environ[name]
     bare |= {"PATH": os.defpath, "SHELL": shell}
     by_name = _ends_well([shell, "-lc", f"{context.PROGRAM} --version"], bare)
     if by_name:
@@ -202,13 +242,20 @@ def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
     return code == 0
 
 
-def _of_scope(client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]) -> Iterator[tuple[State, str]]:
+def _of_scope(
+    client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
+) -> Iterator[tuple[State, str]]:
     hook = hooks.get(client.prompt) or [*hooks.values()][-1]
-    words, portable = entries.argument_vector(hook), hook == entries.portable(client)
+    words = entries.argument_vector(hook)
+    portable = hook == entries.portable(client)
     form = f"{'the fastest' if words[1:3] == ['-I', '-S'] else 'another'} form, {words[0]}"
-    form = "the portable form" if hook["command"] == entries.PORTABLE else form
+    if hook["command"] == entries.PORTABLE:
+        form = "the portable form"
     asked = scope == "user" or portable or hook == entries.fastest(client=client)
-    trouble = problem(hook) if asked else _gone(words[0])
+    if asked:
+        trouble = problem(hook)
+    else:
+        trouble = _gone(words[0])
     again = f"run judgekit install {client.command} --scope {scope} again"
     if trouble and portable:
         yield "note", f"{form}, inactive here: {trouble}"
@@ -228,16 +275,26 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
         return gone
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
-    with tempfile.TemporaryDirectory(prefix="judgekit-doctor-", ignore_cleanup_errors=True) as folder:
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")
+    }
+    with tempfile.TemporaryDirectory(
+        prefix="judgekit-doctor-", ignore_cleanup_errors=True
+    ) as folder:
         store = Path(folder, ".claude", "memory")
         store.mkdir(parents=True)
-        (store / "doctor.md").write_text("# The doctor asks the prompt hook a question\n", encoding="utf-8")
+        (store / "doctor.md").write_text(
+            "# The doctor asks the prompt hook a question\n", encoding="utf-8"
+        )
         question = "What does the doctor ask the prompt hook?"
-        event = json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
+        event = json.dumps(
+            {"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder}
+        )
         environ["JUDGEKIT_HOME"] = str(Path(folder, "home"))
         try:
-            code, output, errors = programs.run(words, environ, event, seconds=deadline, folder=folder)
+            code, output, errors = programs.run(
+                words, environ, event, seconds=deadline, folder=folder
+            )
         except programs.Unfinished:
             return f"it does not respond within {deadline:g} s"
         except OSError as error:

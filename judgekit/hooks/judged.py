@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
-_IMPORTS = 1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
+_IMPORTS = (
+    1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
+)
 _OK = 200
 JUDGED = "judged"  # in place of the confidence of what a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
@@ -32,7 +34,11 @@ _BM25 = "showing the BM25 result"
 
 
 def shown_by_judge(
-    prompt: str, ranked: RankedCandidates, payload: Mapping[str, Any], configured: Settings, notes: list[str]
+    prompt: str,
+    ranked: RankedCandidates,
+    payload: Mapping[str, Any],
+    configured: Settings,
+    notes: list[str],
 ) -> Shown | None:
     """Return what is shown after judging; None, and why in `notes`, when no model could be asked."""
     # What is damaged may be retired, and what is pinned is shown anyway.
@@ -53,7 +59,10 @@ def shown_by_judge(
 
 
 def decided(
-    ranked: RankedCandidates, kept: list[Candidate], undecided: list[Candidate], configured: Settings
+    ranked: RankedCandidates,
+    kept: list[Candidate],
+    undecided: list[Candidate],
+    configured: Settings,
 ) -> Shown:
     """Return what is shown of what models kept and left undecided; what they kept is marked so."""
     # By its place alone nothing is injected that nobody has rated.
@@ -64,9 +73,10 @@ def decided(
             candidate.confidence_label = JUDGED
     if configured["inject"] == "top_k":
         return injected, []
-    rest = [
-        hit for hit in context.in_force(ranked) if hit.damaged or (hit in undecided and hit not in injected)
-    ]
+    rest = []
+    for hit in context.in_force(ranked):
+        if hit.damaged or (hit in undecided and hit not in injected):
+            rest.append(hit)
     return injected, [candidate for candidate in rest if candidate.worth_mentioning]
 
 
@@ -83,13 +93,18 @@ def _judged(
     parts = parts_of(candidates)
 
     def body() -> bytes:
-        sent = [
-            {name: getattr(candidate, name) for name in _SENT}
-            | {"tags": list(candidate.tags)}
-            | ({"text": candidate.text} if candidate.kind == COMMAND else {})
-            for candidate in candidates
-        ]
-        request = client.carried(configured.project) | {"prompt": prompt, "candidates": sent, "parts": parts}
+        sent = []
+        for candidate in candidates:
+            sent.append(
+                {name: getattr(candidate, name) for name in _SENT}
+                | {"tags": list(candidate.tags)}
+                | ({"text": candidate.text} if candidate.kind == COMMAND else {})
+            )
+        request = client.carried(configured.project) | {
+            "prompt": prompt,
+            "candidates": sent,
+            "parts": parts,
+        }
         request["transcript_path"] = str(payload.get("transcript_path") or "")
         return quickjson.written(request).encode()
 
@@ -99,7 +114,9 @@ def _judged(
             return f"not judged ({reply['error']['message']}); {_BM25}"
         if reply.get("nobody") is not None:
             return str(reply["nobody"])
-        kept, undecided = ([candidates[place] for place in reply[part]] for part in ("kept", "undecided"))
+        kept, undecided = (
+            [candidates[place] for place in reply[part]] for part in ("kept", "undecided")
+        )
         return kept, undecided, reply["degraded"]
 
     def locally(reason: client.NoEngine) -> Judged | str:
@@ -118,8 +135,13 @@ def _judged(
         from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
 
         judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
-        return judged if isinstance(judged, str) else (*judged[:2], judged[2].degraded)
+        if isinstance(judged, str):
+            return judged
+        return (*judged[:2], judged[2].degraded)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
-    use, most = settings.engine_wanted(configured), seconds + _SLACK
-    return client.call("select", body, read, locally, use=use, begin=client.Connection, seconds=most)
+    use = settings.engine_wanted(configured)
+    most = seconds + _SLACK
+    return client.call(
+        "select", body, read, locally, use=use, begin=client.Connection, seconds=most
+    )

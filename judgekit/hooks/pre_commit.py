@@ -45,12 +45,22 @@ def planned_change(project: Path, *, installs: bool) -> FileChange:
 
 def _changed(text: str, *, installs: bool) -> str | None:
     """Return the text with or without our hook, "" where nothing is left of it; None for no change."""
-    (own,), place = yaml_text.parsed(ITEM), None
+    (own,) = yaml_text.parsed(ITEM)
+    place = None
     data = yaml_text.parsed(text)
-    repos = data.get("repos") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        repos = data.get("repos")
+    else:
+        repos = None
     for position, repo in enumerate(repos if isinstance(repos, list) else ()):
-        hooks = repo.get("hooks") if isinstance(repo, dict) else None
-        ids = [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
+        if isinstance(repo, dict):
+            hooks = repo.get("hooks")
+        else:
+            hooks = None
+        ids = []
+        for hook in hooks or ():
+            if isinstance(hook, dict):
+                ids.append(hook.get("id"))
         if ID not in ids:
             continue
         is_as_written = repo.get("repo") == "local" and ids == [ID]
@@ -71,4 +81,6 @@ def _changed(text: str, *, installs: bool) -> str | None:
             items.append(own)
 
     changed = yaml_text.edited(text, change)
-    return "" if yaml_text.parsed(changed) == {"repos": []} else changed
+    if yaml_text.parsed(changed) == {"repos": []}:
+        return ""
+    return changed

@@ -56,7 +56,8 @@ def ended(words: Sequence[str]) -> int | None:
     if "--pre-push" not in words:
         return None
     # A push is judged by a child, which is bounded, and ends early where there is surely nothing to judge.
-    if (child := watchdog.split(PREPARATION)) is not None:
+    child = watchdog.split(PREPARATION)
+    if child is not None:
         code, noted = child
         if code is None:
             fault(JudgekitError("out of time"), _warn)
@@ -81,7 +82,13 @@ def _warn(line: str) -> None:
 
 
 def check(
-    run: Run, remote: str = "", url: str = "", *, base: str | None = None, use_engine: bool = True, warn: Warn
+    run: Run,
+    remote: str = "",
+    url: str = "",
+    *,
+    base: str | None = None,
+    use_engine: bool = True,
+    warn: Warn,
 ) -> Report | None:
     """Judge the commits since `base`, or the push that git describes on stdin; None: the gate is not asked.
 
@@ -122,7 +129,12 @@ def _deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
     for update in updates:
         skipped.add(examine.REF_DELETED, update.remote_ref)
     return Report(
-        rows=[], mode=run.mode or "advisory", notes=[], escalate={}, skipped=skipped.groups(), fault=False
+        rows=[],
+        mode=run.mode or "advisory",
+        notes=[],
+        escalate={},
+        skipped=skipped.groups(),
+        fault=False,
     )
 
 
@@ -140,13 +152,16 @@ def _run(
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
-    run, started = run._replace(id=os.urandom(16).hex()), 0.0
+    run = run._replace(id=os.urandom(16).hex())
+    started = 0.0
 
     def request() -> bytes:
         import json  # noqa: PLC0415 - where an engine is asked
 
         nonlocal started
-        started = time.monotonic()  # a start of the engine is none of the budget, as an import is not
+        started = (
+            time.monotonic()
+        )  # a start of the engine is none of the budget, as an import is not
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
@@ -172,12 +187,16 @@ def _run(
         here = run._replace(spent=time.monotonic() - started if started else 0.0)
         return push.check(Repository(Path.cwd()), updates, remote, url, base, here)
 
-    return client.call("gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn)
+    return client.call(
+        "gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn
+    )
 
 
 @functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
 def _stdin() -> bytes:
-    return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    if sys.stdin is None or sys.stdin.isatty():
+        return b""
+    return sys.stdin.buffer.read()
 
 
 def _updates() -> list[RefUpdate]:
@@ -188,7 +207,8 @@ def _updates() -> list[RefUpdate]:
         return updates
     # pre-commit names the first ref that brings anything, and no commits where it is a whole history.
     repository = Repository(Path.cwd())
-    if (tip := repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)) is None:
+    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)
+    if tip is None:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.

@@ -21,19 +21,24 @@ SESSIONS = 200  # that are remembered at least
 _MORE = 50  # until the oldest go, all at once: it takes a look at each
 _READ = 64_000  # bytes of a session's end: far more than is looked back on
 _NAME = 300  # characters of a name that are looked for
-INJECTED, MENTIONED = "+", "?"
+INJECTED = "+"
+MENTIONED = "?"
 
 
 class Session:
     def __init__(self, path: str, project: str, prompts: int) -> None:
-        self._path, self._project, self._ago = path, environment.digest(project), dict[str, int]()
-        self.prompts, self._is_new = prompts, False
+        self._path = path
+        self._project = environment.digest(project)
+        self._ago = dict[str, int]()
+        self.prompts = prompts
+        self._is_new = False
         try:
             with open(path, "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _READ, 0))
                 lines = file.read().decode("ascii", "replace").split("\n")[1:-1]
         except OSError:
-            self._is_new, lines = True, []
+            self._is_new = True
+            lines = []
         for ago, line in enumerate(reversed(lines[-prompts:] if prompts else ()), 1):
             for mark in line.split(" "):
                 self._ago.setdefault(mark, ago)
@@ -45,7 +50,9 @@ class Session:
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
         """Take the memories that were injected lately out of the candidates, unless the prompt names them."""
         text = prompt.casefold()
-        ranked.repeated = [hit for hit in ranked.candidates if self.ago(hit) and not is_named(hit, text)]
+        ranked.repeated = [
+            hit for hit in ranked.candidates if self.ago(hit) and not is_named(hit, text)
+        ]
         ranked.candidates[:] = [hit for hit in ranked.candidates if hit not in ranked.repeated]
 
     def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
@@ -54,7 +61,9 @@ class Session:
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
         """Write down what a prompt was told; where that cannot be, it is told again."""
-        marks = [_mark(hit, INJECTED) for hit in injected] + [_mark(hit, MENTIONED) for hit in mentioned]
+        marks = [_mark(hit, INJECTED) for hit in injected] + [
+            _mark(hit, MENTIONED) for hit in mentioned
+        ]
         line = (f"{self._project}\n" if self._is_new else "") + " ".join(marks) + "\n"
         from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
@@ -91,7 +100,8 @@ def is_named(candidate: Candidate, text: str) -> bool:
     """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own."""
     for name in (candidate.id, candidate.path, candidate.place, candidate.title):
         # An id or title of letters alone (`jwt`) is a word like others, and names nothing.
-        wanted, start = name[:_NAME].casefold().strip(), -1
+        wanted = name[:_NAME].casefold().strip()
+        start = -1
         while not wanted.isalpha() and wanted and (start := text.find(wanted, start + 1)) >= 0:
             end = start + len(wanted)
             around = text[max(start - 1, 0) : start] + text[end : end + 1]
@@ -110,7 +120,9 @@ def _folder() -> str:
 
 def _newest_first(folder: str) -> list[str]:
     try:
-        files = [(entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(folder)]
+        files = []
+        for entry in os.scandir(folder):
+            files.append((entry.stat().st_mtime_ns, entry.path))
     except OSError:
         return []
     return [path for _, path in sorted(files, reverse=True)]

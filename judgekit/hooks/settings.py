@@ -22,7 +22,9 @@ VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
 _FORMAT = 8  # of what is kept
 # Variables of these sections are validated together.
-_VARIABLES = tuple(f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE"))
+_VARIABLES = tuple(
+    f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
+)
 _TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
 _MOST = 1_000_000  # characters of a file; no configuration has as many
 # No section but `retrieval` has such a key, in a configuration of ours.
@@ -40,7 +42,9 @@ class Settings:
     __slots__ = ("profiles", "project", "trusted", "values")
 
     def __init__(self, found: dict[str, Any], project: str) -> None:
-        self.values, self.project, self.trusted = found["values"], project, found["trusted"]
+        self.values = found["values"]
+        self.project = project
+        self.trusted = found["trusted"]
         self.profiles = compiled.Profiles(found["profiles"] or compiled.bundled())
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list
@@ -58,12 +62,17 @@ def load(project: str) -> tuple[Settings, list[str]]:
         except OSError:
             continue
     stamps = [(source, stamp) for source in sources if (stamp := environment.stamp(source))]
-    variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
+    variables = []
+    for item in environment.environ().items():
+        if item[0].startswith(_VARIABLES):
+            variables.append(item)
     if not variables and not stamps:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    file = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
+    file = os.path.join(
+        environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json"
+    )
     found = quickjson.load(file)
     try:
         age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
@@ -101,7 +110,10 @@ def descriptions(root: str) -> dict[str, str]:
         return {}
     try:
         categories = quickjson.load(source)["categories"]
-        texts = {name: each.get("description") for name, each in categories.items() if isinstance(each, dict)}
+        texts = {}
+        for name, each in categories.items():
+            if isinstance(each, dict):
+                texts[name] = each.get("description")
     except (KeyError, TypeError, AttributeError):
         return {}
     return {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
@@ -126,7 +138,9 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
         notes = [f"the configuration cannot be read ({error}); {going_on}"]
         return {"values": values, "trusted": [], "profiles": None, "notes": notes}, False
-    values, trusted, notes = compiled.bundled()["settings"], [], []
+    values = compiled.bundled()["settings"]
+    trusted = []
+    notes = []
     problem = ""
     # What the user said holds although a project's file is wrong, and `enabled: false` wherever it stands.
     for folder in (Path(project), None):

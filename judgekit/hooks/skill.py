@@ -30,9 +30,14 @@ def place_of(scope: Scope, project: Path, client: Client) -> Path:
 def text_for(scope: Scope) -> bytes:
     """Return the skill's text; a project's is for machines whose paths nobody knows here."""
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
-    program = context.search_program() if scope != "project" else context.PROGRAM
+    if scope != "project":
+        program = context.search_program()
+    else:
+        program = context.PROGRAM
     if program and program != context.PROGRAM:
-        text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ").replace(f"\n{_COMMAND}", f"\n{program} ")
+        text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ").replace(
+            f"\n{_COMMAND}", f"\n{program} "
+        )
     return text.encode()
 
 

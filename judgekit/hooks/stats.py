@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")
-_TITLE, _LISTED = 60, 3
+_TITLE = 60
+_LISTED = 3
 _TEXTS = environment.table(__file__, "stats.toml")
 
 
@@ -29,11 +30,14 @@ class _Words:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
     def __init__(self, configured: settings.Settings) -> None:
-        self._languages, found = {}, dict[str, set[str]]()
+        self._languages = {}
+        found: dict[str, set[str]] = {}
         base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
             folder = os.path.realpath(search.resolve(root, configured.project))
-            if os.path.isdir(folder) and search.may_be_searched(root, folder, base, configured.trusted):
+            if os.path.isdir(folder) and search.may_be_searched(
+                root, folder, base, configured.trusted
+            ):
                 profile, entries, _ = scan.entries(folder, configured.profiles)
                 self._languages[profile.kind] = profile.language
                 for place, entry in entries:
@@ -41,7 +45,9 @@ class _Words:
                     found[os.path.join(folder, place)] = {*terms.stems(text, profile.language)}
         having = Counter(stem for stems in found.values() for stem in stems)
         most = max(1, len(found) // RARE)
-        rare = {file: {stem for stem in stems if having[stem] <= most} for file, stems in found.items()}
+        rare = {
+            file: {stem for stem in stems if having[stem] <= most} for file, stems in found.items()
+        }
         self.files = found.keys()
         self.can_come_back = {file for file, stems in rare.items() if len(stems) >= WORDS}
         self._owners = defaultdict[str, list[str]](list)
@@ -64,15 +70,22 @@ def report(folder: str, *, as_json: bool = False) -> str:
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]
-    figures = _logged(logged, configured) if logged else _remembered(configured)
+    if logged:
+        figures = _logged(logged, configured)
+    else:
+        figures = _remembered(configured)
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
-    listed = [
-        f"{one_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
-        for memory in figures.get("memories", ())[:_LISTED]
-    ]
+    listed = []
+    for memory in figures.get("memories", ())[:_LISTED]:
+        listed.append(
+            f"{one_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
+        )
     own = os.path.join(environment.config_home(), "config.yaml")
-    state = "on" if configured["log"] else f"off (to switch it on: retrieval: {{log: true}} in {own})"
+    if configured["log"]:
+        state = "on"
+    else:
+        state = f"off (to switch it on: retrieval: {{log: true}} in {own})"
     template = _TEXTS["logged" if logged else "remembered"]
     text = template.format(**figures, state=state, listed="; ".join(listed))
     return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
@@ -80,34 +93,54 @@ def report(folder: str, *, as_json: bool = False) -> str:
 
 def _logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
     """Return the figures of the log, joined with the transcripts of the sessions in it."""
-    words, base = _Words(configured), os.path.realpath(configured.project)
+    words = _Words(configured)
+    base = os.path.realpath(configured.project)
     exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
-    transcripts, known = len(exchanges), defaultdict[object, set[str]](set)
-    count, titles = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0)), dict[str, str]()
-    times, used = Counter[str](), Counter[str]()
+    transcripts = len(exchanges)
+    known = defaultdict[object, set[str]](set)
+    count = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0))
+    titles: dict[str, str] = {}
+    times = Counter[str]()
+    used = Counter[str]()
     for line in logged:
         names = ("injected", "mentioned", "repeated", "pinned")
         injected, mentioned, repeated, pinned = (_entries(line, name, base) for name in names)
         times.update(injected.keys())
         titles |= {file: str(entry.get("title")) for file, entry in injected.items()}
         known[line.get("session")].update(injected, mentioned, repeated, pinned)
-        count.update(prompts=1, injections=len(injected), injected_prompts=bool(injected), pinned=len(pinned))
+        count.update(
+            prompts=1, injections=len(injected), injected_prompts=bool(injected), pinned=len(pinned)
+        )
         count["repeats_avoided"] += sum(e.get("label", "high") == "high" for e in repeated.values())
         count["nudges"] += bool(mentioned)
-        if (exchange := _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))) is None:
+        exchange = _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))
+        if exchange is None:
             continue
-        count.update(answered_prompts=1, answered_injections=len(injected), answered_nudges=bool(mentioned))
-        count["nudges_followed"] += bool(mentioned and (_searches(exchange) or _opened(mentioned, exchange)))
+        count.update(
+            answered_prompts=1, answered_injections=len(injected), answered_nudges=bool(mentioned)
+        )
+        count["nudges_followed"] += bool(
+            mentioned and (_searches(exchange) or _opened(mentioned, exchange))
+        )
         if injected:
-            opened, back = _opened(injected, exchange), words.back_in(exchange)
-            came_back, others = back & injected.keys(), words.can_come_back - known[line.get("session")]
+            opened = _opened(injected, exchange)
+            back = words.back_in(exchange)
+            came_back = back & injected.keys()
+            others = words.can_come_back - known[line.get("session")]
             count.update(opened=len(opened), came_back=len(came_back), used=len(opened | came_back))
             count.update(can_come_back=len(words.can_come_back & injected.keys()))
             count.update(others=len(others), others_came_back=len(back & others))
             used.update(opened | came_back)
-    memories = [{"title": titles[file], "injected": n, "used": used[file]} for file, n in times.most_common()]
+    memories = []
+    for file, n in times.most_common():
+        memories.append({"title": titles[file], "injected": n, "used": used[file]})
     sessions = len({line["session"] for line in logged if line.get("session")})
-    head = {"source": "log", "since": logged[0].get("at"), "sessions": sessions, "transcripts": transcripts}
+    head = {
+        "source": "log",
+        "since": logged[0].get("at"),
+        "sessions": sessions,
+        "transcripts": transcripts,
+    }
     return {**head, **count, "memories": memories}
 
 
@@ -121,7 +154,11 @@ def _remembered(configured: settings.Settings) -> dict[str, Any]:
     found = transcript.of_sessions(sessions.keys())
     by_mark = {environment.digest(file): file for file in _Words(configured).files}
     for session, prompts in sessions.items():
-        marks = [mark[1:] for line in prompts for mark in line.split() if mark[0] == repeats.INJECTED]
+        marks = []
+        for line in prompts:
+            for mark in line.split():
+                if mark[0] == repeats.INJECTED:
+                    marks.append(mark[1:])
         count.update(prompts=len(prompts), injections=len(marks))
         count["nudges"] += sum(repeats.MENTIONED in line for line in prompts)
         if session in found:
@@ -144,7 +181,10 @@ def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Ex
 def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
     """Return the memories in a part of a line of the log, by their files."""
     part = line.get(name)
-    entries = [entry for entry in part if isinstance(entry, dict)] if isinstance(part, list) else []
+    if isinstance(part, list):
+        entries = [entry for entry in part if isinstance(entry, dict)]
+    else:
+        entries = []
     return {os.path.join(base, str(entry.get("path"))): entry for entry in entries}
 
 

@@ -35,30 +35,45 @@ _MAX_SEEN = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds, after which what is kept of a session goes
 
 
-def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]) -> tuple[str, list[str]]:
+def answer(
+    payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
+) -> tuple[str, list[str]]:
     """Judge what the session changed; return the client's JSON that asks it to go on, or nothing."""
     until = time.monotonic() + configured["deadline"]
     named = str(payload.get("session_id") or "")
-    session = "".join(char for char in named if char.isascii() and (char.isalnum() or char == "-"))[:64]
+    session = "".join(char for char in named if char.isascii() and (char.isalnum() or char == "-"))[
+        :64
+    ]
     session = session or "unknown"
     folder = Path(project)
     try:
         task = tasks.of_project(folder)
-        patterns = task.paths if task.paths is not None else settings.load(folder).gate.paths
+        if task.paths is not None:
+            patterns = task.paths
+        else:
+            patterns = settings.load(folder).gate.paths
         path = payload.get("transcript_path")
-        since = transcript.started(path) if isinstance(path, str) else None
-        if not (files := tasks.files(folder, patterns, since=since, most=configured["max_files"])):
+        if isinstance(path, str):
+            since = transcript.started(path)
+        else:
+            since = None
+        files = tasks.files(folder, patterns, since=since, most=configured["max_files"])
+        if not files:
             return "", []
         about = Task(task.description, task.acceptance)
         document = documents.document(files, task.task or f"session:{session}", about)
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        kept = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json")
-        seen, told = list[str](), 0  # what was judged in this session; how often it was asked to go on
+        kept = os.path.join(
+            environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json"
+        )
+        seen: list[str] = []
+        told = 0  # what was judged in this session; how often it was asked to go on
         with suppress(ValueError, KeyError, TypeError):
             found = quickjson.load(kept)
-            seen, told = [str(each) for each in found["seen"]], int(found["told"])
+            seen = [str(each) for each in found["seen"]]
+            told = int(found["told"])
         if key in seen:
             return "", []
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
@@ -70,9 +85,14 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     else:
         asks = verdict.verdict in ("reject", "improve") and bool(_open(verdict))
     asks = asks and told < configured["blocks"]
-    judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in ("accept", "improve", "reject") else seen
+    if verdict.verdict in ("accept", "improve", "reject"):
+        judged = [*seen, key][-_MAX_SEEN:]
+    else:
+        judged = seen
     sessions = environment.cache_folder(FOLDER)
-    outputs.write_atomically(kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True)
+    outputs.write_atomically(
+        kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True
+    )
     for dir_entry in os.scandir(sessions):
         if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
             os.unlink(dir_entry.path)
@@ -86,14 +106,23 @@ def reason(verdict: Verdict) -> str:
     names = ", ".join(_harmless(subject.path, 100) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
-    head = f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
-    if (decided := verdict.human_override) is not None:
+    head = (
+        f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
+    )
+    decided = verdict.human_override
+    if decided is not None:
         return f"{head}, decided by a person: {_harmless(decided.why)}"[:MAX_REASON]
     lines = []
     for finding in _open(verdict)[:MAX_FINDINGS]:
         parts = [_harmless(part, 100) for part in (finding.dimension, finding.location) if part]
-        where = f"{', '.join(parts)}: " if parts else ""
-        suggestion = f" (suggested: {_harmless(finding.suggestion)})" if finding.suggestion else ""
+        if parts:
+            where = f"{', '.join(parts)}: "
+        else:
+            where = ""
+        if finding.suggestion:
+            suggestion = f" (suggested: {_harmless(finding.suggestion)})"
+        else:
+            suggestion = ""
         lines.append(f"- {where}{_harmless(finding.issue)}{suggestion}")
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
     shown = "\n".join(lines)[:MAX_REASON]

@@ -56,7 +56,9 @@ class Trial(NamedTuple):
 
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
         ways = [way for way in (self.plain, self.judged) if way]
-        return list(dict.fromkeys(hit for way in ways for part in way[: 1 + mentions] for hit in part))
+        return list(
+            dict.fromkeys(hit for way in ways for part in way[: 1 + mentions] for hit in part)
+        )
 
     def pair(self, hit: Candidate) -> Pair:
         return prompt_key(self.prompt), environment.digest(hit.file)
@@ -94,7 +96,9 @@ class HookReport(ReportPart):
     def code(self) -> Exit:
         if self.precision is None or self.precision.of < FEWEST:
             return Exit.HUMAN_NEEDED
-        return Exit.ACCEPTED if self.precision.value >= BAR else Exit.REJECTED
+        if self.precision.value >= BAR:
+            return Exit.ACCEPTED
+        return Exit.REJECTED
 
 
 class Fit(ReportPart):
@@ -114,7 +118,9 @@ def of_project(place: str, project: str, most: int) -> list[str]:
     """Return the latest prompts in the log, or else in transcripts, the newest first."""
     if place == "log":
         return distinct((str(line.get("prompt", "")) for line in explain.read_log(project)), most)
-    return distinct(transcript.prompts(project, most, lambda text: not claude_code.is_silent(text)), most)
+    return distinct(
+        transcript.prompts(project, most, lambda text: not claude_code.is_silent(text)), most
+    )
 
 
 def distinct(prompts: Iterable[str], most: int) -> list[str]:
@@ -144,15 +150,22 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
 
 def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
     """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
-    usages = [Usage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections]
+    usages = [
+        Usage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections
+    ]
     cost, source = added(usages)
     said: dict[str, list[bool | None]] = {"dropped": [], "added": []}
     for trial in tried.trials:
-        plain, shown = trial.plain[0], (trial.judged or trial.plain)[0]
+        shown = (trial.judged or trial.plain)[0]
+        plain = trial.plain[0]
         for name, one, other in (("dropped", plain, shown), ("added", shown, plain)):
             said[name] += [answers.get(trial.pair(hit)) for hit in one if hit not in other]
     counted = {
-        name: {"memories": len(words), "relevant": words.count(True), "irrelevant": words.count(False)}
+        name: {
+            "memories": len(words),
+            "relevant": words.count(True),
+            "irrelevant": words.count(False),
+        }
         for name, words in said.items()
     }
     return {
@@ -167,13 +180,18 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _judged(prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried) -> Shown | None:
+def _judged(
+    prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried
+) -> Shown | None:
     """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
-    if not (candidates := [hit for hit in ranked.candidates if not hit.damaged]):
+    candidates = [hit for hit in ranked.candidates if not hit.damaged]
+    if not candidates:
         return None
     reply: search.Judged | str = search.NO_FULL_TEXT
     if ranked.fallback is None:
-        reply = search.judged_hook(prompt, candidates, judged.parts_of(candidates), {}, configured.project)
+        reply = search.judged_hook(
+            prompt, candidates, judged.parts_of(candidates), {}, configured.project
+        )
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return None
@@ -188,7 +206,9 @@ def prompt_key(prompt: str) -> str:
 
 
 def answers_file(project: str) -> Path:
-    return Path(environment.state_home()) / "relevance" / f"{environment.file_name_for(project)}.jsonl"
+    return (
+        Path(environment.state_home()) / "relevance" / f"{environment.file_name_for(project)}.jsonl"
+    )
 
 
 class _Line(BaseModel, strict=True):
@@ -204,12 +224,20 @@ def read_answers(path: Path, project: str) -> Answers:
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            wrong = yamlfile.problem(error.errors(include_url=False), dict.fromkeys(_Line.model_fields))
+            wrong = yamlfile.problem(
+                error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
+            )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
         # A prompt's text and a memory's path (from `project`) may stand in place of their digests.
         file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
-        prompt = line.prompt if _DIGEST.fullmatch(line.prompt) else prompt_key(line.prompt)
-        memory = line.memory if _DIGEST.fullmatch(line.memory) else environment.digest(file)
+        if _DIGEST.fullmatch(line.prompt):
+            prompt = line.prompt
+        else:
+            prompt = prompt_key(line.prompt)
+        if _DIGEST.fullmatch(line.memory):
+            memory = line.memory
+        else:
+            memory = environment.digest(file)
         found[prompt, memory] = line.relevant
     return found
 
@@ -221,19 +249,31 @@ def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
     try:
         outputs.append(str(path), f"{line}\n", private=False)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); make room or allow it") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); make room or allow it"
+        ) from None
 
 
 def share(count: int, of: int) -> Share | None:
     """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
-    return Share(count=count, of=of, **exact(count, of)._asdict()) if of else None
+    if of:
+        return Share(count=count, of=of, **exact(count, of)._asdict())
+    return None
 
 
 def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = False) -> HookReport:
     """Return what the hook adds with or without a judge; without an answer an injection covers no prompt."""
-    ways = [(trial, (trial.judged if judged else None) or trial.plain) for trial in trials]
-    said = [[answers.get(trial.pair(hit)) for hit in injected] for trial, (injected, _) in ways]
-    labelled = [word for words in said for word in words if word is not None]
+    ways = []
+    for trial in trials:
+        ways.append((trial, (trial.judged if judged else None) or trial.plain))
+    said = []
+    for trial, (injected, _) in ways:
+        said.append([answers.get(trial.pair(hit)) for hit in injected])
+    labelled = []
+    for words in said:
+        for word in words:
+            if word is not None:
+                labelled.append(word)
     mentions = [len(mentioned) for _, (_, mentioned) in ways]
     return HookReport(
         injected=sum(map(len, said)),
@@ -266,42 +306,69 @@ def more_needed(found: Share | None) -> int | None:
     if found is None:
         return FEWEST
     for of in range(max(found.of, FEWEST), _MOST):
-        if (wanted := share(round(found.value * of), of)) and wanted.high - wanted.low <= WIDEST:
+        wanted = share(round(found.value * of), of)
+        if wanted and wanted.high - wanted.low <= WIDEST:
             return of - found.of
     return None
 
 
 def fit(
-    kind: str, trials: Sequence[Trial], answers: Answers, labels: Mapping[str, dict[str, float]], most: int
+    kind: str,
+    trials: Sequence[Trial],
+    answers: Answers,
+    labels: Mapping[str, dict[str, float]],
+    most: int,
 ) -> Fit:
     """Return the thresholds of `kind` that give most prompts something relevant at a precision of `BAR`.
 
     `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only where every
     memory that it injects has an answer.
     """
-    before, tried = labels[kind], []
-    grid = {floor(100 * hit.confidence) / 100 for trial in trials for hit in trial.hits if hit.kind == kind}
+    before = labels[kind]
+    tried = []
+    grid = {
+        floor(100 * hit.confidence) / 100
+        for trial in trials
+        for hit in trial.hits
+        if hit.kind == kind
+    }
     for high in sorted({before["high"], *grid}):
-        least = {name: high if name == kind else each["high"] for name, each in labels.items()}
+        least = {}
+        for name, each in labels.items():
+            least[name] = high if name == kind else each["high"]
         said: list[list[tuple[str, Any]]] = []
         for trial in trials:
-            known = [hit for hit in trial.hits if hit.kind in least and not hit.damaged]
+            known = []
+            for hit in trial.hits:
+                if hit.kind in least and not hit.damaged:
+                    known.append(hit)
             hits = [hit for hit in known if hit.confidence >= least[hit.kind]]
             said.append([(hit.kind, answers.get(trial.pair(hit), ...)) for hit in hits[:most]])
-        own = [word for words in said for name, word in words if name == kind]
+        own = []
+        for words in said:
+            for name, word in words:
+                if name == kind:
+                    own.append(word)
         precision = share(own.count(True), own.count(True) + own.count(False))
         coverage = share(sum(any(word is True for _, word in words) for words in said), len(trials))
         if ... not in own and precision and coverage:
             tried.append((high, precision, coverage))
     kept = Fit(kind=kind, before=before, after=before)
     if not tried:
-        return kept.model_copy(update={"refused": "no threshold has an answer about each injection"})
-    good = [each for each in tried if each[1].value >= BAR] or [max(tried, key=lambda each: each[1].value)]
-    ranks = {each: (each[2].count, each[1].value, -abs(each[0] - before["high"])) for each in good}
-    high, precision, coverage = max(good, key=ranks.__getitem__)
+        return kept.model_copy(
+            update={"refused": "no threshold has an answer about each injection"}
+        )
+    good = [each for each in tried if each[1].value >= BAR] or [
+        max(tried, key=lambda each: each[1].value)
+    ]
+    high, precision, coverage = max(
+        good, key=lambda each: (each[2].count, each[1].value, -abs(each[0] - before["high"]))
+    )
     found: dict[str, Any] = {"precision": precision, "coverage": coverage}
     if precision.value < BAR:
-        found["refused"] = f"no threshold reaches a precision of {BAR:.2f}; the best is high: {high:g}"
+        found["refused"] = (
+            f"no threshold reaches a precision of {BAR:.2f}; the best is high: {high:g}"
+        )
     elif precision.of < FEWEST or precision.high - precision.low > WIDEST:
         found["refused"] = f"too few labels for high: {high:g}"
         found["more"] = more_needed(precision)
@@ -329,6 +396,10 @@ def write_labels(found: Fit, project: Path) -> Fit:
         outputs.write_atomically(str(target), source.read_bytes(), private=True)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
-    for name in ("mention", "medium", "high"):  # in order after each step: the two lower ones never rise
+    for name in (
+        "mention",
+        "medium",
+        "high",
+    ):  # in order after each step: the two lower ones never rise
         yaml_text.put(own, "labels", name, float(f"{found.after[name]:g}"))
     return found.model_copy(update={"written": written})

@@ -27,7 +27,8 @@ class _Limit:
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
 
-        self._end, self._moved = end, _thread.allocate_lock()
+        self._end = end
+        self._moved = _thread.allocate_lock()
         self._moved.acquire()
         self._until = time.monotonic() + seconds
         try:
@@ -81,7 +82,10 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
         noted = os.read(reading, 4096)
     except BlockingIOError:  # something that the child has started holds the pipe
         noted = b""
-    ended = None if code == -signals.SIGALRM else code if code >= 0 else 128 - code
+    if code == -signals.SIGALRM:
+        ended = None
+    else:
+        ended = code if code >= 0 else 128 - code
     return ended, noted[-1] if noted else None
 
 

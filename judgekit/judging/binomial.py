@@ -38,10 +38,14 @@ def upper(errors: int, total: int, level: float) -> float:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
         return 1.0
-    low, high = errors / total, 1.0
+    low = errors / total
+    high = 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if at_most(errors, total, middle) > level else (low, middle)
+        if at_most(errors, total, middle) > level:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -53,13 +57,18 @@ def lower(errors: int, total: int, level: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
     """Return how many labels show such a `rate` if `share` of them are errors; None beyond a million."""
-    few, many = 0, 1
+    few = 0
+    many = 1
     while share < rate and at_most(round(share * many), many, rate) > level:
-        few, many = many, many * 2
+        few = many
+        many = many * 2
         if many > _MOST:
             return None
     while many - few > 1:
         middle = (few + many) // 2
         enough = at_most(round(share * middle), middle, rate) <= level
-        few, many = (few, middle) if enough else (middle, many)
+        if enough:
+            many = middle
+        else:
+            few = middle
     return many if share < rate else None

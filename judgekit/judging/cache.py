@@ -44,7 +44,9 @@ _FILES = ("", "-wal", "-shm")
 # One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.
 _turn = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
+    os.register_at_fork(
+        before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release
+    )
 
 
 class CacheState(NamedTuple):
@@ -85,16 +87,24 @@ class ReplyCache:
         """Keep a reply that could be read; a recording is kept already, and may be made anew."""
         if endpoint.profile.kind == "replay":
             return
-        text, now = json.dumps(dict(zip(PARTS, parts(reply), strict=True))), time.time()
-        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key(endpoint, request), now, text)
+        text = json.dumps(dict(zip(PARTS, parts(reply), strict=True)))
+        now = time.time()
+        self._run(
+            "INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key(endpoint, request), now, text
+        )
         if not self._is_trimmed:
             self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now, _MAX_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:
         """Return what is kept; nothing where there is no file, or a damaged one."""
-        row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply") if self._path.is_file() else None
-        size = sum(each.stat().st_size for end in _FILES if (each := Path(f"{self._path}{end}")).is_file())
+        if self._path.is_file():
+            row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
+        else:
+            row = None
+        size = sum(
+            each.stat().st_size for end in _FILES if (each := Path(f"{self._path}{end}")).is_file()
+        )
         return CacheState(self._path, size if row else 0, *(row or (0, None, None)))
 
     def clear(self) -> None:
@@ -129,10 +139,16 @@ class ReplyCache:
         environment.private_folder(str(self._path.parent))
         self._path.touch(0o600)
         # Judging may go on in another thread than it began, one at a time.
-        connection = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+        )
         try:
             # Without a wait for the disk at each reply: the last ones may be lost with the power.
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 1000000"):
+            for pragma in (
+                "journal_mode = WAL",
+                "synchronous = NORMAL",
+                "journal_size_limit = 1000000",
+            ):
                 connection.execute(f"PRAGMA {pragma}")
             size = connection.execute("PRAGMA page_size").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
@@ -163,7 +179,8 @@ def loaded(text: str) -> Reply | None:
     """Return a reply that was kept, without its usage; None where this is none."""
     with suppress(ValueError, KeyError, TypeError):
         kept = json.loads(text)
-        tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
+        tokens = tuple(kept.get("tokens", ()))
+        held = bool(kept.get("held"))
         return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
     return None
 
@@ -171,17 +188,34 @@ def loaded(text: str) -> Reply | None:
 def key(endpoint: Endpoint, request: Request) -> str:
     """Return a hash of what is sent, without its nonces, and to whom: of an environment the addresses."""
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
-    profile, secrets = endpoint.profile, secret_values(endpoint)
+    profile = endpoint.profile
+    secrets = secret_values(endpoint)
     described = profile.model_dump(mode="json", exclude=_DESCRIBING)
-    if not described.get("reads_reasoning"):  # as it was before profiles had it: replies are found again
+    if not described.get(
+        "reads_reasoning"
+    ):  # as it was before profiles had it: replies are found again
         described.pop("reads_reasoning", None)
     whom = [described, endpoint.api_base, endpoint.model]
     parameters = {
         name: value
         for name, value in endpoint.parameters.items()
-        if (any(word in name for word in _ADDRESSES) if profile.kind == "command" else value not in secrets)
+        if (
+            any(word in name for word in _ADDRESSES)
+            if profile.kind == "command"
+            else value not in secrets
+        )
     }
-    sample = [request.sample] if request.sample else []
-    how = [endpoint.output, parameters, request.max_tokens, request.schema, request.top_logprobs, *sample]
+    if request.sample:
+        sample = [request.sample]
+    else:
+        sample = []
+    how = [
+        endpoint.output,
+        parameters,
+        request.max_tokens,
+        request.schema,
+        request.top_logprobs,
+        *sample,
+    ]
     text = json.dumps([__version__, whom, how, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -52,7 +52,9 @@ SCHEMA = "judgekit/calibration@1"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name
 Readings: TypeAlias = dict[TierName, dict[str, logprobs.ScoreSource]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
-Count: TypeAlias = Annotated[int, Field(ge=0, le=1_000_000)]  # nobody gives more; a bound on more takes long
+Count: TypeAlias = Annotated[
+    int, Field(ge=0, le=1_000_000)
+]  # nobody gives more; a bound on more takes long
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -141,7 +143,11 @@ class Calibration(Strict):
     without: Measured
 
     def rules(self) -> FinalityRules:
-        read = {(tier, model, how) for tier, models in self.read.items() for model, how in models.items()}
+        read = {
+            (tier, model, how)
+            for tier, models in self.read.items()
+            for model, how in models.items()
+        }
         return FinalityRules(self.id, tuple(self.gates), self.promise.reference, frozenset(read))
 
     def text(self) -> str:
@@ -167,7 +173,8 @@ _ROUNDED = 1e-6  # bounds are written with six digits
 def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not follow from the others, and what was expected of each."""
     tiers = [tier for tier in TIERS if tier in known.models]
-    last, rate = known.promise.reference, known.promise.rate
+    last = known.promise.reference
+    rate = known.promise.rate
     if last is not None and last not in tiers[1:]:
         yield "promise.reference", f"expected a tier after the first one, got {last}"
     limits: list[tuple[str, int, int]] = []
@@ -175,7 +182,9 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
         for at, rule in enumerate(rules):
             limits.append((f"{name}.{at}.labels", rule.labels, known.cases))
             limits.append((f"{name}.{at}.errors", rule.errors, rule.labels))
-            limits.append((f"{name}.{at}.gains", rule.gains, rule.labels - rule.errors if last else 0))
+            limits.append(
+                (f"{name}.{at}.gains", rule.gains, rule.labels - rule.errors if last else 0)
+            )
     for name, measured in (("with_gates", known.with_gates), ("without", known.without)):
         limits.append((f"{name}.decided", measured.decided, known.cases))
         limits.append((f"{name}.errors", measured.errors, measured.decided))
@@ -186,8 +195,12 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
     share = (1 - known.promise.confidence) / max(1, len(known.gates))
     classes = [(gate.tier, gate.outcome, gate.after, gate.stands) for gate in known.gates]
     for at, gate in enumerate(known.gates):
-        where, own = f"gates.{at}", classes[at]
-        may = tiers[1:2] if gate.stands else tiers[: tiers.index(last) if last else -1]
+        where = f"gates.{at}"
+        own = classes[at]
+        if gate.stands:
+            may = tiers[1:2]
+        else:
+            may = tiers[: tiers.index(last) if last else -1]
         if gate.tier not in may:
             yield f"{where}.tier", f"expected {' or '.join(may) or 'none'}, got {gate.tier}"
         if gate.stands and own[1:] != ("improve", "accept", tiers[0]):
@@ -197,12 +210,19 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
         if classes.count(own) > 1:
             yield where, "expected one gate for each class of opinions, got several"
         # The classes of one tier have no opinion in common.
-        labels = sum(each.labels for each in known.gates if each.tier == gate.tier and not each.stands)
+        labels = sum(
+            each.labels for each in known.gates if each.tier == gate.tier and not each.stands
+        )
         if labels > known.cases:
-            yield f"{where}.labels", f"expected up to {known.cases} in all gates of {gate.tier}, got {labels}"
+            yield (
+                f"{where}.labels",
+                f"expected up to {known.cases} in all gates of {gate.tier}, got {labels}",
+            )
         least = bound(gate.labels, gate.errors, gate.gains, share, known.promise)
         if least > rate:
-            seen = f"{gate.errors} wrong of {gate.labels} does not support a rate of at most {rate:g}"
+            seen = (
+                f"{gate.errors} wrong of {gate.labels} does not support a rate of at most {rate:g}"
+            )
             yield f"{where}.labels", f"{seen}: it may be up to {least:.3g}"
         if not least - _ROUNDED <= gate.bound <= rate + _ROUNDED:
             yield f"{where}.bound", f"expected {least:.6f} to {rate:g}, got {gate.bound:g}"
@@ -222,17 +242,25 @@ class PanelFingerprint(NamedTuple):
 
 def fingerprint(panel: Tiers, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
     criteria: Literal["together", "each"] = "each" if options.each else "together"
-    asked = Asked(samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact))
-    now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)
+    asked = Asked(
+        samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact)
+    )
+    now = PanelFingerprint({}, asked, {}, {})
+    scores = isinstance(rubric, ScoreRubric)
     for tier, jury in panel.items():
         now.models[tier] = together(endpoint.model for endpoint in jury)
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         now.able[tier], now.asking[tier] = {}, {}
         for model in dict.fromkeys(endpoint.model for endpoint in jury):
             same = [endpoint for endpoint in jury if endpoint.model == model]
-            now.able[tier][model] = frozenset().union(*(logprobs.able(one, scores=scores) for one in same))
+            now.able[tier][model] = frozenset().union(
+                *(logprobs.able(one, scores=scores) for one in same)
+            )
             if hashes := sorted(filter(None, map(profile_sha256, same))):
-                now.asking[tier][model] = hashes[0] if len(hashes) == 1 else sha256(hashes)
+                if len(hashes) == 1:
+                    now.asking[tier][model] = hashes[0]
+                else:
+                    now.asking[tier][model] = sha256(hashes)
     return now
 
 
@@ -251,15 +279,22 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
         }
         how |= {"thresholds": learned} if (learned := pointwise.thresholds(endpoint)) else {}
     elif isinstance(profile, registry.CommandProfile):
-        how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})
+        how = profile.model_dump(
+            include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
+        )
     else:
         return None
     return sha256([how, endpoint.output, profile.limits.context_chars])
 
 
-def misfits(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int = 0) -> Iterator[str]:
+def misfits(
+    known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int = 0
+) -> Iterator[str]:
     """Yield in a few words why a calibration does not fit; `size` is how many subjects are compared."""
-    rubric, was, asked, several = loaded.rubric, known.asked, now.asked, known.subjects
+    rubric = loaded.rubric
+    was = known.asked
+    asked = now.asked
+    several = known.subjects
     if known.rubric.sha256 != loaded.sha256:
         yield f"it was made for a different {known.rubric.id} ({known.rubric.version})"
     if known.prompt_sha256 != rubric.prompt.sha256:
@@ -267,10 +302,13 @@ def misfits(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, siz
     if known.wording_sha256 not in (None, wording(rubric, known.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
     if several and not several.least <= size <= several.most:
-        fitting = f"{several.least} to {several.most}" if several.least < several.most else several.most
+        fitting = f"{several.most}"
+        if several.least < several.most:
+            fitting = f"{several.least} to {several.most}"
         yield f"it was made for {fitting} texts, not for {size}"
     for tier in known.models | now.models:
-        before, model = known.models.get(tier, "nobody"), now.models.get(tier, "nobody")
+        before = known.models.get(tier, "nobody")
+        model = now.models.get(tier, "nobody")
         if together(before.split(TOGETHER)) != model:
             yield f"{tier} was {before} and is {model} now"
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
@@ -285,7 +323,9 @@ def misfits(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, siz
     for tier, models in now.able.items():
         for model, able in models.items():
             how = known.read.get(tier, {}).get(model)
-            words = logprobs.WORDS[next(how for how in ("expected", "points", "whole") if how in able)]
+            words = logprobs.WORDS[
+                next(how for how in ("expected", "points", "whole") if how in able)
+            ]
             if how is None and "expected" in able:
                 yield f"it does not say how the scores of {tier} were read, and they are {words} now"
             if how is not None and how not in able:
@@ -297,9 +337,12 @@ def misfits(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, siz
 
 def wording(rubric: Rubric, mode: ModeName) -> str:
     """Return a hash of what judgekit says to models under a rubric, and of the bars for their answers."""
-    part, task, idle = Part("a", "b", 1), Task("c", "d", "h"), None
+    part = Part("a", "b", 1)
+    task = Task("c", "d", "h")
+    idle = None
     # Models that answer in one token are asked otherwise: `points`.
-    fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
+    fence = Fence("nonce")
+    endpoint = replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
         told = [Opinion("accept", dict.fromkeys(rubric.dimensions, 1.0), "e")]
         sent = [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
@@ -311,10 +354,13 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         bars = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]
         bars += [pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
     elif isinstance(rubric, CompareRubric):
-        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [("LEFT", "c")]
+        texts = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)]
+        said = [("LEFT", "c")]
         sent = [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
-        points = compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(endpoint, fence)
+        points = compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(
+            endpoint, fence
+        )
         bars = [pointwise.LEAST_MASS, compare.LEAST_LEANING]
     else:
         sent = []
@@ -323,12 +369,17 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         for tier in TIERS:
             messages, (label,) = prompt.select_messages(rubric, mode, tier, query, [candidate])
             # The label is drawn by an installation's own secret.
-            sent.append(tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages))
+            sent.append(
+                tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages)
+            )
         candidates = documents.Candidates(query, (candidate,))
         points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
-    plain = [[(each.role, without_nonce(each.content)) for each in messages] for messages in (*sent, *points)]
+    plain = [
+        [(each.role, without_nonce(each.content)) for each in messages]
+        for messages in (*sent, *points)
+    ]
     return sha256([plain, idle, bars])
 
 
@@ -346,7 +397,8 @@ def sha256(content: object) -> str:
 # --- Where files are kept, and which of them counts
 
 AGAIN = "make a new one with judgekit calibrate"
-FOLDER, ACCEPTED = "calibrations", "accepted.json"
+FOLDER = "calibrations"
+ACCEPTED = "accepted.json"
 MOST_TOLD = 3  # files that cannot be read are named
 MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
 MOST_BYTES = 64_000  # of one: several times those of the largest that were made
@@ -364,15 +416,22 @@ def find(
 ) -> tuple[FinalityRules | None, str | None]:
     """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
     # One opinion cannot go up.
-    files = list(_calibrations(loaded.rubric.rubric, mode, project)) if len(panel) > 1 else []
+    if len(panel) > 1:
+        files = list(_calibrations(loaded.rubric.rubric, mode, project))
+    else:
+        files = []
     if not files:
         return None, None
-    now, stale = fingerprint(panel, loaded.rubric, options), list[str]()
-    broken = [f"calibration not used: {file}" for file in files if isinstance(file, str)][:MOST_TOLD]
+    now = fingerprint(panel, loaded.rubric, options)
+    stale: list[str] = []
+    broken = [f"calibration not used: {file}" for file in files if isinstance(file, str)][
+        :MOST_TOLD
+    ]
     for known in files:
         if isinstance(known, str) or (known.subjects is None) != (subjects == 0):
             continue
-        if not (why := next(misfits(known, loaded, now, subjects), None)):
+        why = next(misfits(known, loaded, now, subjects), None)
+        if not why:
             return known.rules(), "; ".join(broken) or None
         stale.append(f"calibration {known.id} not used: {why}; {AGAIN}")
     return None, "; ".join([*broken, *stale[:1]]) or None
@@ -381,7 +440,10 @@ def find(
 def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
     """Yield the calibrations of a rubric and mode, a folder's newest first, and what is wrong with others."""
     for origin, folder in search_path.folders(FOLDER, project):
-        files = [] if origin == "bundled" else list(folder.glob("*.json"))
+        if origin == "bundled":
+            files = []
+        else:
+            files = list(folder.glob("*.json"))
         ids = {path: _ID.fullmatch(path.stem) for path in files}  # an id says what it is for
         files = [path for path, id_ in ids.items() if id_ is None or id_[1] == f"{rubric}-{mode}"]
         if len(files) > MOST_READ:
@@ -409,7 +471,9 @@ def read(path: Path, *, of_project: bool = False) -> Calibration:
     if of_project and hashlib.sha256(path.read_bytes()).hexdigest() not in _accepted():
         shown = path.relative_to(path.parents[2])
         problem = "it belongs to the project and you have not accepted it"
-        raise ConfigError(f"{problem}; see what it does with judgekit calibrate accept {shown}", path=shown)
+        raise ConfigError(
+            f"{problem}; see what it does with judgekit calibrate accept {shown}", path=shown
+        )
     for key, wrong in _flaws(known):
         raise ConfigError(f"{wrong}; {AGAIN}", path=path, key=key)
     return known
@@ -424,7 +488,8 @@ class Accepted(Strict):
 
 def accept(path: Path) -> None:
     """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
-    known, digest = read(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    known = read(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     kept = Path(environment.config_home()) / ACCEPTED
     try:
         environment.private_folder(str(kept.parent))
@@ -433,19 +498,26 @@ def accept(path: Path) -> None:
             text = now.model_dump_json(by_alias=True, indent=2) + "\n"
             outputs.write_atomically(str(kept), text, private=True)
     except OSError as error:
-        raise InputError(f"{kept}: cannot be written ({error.strerror}); check the folder") from None
+        raise InputError(
+            f"{kept}: cannot be written ({error.strerror}); check the folder"
+        ) from None
 
 
 def _accepted() -> dict[str, str]:
     path = Path(environment.config_home()) / ACCEPTED
-    return yamlfile.read(path, Accepted, version_key="schema").calibrations if path.is_file() else {}
+    if path.is_file():
+        return yamlfile.read(path, Accepted, version_key="schema").calibrations
+    return {}
 
 
 def check(out: Path | None = None) -> None:
     """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
     path = out or Path(environment.config_home()) / FOLDER / "new.json"
     there = next((each for each in (path, *path.parents) if each.exists()), path.parent)
-    why = "a folder" if path.is_dir() else "" if os.access(there, os.W_OK) else "no permission"
+    if path.is_dir():
+        why = "a folder"
+    else:
+        why = "" if os.access(there, os.W_OK) else "no permission"
     if there != path and not there.is_dir():
         why = f"{there} is not a folder"
     try:
@@ -453,7 +525,9 @@ def check(out: Path | None = None) -> None:
     except OSError as error:
         why = why or f"{error.strerror}"
     if why:
-        raise InputError(f"{out or path.parent}: cannot be written ({why}); choose another file with --out")
+        raise InputError(
+            f"{out or path.parent}: cannot be written ({why}); choose another file with --out"
+        )
 
 
 def write(known: Calibration, out: Path | None) -> Path:

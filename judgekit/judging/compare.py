@@ -16,7 +16,16 @@ from judgekit.judging import panel, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence, labels
-from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, favourite, of_calls, outcomes, tier_vote
+from judgekit.judging.jury import (
+    ORDERS,
+    WINS,
+    TierVote,
+    Vote,
+    favourite,
+    of_calls,
+    outcomes,
+    tier_vote,
+)
 from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import compare_reply_model
@@ -32,7 +41,9 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
-    Told: TypeAlias = tuple[str | None, str]  # another model's choice, by its label, and its reasoning
+    Told: TypeAlias = tuple[
+        str | None, str
+    ]  # another model's choice, by its label, and its reasoning
     Scored: TypeAlias = tuple[float, TierName]
 
 
@@ -57,9 +68,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
         if not self.options.redact:
             return subject, 0
-        question, files = redact.redact(subject.prompt), [redact.file(file) for file in subject.files]
+        question = redact.redact(subject.prompt)
+        files = [redact.file(file) for file in subject.files]
         secrets = question.secrets + sum(count for _, count in files)
-        return replace(subject, prompt=question.text, files=tuple(file for file, _ in files)), secrets
+        return replace(
+            subject, prompt=question.text, files=tuple(file for file, _ in files)
+        ), secrets
 
     async def run(self, state: Compared) -> Comparison:
         if len(state.subject.distinct) == 1:  # no model compares a text with itself
@@ -70,9 +84,15 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         self, state: Compared, ended: Ended, note: str = "", scores: Mapping[str, Scored] = {}
     ) -> Comparison:
         """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
-        subject, rounds, nobody = state.subject, state.rounds, state.refused or self.nobody
+        subject = state.subject
+        rounds = state.rounds
+        nobody = state.refused or self.nobody
         if len(subject.distinct) == 1:
-            few, nobody = "two texts" if len(subject.files) == LEAST else "texts", ""
+            if len(subject.files) == LEAST:
+                few = "two texts"
+            else:
+                few = "texts"
+            nobody = ""
             ended = Ended(TIE, lead=0.0, reasoning=f"The {few} are the same.")
         if ended.verdict in tuple(subject.letters):
             # A win by the winner's own family alone is none, if it has to be another's.
@@ -80,10 +100,19 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             if why is not None:
                 why = "; ".join(filter(None, (why, ended.degraded)))
                 ended = Ended(degraded=why, truncated=ended.truncated, families=ended.families)
-        nothing = f"not judged: {nobody}" if nobody and not rounds else None
+        if nobody and not rounds:
+            nothing = f"not judged: {nobody}"
+        else:
+            nothing = None
         degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
-        asked = {endpoint.profile.provider for own in rounds for endpoint in self.panel[own.tier]}
-        lead = None if ended.lead is None else round(ended.lead, 4)
+        asked = set()
+        for own in rounds:
+            for endpoint in self.panel[own.tier]:
+                asked.add(endpoint.profile.provider)
+        if ended.lead is None:
+            lead = None
+        else:
+            lead = round(ended.lead, 4)
         record = Comparison(
             id=uuid.uuid4().hex,
             subjects=[
@@ -97,8 +126,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                 )
                 for letter, file in zip(subject.letters, subject.files, strict=True)
             ],
-            question_sha256=hashlib.sha256(subject.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-            **ended._replace(lead=lead, degraded="; ".join(filter(None, degraded)) or None)._asdict(),
+            question_sha256=hashlib.sha256(
+                subject.prompt.encode("utf-8", "surrogatepass")
+            ).hexdigest(),
+            **ended._replace(
+                lead=lead, degraded="; ".join(filter(None, degraded)) or None
+            )._asdict(),
             independent=panel.is_independent(subject.wrote, ended.families),
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.substitutes),
@@ -110,11 +143,18 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
 REPLY_TOKENS = 1024
 LEAST_LEANING = 0.55  # of a pointwise model: the probability from which on a text is preferred
-FIRST, SECOND = POINTS = ("1", "2")  # what a pointwise model calls the two, in the order of its prompt
+FIRST, SECOND = POINTS = (
+    "1",
+    "2",
+)  # what a pointwise model calls the two, in the order of its prompt
 
 
 def pair_messages(
-    rubric: CompareRubric, tier: TierName, question: str, shown: Sequence[Part], earlier: Sequence[Told] = ()
+    rubric: CompareRubric,
+    tier: TierName,
+    question: str,
+    shown: Sequence[Part],
+    earlier: Sequence[Told] = (),
 ) -> Messages:
     """Return the messages that ask which of `shown` is better; their paths are labels."""
     fence = Fence()
@@ -134,16 +174,25 @@ def pair_messages(
 
 
 def _criteria_text(rubric: CompareRubric) -> str:
-    asked = [f"- {name}: {text}" for name, text in rubric.criteria.items()]
+    asked = []
+    for name, text in rubric.criteria.items():
+        asked.append(f"- {name}: {text}")
     return "\n".join(["Questions, the most important first:", *asked])
 
 
 @dataclass(frozen=True)
 class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        pairs = [(rubric, order) for rubric in self.parts.values() for order in ORDERS]
+        pairs = []
+        for rubric in self.parts.values():
+            for order in ORDERS:
+                pairs.append((rubric, order))
         if endpoint is not None and endpoint.pointwise:
-            return [messages for pair in pairs for messages in self._points(*pair, endpoint, fence).prompts()]
+            return [
+                messages
+                for pair in pairs
+                for messages in self._points(*pair, endpoint, fence).prompts()
+            ]
         return [self._messages(*pair, endpoint) for pair in pairs]
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
@@ -166,8 +215,14 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
             about = product(numbers, self.parts, ORDERS)
             for (sample, criterion, order), answer in zip(about, turn.calls, strict=True):
-                more = {"criterion": criterion or None, "sample": sample, **answer.record(self.record)}
-                found.append(CompareRound(round=first + len(found), tier=self.tier, order=[*order], **more))
+                more = {
+                    "criterion": criterion or None,
+                    "sample": sample,
+                    **answer.record(self.record),
+                }
+                found.append(
+                    CompareRound(round=first + len(found), tier=self.tier, order=[*order], **more)
+                )
         return found
 
     def readable(self, text: str) -> str:
@@ -187,7 +242,8 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
     async def _once(
         self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
-        rubric, timeout = self.parts[criterion], self.limits.timeout
+        rubric = self.parts[criterion]
+        timeout = self.limits.timeout
         if endpoint.pointwise:
             points = self._points(rubric, order, endpoint, session.fence, criterion)
             answer = await ask_pointwise(session, endpoint, points, timeout)
@@ -195,7 +251,9 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             if answer.value:
                 first, second = (answer.value["better"][point] for point in POINTS)
                 leans = max(first, second) >= LEAST_LEANING
-                vote = Vote(("A" if (first > second) == (order == ORDERS[0]) else "B") if leans else "tie")
+                vote = Vote(
+                    ("A" if (first > second) == (order == ORDERS[0]) else "B") if leans else "tie"
+                )
             return Answer(vote, answer.failure, answer.usage, answer.latency_ms, answer.model)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
         letters = {self.label(letter): letter for letter in WINS}
@@ -215,9 +273,16 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         return pair_messages(rubric, self.words or self.tier, self.subject.prompt, shown, self.told)
 
     def _points(
-        self, rubric: CompareRubric, order: str, endpoint: Endpoint, fence: Fence, criterion: str = ""
+        self,
+        rubric: CompareRubric,
+        order: str,
+        endpoint: Endpoint,
+        fence: Fence,
+        criterion: str = "",
     ) -> Points:
-        shown = [self.part(endpoint, letter, point) for letter, point in zip(order, POINTS, strict=True)]
+        shown = []
+        for letter, point in zip(order, POINTS, strict=True):
+            shown.append(self.part(endpoint, letter, point))
         ask = f"Which of the two texts is better, {FIRST} or {SECOND}? Answer with one number."
         return Points(
             f"{rubric.prompt.system} {fence.guard}",
@@ -231,7 +296,9 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         """Return one of the texts as a model sees it under a label: each gets half of the characters."""
         context_limit = endpoint.profile.limits.context_chars if endpoint else None
         file = self.subject.file(letter)
-        most = min(self.limits.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS) // len(WINS)
+        most = min(self.limits.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS) // len(
+            WINS
+        )
         return Part(label, file.text[:most], file.total)
 
 
@@ -246,8 +313,11 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         if tier != "tiebreaker":
             return compare_task
         heard = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
-        votes, label = [vote for tier_vote in heard for vote in tier_vote.votes], compare_task.label
-        told = [(None if one.word == TIE else label(one.word), redact.words(one.reasoning)) for one in votes]
+        votes = [vote for tier_vote in heard for vote in tier_vote.votes]
+        label = compare_task.label
+        told = []
+        for one in votes:
+            told.append((None if one.word == TIE else label(one.word), redact.words(one.reasoning)))
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         return replace(compare_task, words=tier if len(heard) > 1 else "deep", told=told)
 
@@ -257,10 +327,14 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 
     def _rules(self, state: Compared) -> EscalationRules:
         """Return the rules; a win that only models of the winner's own family voted for is not final."""
-        subject, votes = state.subject, state.opinions
+        subject = state.subject
+        votes = state.opinions
         own: set[TierName] = set()
         for tier, vote in votes.items():
-            favouring = set(subject.families(vote.word)) & set(subject.sided) if vote.word in WINS else set()
+            if vote.word in WINS:
+                favouring = set(subject.families(vote.word)) & set(subject.sided)
+            else:
+                favouring = set()
             if vote.behind and vote.behind <= favouring:
                 own.add(tier)
         return replace(self.rules(state.cut), partial=own)
@@ -269,10 +343,15 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         votes: dict[TierName, TierVote] = state.opinions
         end = ended(final, votes, self.mode, self._rules(state))
         # One model in two tiers is one voice, however often it agrees with itself.
-        if end.judge_tier and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1:
+        if (
+            end.judge_tier
+            and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1
+        ):
             end = end._replace(consensus="single")
         end = end._replace(reasoning=self.task("quick", state).readable(end.reasoning))
-        cut = [f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes]
+        cut = [
+            f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes
+        ]
         return self.comparison(state, end, f"cut: {', '.join(cut)}" if cut else "")
 
     def cut(self, state: Compared) -> dict[TierName, str]:
@@ -280,36 +359,65 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         found: dict[TierName, str] = {}
         for tier, models in self.panel.items():
             part = CompareTask(self.rubric, self.mode, state.subject, tier).part
-            shown = {letter: [part(model, letter, letter) for model in models] for letter in WINS}
-            found[tier] = " and ".join(letter for letter, parts in shown.items() if is_cut(tuple(parts)))
+            shown = {}
+            for letter in WINS:
+                shown[letter] = [part(model, letter, letter) for model in models]
+            found[tier] = " and ".join(
+                letter for letter, parts in shown.items() if is_cut(tuple(parts))
+            )
         return {tier: letters for tier, letters in found.items() if letters}
 
 
-def ended(final: Final, votes: Mapping[TierName, TierVote], mode: ModeName, rules: EscalationRules) -> Ended:
+def ended(
+    final: Final, votes: Mapping[TierName, TierVote], mode: ModeName, rules: EscalationRules
+) -> Ended:
     """Return the end of a comparison to which the rules led, with what they know of the tiers."""
     first = favourite(votes)
     words = {"accept": first, "reject": WINS[first == "A"] if first else None, "improve": TIE}
-    word, tier, consensus, why = words.get(final.verdict) or final.verdict, final.tier, final.consensus, None
+    word = words.get(final.verdict) or final.verdict
+    tier = final.tier
+    consensus = final.consensus
+    why = None
     # In lenient mode the tie of the next tier does not undo a win, where labels allow it and the win neither
     # rests on a cut text nor on none but the winner's own family.
-    if mode == "lenient" and rules.finality is not None and final.verdict == "improve" and tier is not None:
+    if (
+        mode == "lenient"
+        and rules.finality is not None
+        and final.verdict == "improve"
+        and tier is not None
+    ):
         barred = {*rules.truncated, *rules.partial}
-        leads = {name: vote.lead for name, vote in votes.items() if name not in barred}
+        leads = {}
+        for name, vote in votes.items():
+            if name not in barred:
+                leads[name] = vote.lead
         winner = rules.finality.stands(tier, outcomes(votes), leads)
         if winner is not None:
-            word, tier, consensus = str(first), winner, "single"
+            word = str(first)
+            tier = winner
+            consensus = "single"
     said = first if final.verdict == "undetermined" else word
-    sayers = [name for name, vote in votes.items() if vote.word == said and said is not None]
+    sayers = []
+    for name, vote in votes.items():
+        if vote.word == said and said is not None:
+            sayers.append(name)
     if sayers and all(sayer in rules.truncated for sayer in sayers):
-        word, tier, consensus = "undetermined", None, "none"
+        word = "undetermined"
+        tier = None
+        consensus = "none"
         why = "no model saw the whole of both texts, so the result is open"
     # Where nothing was settled the families are those behind the votes of each tier.
-    behind = [vote for vote in votes.values() if tier is None or vote.word == word]
+    behind = []
+    for vote in votes.values():
+        if tier is None or vote.word == word:
+            behind.append(vote)
     families = tuple(sorted({family for vote in behind for family in vote.behind}))
     if tier is None:
         return Ended(word, consensus, None, None, "", why, bool(rules.truncated), families)
     consensus = votes[tier].agreement or consensus
     if consensus == "unanimous" and any(vote.agreement for vote in behind):
         consensus = "majority"
-    cut, lead, reasoning = tier in rules.truncated, votes[tier].lead, votes[tier].reasoning
+    cut = tier in rules.truncated
+    lead = votes[tier].lead
+    reasoning = votes[tier].reasoning
     return Ended(word, consensus, tier, lead, reasoning, None, cut, families)

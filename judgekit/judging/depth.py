@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 
 
-def choose(own: GateConfig, rules: GateConfig, path: str, lines: int, signed: Sequence[str] = ()) -> Depth:
+def choose(
+    own: GateConfig, rules: GateConfig, path: str, lines: int, signed: Sequence[str] = ()
+) -> Depth:
     """Return how deep a file with changed `lines` is judged by `rules` and the user's `own`.
 
     Those who `signed` it are given as `Name <address>`, with their trailers.

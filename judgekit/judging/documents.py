@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class Author:
     """The author of a subject, and the family of models, if it is one."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a verdict
+    __pydantic_config__: ClassVar[dict[str, str]] = {
+        "extra": "forbid"
+    }  # where it is part of a verdict
 
     name: str | None = None
     family: str | None = None
@@ -41,7 +43,9 @@ class Task:
     reference: str = ""
 
 
-TASK_ROLES = tuple(each.name for each in fields(Task))  # what is shown before the text, in this order
+TASK_ROLES = tuple(
+    each.name for each in fields(Task)
+)  # what is shown before the text, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,14 @@ def named(text: str | None) -> tuple[str, ...]:
     """Return the families in a list that a person wrote, by their names, or by models of theirs."""
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
-    words = [word.strip().casefold() for word in (text or "").split(",") if word.strip()]
+    words = []
+    for word in (text or "").split(","):
+        if word.strip():
+            words.append(word.strip().casefold())
     known = [(word, family_by_name(word)) for word in words if word != "none"]
-    return tuple(dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known))
+    return tuple(
+        dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known)
+    )
 
 
 CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
@@ -87,7 +96,12 @@ class File:
     shown: str = ""
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
-        about = {"path": name(self.path), "text": self.text, "sha256": self.sha256, "total": self.total}
+        about = {
+            "path": name(self.path),
+            "text": self.text,
+            "sha256": self.sha256,
+            "total": self.total,
+        }
         return about | ({"shown": name(self.shown)} if self.shown else {})
 
 
@@ -119,12 +133,18 @@ class Document:
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
         # An older server refuses keys that it does not know: these are sent only where they are set.
-        about = {role: text for role, text in asdict(self.task).items() if text or role != "reference"}
+        about = {}
+        for role, text in asdict(self.task).items():
+            if text or role != "reference":
+                about[role] = text
         return {
             "files": [file.body(name) for file in self.files],
             "task_id": name(self.task_id),
             **about,
-            "author": {"name": self.author.name and name(self.author.name), "family": self.author.family},
+            "author": {
+                "name": self.author.name and name(self.author.name),
+                "family": self.author.family,
+            },
             "commit": self.commit,
         }
 
@@ -134,14 +154,23 @@ class Document:
 
     @property
     def wrote(self) -> tuple[str, ...]:
-        return named(self.author.family) if self.author.family else ()
+        if self.author.family:
+            return named(self.author.family)
+        return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
-        there: dict[str, object] = {role: getattr(self.task, role).strip() for role in TASK_ROLES}
+        there: dict[str, object] = {}
+        for role in TASK_ROLES:
+            there[role] = getattr(self.task, role).strip()
         there["sources"] = self.files[1:]
-        missing = [_HOW[need] for need in rubric.given.needs if not there[need]]
-        return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
+        missing = []
+        for need in rubric.given.needs:
+            if not there[need]:
+                missing.append(_HOW[need])
+        if missing:
+            return f"{rubric.ref} needs {' and '.join(missing)}"
+        return None
 
     def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
@@ -159,7 +188,8 @@ def is_cut(parts: tuple[Part, ...]) -> bool:
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-LEAST, MOST = 2, len(LETTERS)
+LEAST = 2
+MOST = len(LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +201,11 @@ class ComparisonInput:
     authors: tuple[str | None, ...] = ()
 
     def body(self) -> dict[str, Any]:
-        return {"prompt": self.prompt, "files": [file.body() for file in self.files], "authors": self.authors}
+        return {
+            "prompt": self.prompt,
+            "files": [file.body() for file in self.files],
+            "authors": self.authors,
+        }
 
     @property
     def size(self) -> int:
@@ -201,12 +235,16 @@ class ComparisonInput:
 
     def written_by(self, family: str | None) -> ComparisonInput:
         """Return the same where `family` wrote the subjects of which nothing is said."""
-        return replace(self, authors=tuple(self.author(letter) or family for letter in self.letters))
+        return replace(
+            self, authors=tuple(self.author(letter) or family for letter in self.letters)
+        )
 
     @property
     def wrote(self) -> tuple[str, ...]:
         """The families that wrote any subject, "unknown" among them where of some nothing is said."""
-        found = [family for letter in self.letters for family in self.families(letter)]
+        found: list[str] = []
+        for letter in self.letters:
+            found.extend(self.families(letter))
         silent = any(self.author(letter) is None for letter in self.letters)
         return tuple(dict.fromkeys([*found, *(["unknown"] if found and silent else [])]))
 
@@ -246,7 +284,9 @@ class Candidates(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(map(len, (self.query.text, *self.query.turns, *(each.text for each in self.candidates))))
+        return sum(
+            map(len, (self.query.text, *self.query.turns, *(each.text for each in self.candidates)))
+        )
 
 
 MAX_BYTES = 64_000_000
@@ -290,7 +330,10 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "not a path"
         raise InputError(f"{path}: cannot be read ({reason})") from None
     return decode(path, data)
 
@@ -312,7 +355,10 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 
 
 def document(
-    files: Sequence[File], task_id: str | None = None, task: Task | None = None, family: str | None = None
+    files: Sequence[File],
+    task_id: str | None = None,
+    task: Task | None = None,
+    family: str | None = None,
 ) -> Document:
     """Return files as one subject, named by the first without `task_id`; `family` names who wrote them."""
     name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
@@ -335,8 +381,13 @@ def _is_text(path: Path) -> bool:
 def _files_in(folder: Path) -> list[Path]:
     """Return the files in a folder that git tracks or would track; all that are not hidden without git."""
     try:
-        listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        paths = {folder / os.fsdecode(name) for name in listed.split(b"\0") if name}
+        listed = Repository(folder).ask(
+            "ls-files", "-z", "--cached", "--others", "--exclude-standard"
+        )
+        paths = set()
+        for name in listed.split(b"\0"):
+            if name:
+                paths.add(folder / os.fsdecode(name))
     except GitError:
         paths = set()
         for base, folders, names in os.walk(folder):

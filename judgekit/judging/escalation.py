@@ -55,25 +55,34 @@ class FinalityRules:
             return False
         return tier == self.last or self._allows(tier, seen, margins.get(tier), None)
 
-    def stands(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> TierName | None:
+    def stands(
+        self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
+    ) -> TierName | None:
         """Return the tier whose win stands against the tie of `tier`, the next one in `seen`, if it does."""
         before = _before(tier, seen)
         if before is None or seen[before] != "accept":
             return None
-        return before if self._allows(tier, seen, margins.get(before), before) else None
+        if self._allows(tier, seen, margins.get(before), before):
+            return before
+        return None
 
-    def _allows(self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None) -> bool:
+    def _allows(
+        self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None
+    ) -> bool:
         before = _before(tier, seen)
         wanted = (tier, seen[tier], seen[before] if before else None, stands)
         return margin is not None and any(
-            (rule.tier, rule.outcome, rule.after, rule.stands) == wanted and margin >= rule.least_margin
+            (rule.tier, rule.outcome, rule.after, rule.stands) == wanted
+            and margin >= rule.least_margin
             for rule in self.rules
         )
 
 
 def _before(tier: TierName, seen: Seen) -> TierName | None:
     tiers = list(seen)
-    return tiers[tiers.index(tier) - 1] if tiers[0] != tier else None
+    if tiers[0] != tier:
+        return tiers[tiers.index(tier) - 1]
+    return None
 
 
 def margin(
@@ -92,7 +101,9 @@ def margin(
 
 def certainty(probability: float | None) -> float:
     """Return how far the probability of a kept candidate is from one half; 0 where there is none."""
-    return 0.0 if probability is None else round(abs(probability - 0.5), DIGITS)
+    if probability is None:
+        return 0.0
+    return round(abs(probability - 0.5), DIGITS)
 
 
 class Final(NamedTuple):
@@ -126,20 +137,28 @@ class EscalationRules:
     partial: Collection[TierName] = ()
 
     def next(
-        self, seen: Seen, margins: Mapping[TierName, float] = {}, divided: Mapping[TierName, bool] = {}
+        self,
+        seen: Seen,
+        margins: Mapping[TierName, float] = {},
+        divided: Mapping[TierName, bool] = {},
     ) -> TierName | Final:
         """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
-        told = {
-            tier: None if tier in divided and not self._ends_with(tier) else outcome
-            for tier, outcome in seen.items()
-        }
-        step = self._calibrated(told, margins) if self.finality and len(self.tiers) > 1 else None
+        told = {}
+        for tier, outcome in seen.items():
+            told[tier] = None if tier in divided and not self._ends_with(tier) else outcome
+        if self.finality and len(self.tiers) > 1:
+            step = self._calibrated(told, margins)
+        else:
+            step = None
         step = step or self._step(told, margins)
         if isinstance(step, str):
             return step
-        blind = [tier for tier in told if told[tier] == "accept" and tier not in self.truncated]
+        blind = []
+        for tier, word in told.items():
+            if word == "accept" and tier not in self.truncated:
+                blind.append(tier)
         if step.verdict == "accept" and not blind:
             return UNDETERMINED
         if step.tier in divided:
@@ -159,7 +178,9 @@ class EscalationRules:
         finality = self.finality or FinalityRules()
         for tier in self.tiers:
             if tier not in seen:
-                return tier if finality.last in self.tiers[self.tiers.index(tier) :] else None
+                if finality.last in self.tiers[self.tiers.index(tier) :]:
+                    return tier
+                return None
             outcome = seen[tier]
             barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
             if outcome is not None and not barred and finality.final(tier, seen, margins):
@@ -168,7 +189,8 @@ class EscalationRules:
         return None
 
     def _step(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
-        first, tiers = self.tiers[0], self.tiers
+        first = self.tiers[0]
+        tiers = self.tiers
         if first not in seen:
             return first
         outcome = seen[first]
@@ -180,7 +202,9 @@ class EscalationRules:
         if quick is not None and sure and not self._is_close("quick", margins):
             return Final(quick, "single", "quick")
         if "deep" not in seen:
-            return "deep" if "deep" in tiers else self._third(quick, None, seen)
+            if "deep" in tiers:
+                return "deep"
+            return self._third(quick, None, seen)
         deep = seen["deep"]
         if deep is None:
             return self._third(quick, None, seen)
@@ -188,7 +212,9 @@ class EscalationRules:
             return Final(deep, "unanimous", "deep")
         if quick is None or "improve" in (quick, deep):
             close = self._is_close("deep", margins) and self._has_third()
-            return self._third(quick, deep, seen) if close else Final(deep, "single", "deep")
+            if close:
+                return self._third(quick, deep, seen)
+            return Final(deep, "single", "deep")
         # A tiebreaker that is one of those that disagree would only vote for itself.
         one, other, third = (set(self.models.get(tier, ())) for tier in TIERS)
         twice = third and one != other and third <= one | other
@@ -209,4 +235,6 @@ class EscalationRules:
             return open_end
         if third in told:
             return Final(third, "unanimous" if {third} == told else "majority", "tiebreaker")
-        return ESCALATE if {"accept", "reject"} <= {*told, third} else Final(third, "single", "tiebreaker")
+        if {"accept", "reject"} <= {*told, third}:
+            return ESCALATE
+        return Final(third, "single", "tiebreaker")

@@ -29,7 +29,9 @@ Model = TypeVar("Model", bound="BaseModel")
 MAX_MENTIONS: Final = 250  # a reply that names keys of its answer more often is refused
 _MAX_READ: Final = 200_000  # characters that are read of the values of all mentions together
 _LEAST_READ: Final = 4_000  # and of each
-_LEAST_SCORES: Final = 2  # that make an assessment of numbers in prose: one beside an answer may be anything
+_LEAST_SCORES: Final = (
+    2  # that make an assessment of numbers in prose: one beside an answer may be anything
+)
 _THINKING: Final = re.compile(r"\s*+<think>")
 _THOUGHT: Final = "</think>"
 _FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
@@ -68,7 +70,8 @@ def read(raw: str, model: type[Model], *, held: bool = False) -> Model:
         return _read(raw, model, nested=True)
     text = _after_thinking(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)
-    text = fence[1].strip() if fence else text
+    if fence:
+        text = fence[1].strip()
     if not text.startswith("{") or _exact_end(text, 0) != len(text):
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
     if len(text) <= MAX_ENTRIES:  # the short way: nothing has to be tolerated
@@ -93,11 +96,14 @@ def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
 def _after_thinking(raw: str) -> str:
     """Return what follows the thinking that a reply begins with; where its end may be a quote, all of it."""
     _, end, rest = raw.partition(_THOUGHT)
-    return rest if end and _THOUGHT not in rest and _THINKING.match(raw) else raw
+    if end and _THOUGHT not in rest and _THINKING.match(raw):
+        return rest
+    return raw
 
 
 def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
-    reason, answers = "", []
+    reason = ""
+    answers = []
     for found in reversed(scan(raw)):
         try:
             answers.append((found, fit.fit(found, model)))
@@ -107,13 +113,19 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
         raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
     last, answer = answers[0]
     if fit.is_quoted(last, model):
-        raise AmbiguousReply("an answer within a string of another object: which one is meant is not certain")
-    deciding = [[getattr(each, name) for name in _decisive(model)] for _, each in answers]
+        raise AmbiguousReply(
+            "an answer within a string of another object: which one is meant is not certain"
+        )
+    deciding = []
+    for _, each in answers:
+        deciding.append([getattr(each, name) for name in _decisive(model)])
     if any(each != deciding[0] for each in deciding):
         raise AmbiguousReply("two answers that differ: which one is meant is not certain")
     key = _differing(raw, [found for found, _ in answers], answer, nested=nested)
     if key is not None:
-        raise AmbiguousReply(f"`{key}` is given again with another value: which one is meant is not certain")
+        raise AmbiguousReply(
+            f"`{key}` is given again with another value: which one is meant is not certain"
+        )
     return answer
 
 
@@ -131,7 +143,8 @@ def _exact_end(raw: str, start: int) -> int | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
         raise ValueError("a key is given twice")
     return found
 
@@ -152,25 +165,32 @@ _Places = dict[str, list[tuple[BaseModel, str]]]
 """Which fields of an answer, and of the models in it, a key (plain) names."""
 
 
-def _differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool) -> str | None:
+def _differing(
+    raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
+) -> str | None:
     """Return a key of `answer` that `raw` gives again with another value, None where there is none."""
     wanted: _Places = {}
     inner = [getattr(answer, name) for name in _decisive(type(answer))]
     for holder in (answer, *(each for each in inner if isinstance(each, BaseModel))):
         for name in _decisive(type(holder)):
             wanted.setdefault(fit.plain(fit.key_of(name, type(holder))), []).append((holder, name))
-    around, until = list[str](), len(raw)  # what stands around the objects in exact JSON, from the last on
+    around: list[str] = []
+    until = len(raw)  # what stands around the objects in exact JSON, from the last on
     for each in objects:
         exact = _exact_end(raw, each.start)
         if exact is not None and exact <= until:
             around.append(raw[exact:until])
             until = each.start
     around.append(raw[:until])
-    found, end = objects[0], _exact_end(raw, objects[0].start)
+    found = objects[0]
+    end = _exact_end(raw, objects[0].start)
     texts = [raw]
     if end is not None:
         # From the first object on that is written as a string, without its backslashes.
-        begun = [text[match.start() :] for text in around if (match := _STRING.search(text))]
+        begun = []
+        for text in around:
+            if match := _STRING.search(text):
+                begun.append(text[match.start() :])
         texts = [raw[: found.start], raw[end:], *(_ESCAPED.sub("", text) for text in begun)]
     for key, value, begins in (mention for text in texts for mention in _mentions(text, wanted)):
         if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
@@ -185,7 +205,8 @@ def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
     """Yield each wanted key in a text, the value behind its colon, and whether an object may begin there."""
     places = []
     for match in _MENTION.finditer(text):
-        if (key := fit.plain(match["quoted"] or match["bare"])) in wanted:
+        key = fit.plain(match["quoted"] or match["bare"])
+        if key in wanted:
             places.append((key, match))
         if len(places) > MAX_MENTIONS:
             yield key, CUT, False
@@ -206,15 +227,25 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
 
 def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
     """Whether a value is one that the answer might have there, and does not have."""
-    values = [(_value(given, *place), getattr(*place)) for place in places]
-    known = [value == own for value, own in values if value is not None and value is not CUT]
-    return not any(known) if known else not begins and any(value is CUT for value, _ in values)
+    values = []
+    for place in places:
+        values.append((_value(given, *place), getattr(*place)))
+    known = []
+    for value, own in values:
+        if value is not None and value is not CUT:
+            known.append(value == own)
+    if known:
+        return not any(known)
+    return not begins and any(value is CUT for value, _ in values)
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
     """Whether a value is an amount where a number is wanted, in a form or size that no answer has."""
     parts = value if isinstance(value, Array) else [value]
-    words = [str(part).strip() for part in parts if isinstance(part, (int, float, str))]
+    words = []
+    for part in parts:
+        if isinstance(part, (int, float, str)):
+            words.append(str(part).strip())
     split = [part for word in words for part in re.split(r"[/,;]\s?", word)]
     if not split or not all(map(_AMOUNT.fullmatch, split)):
         return False
@@ -229,9 +260,13 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
 def _value(value: object, holder: BaseModel, name: str) -> object:
     """Return what a field of `holder` is when this is given for it: `CUT` if cut, None if no value."""
     model = type(holder)
-    fields = {fit.key_of(other, model): getattr(holder, other) for other in model.model_fields}
+    fields = {}
+    for other in model.model_fields:
+        fields[fit.key_of(other, model)] = getattr(holder, other)
     try:
-        fields[fit.key_of(name, model)] = fit.shape(value, model.model_fields[name].annotation, name)
+        fields[fit.key_of(name, model)] = fit.shape(
+            value, model.model_fields[name].annotation, name
+        )
         return getattr(model.model_validate(fields), name)
     except fit.CutOff:
         return CUT
@@ -241,23 +276,28 @@ def _value(value: object, holder: BaseModel, name: str) -> object:
 
 def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     """Return a key that prose or markup gives another number, if all keys that want one are given one."""
-    numbers = {
-        key: (re.split(r"[\s_-]+", fit.key_of(name, type(holder))), getattr(holder, name))
-        for key, places in wanted.items()
-        for holder, name in places
-        if fit.is_number(fit.strip(type(holder).model_fields[name].annotation))
-    }
+    numbers = {}
+    for key, places in wanted.items():
+        for holder, name in places:
+            if fit.is_number(fit.strip(type(holder).model_fields[name].annotation)):
+                numbers[key] = (
+                    re.split(r"[\s_-]+", fit.key_of(name, type(holder))),
+                    getattr(holder, name),
+                )
     if len(numbers) < _LEAST_SCORES:
         return None
     names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
-    given = [
-        (fit.plain(match["key"]), float(match["number"]))
-        for text in texts
-        for match in pattern.finditer(text)
-        # The number under a heading may be that of the first item of a list.
-        if "\n" not in match["between"] or match["after"].strip()[:1] not in (".", ")", ":", "-")
-    ]
+    given = []
+    for text in texts:
+        for match in pattern.finditer(text):
+            if "\n" not in match["between"] or match["after"].strip()[:1] not in (
+                ".",
+                ")",
+                ":",
+                "-",
+            ):
+                given.append((fit.plain(match["key"]), float(match["number"])))
     if {key for key, _ in given} != set(numbers):
         return None
     # A dash before a number may be its sign.

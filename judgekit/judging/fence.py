@@ -51,26 +51,40 @@ _GUARD: Final = (
 
 _WORD: Final = "judged"
 _DASHES: Final = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
-_OVER_LETTERS: Final = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
+_OVER_LETTERS: Final = (
+    r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
+)
 _SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
 _WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
 _TAG: Final = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
-_TRIES: Final = 50  # labels that may stand in what is shown: a text that holds more than that holds them all
+_TRIES: Final = (
+    50  # labels that may stand in what is shown: a text that holds more than that holds them all
+)
 _SECRET_BYTES: Final = 32
 _CYRILLIC, _ARMENIAN, _GREEK, _CAPITALS, _PUNCTUATION = (
     str.maketrans(*_DATA["alike"][name])
     for name in ("cyrillic", "armenian", "greek", "capitals", "punctuation")
 )
 _SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
-_CATEGORIES: Final = {"Mn": "\0", "Me": "\0", "Cf": "\0", "Zs": " ", "Pd": "-", "Pi": '"', "Pf": '"'}
+_CATEGORIES: Final = {
+    "Mn": "\0",
+    "Me": "\0",
+    "Cf": "\0",
+    "Zs": " ",
+    "Pd": "-",
+    "Pi": '"',
+    "Pf": '"',
+}
 _STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
 _CAPITALS_LEAST: Final = 3
 _CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
-_FOREIGN_WORD = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+")
+_FOREIGN_WORD = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
+)
 _STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
@@ -83,7 +97,9 @@ def plain(text: str) -> str:
 
 def skeleton(text: str) -> str:
     """Return what a text looks like in small letters of ASCII, each character in its place."""
-    return text if text.isascii() else "".join(map(_unstyled, text)).translate(_SKELETON)
+    if text.isascii():
+        return text
+    return "".join(map(_unstyled, text)).translate(_SKELETON)
 
 
 def folded(text: str) -> str:
@@ -95,17 +111,24 @@ def folded(text: str) -> str:
 def _unstyled(char: str) -> str:
     """Return the letter or digit that a character is a style of, else the character."""
     plain = unicodedata.normalize("NFKC", char)
-    return plain if len(plain) == 1 and plain.isascii() and plain.isalnum() else char
+    if len(plain) == 1 and plain.isascii() and plain.isalnum():
+        return plain
+    return char
 
 
 @functools.lru_cache(4096)
 def _folded(char: str) -> str:
-    category = "" if char.isascii() else unicodedata.category(char)
+    if char.isascii():
+        category = ""
+    else:
+        category = unicodedata.category(char)
     if char.isascii() or category in _CATEGORIES:
         return _CATEGORIES.get(category, char)
     parts = unicodedata.normalize("NFKD", char)
     letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
-    return letter if letter.isascii() and all(map(unicodedata.combining, parts[1:])) else char
+    if letter.isascii() and all(map(unicodedata.combining, parts[1:])):
+        return letter
+    return char
 
 
 def _plain_word(word: str) -> str:
@@ -116,11 +139,17 @@ def _plain_word(word: str) -> str:
         word = word.translate(_CAPITALS)
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
-        return latin if any(char.isascii() and char.isalpha() for char in word) else word
+        if any(char.isascii() and char.isalpha() for char in word):
+            return latin
+        return word
     # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
     rest = "".join(char for char in latin if char.isascii())
     letters = latin.translate(_GREEK)
-    imitates = letters.isascii() and len(letters) > _CAPITALS_LEAST and re.fullmatch("[A-Za-z]?[a-z]+", rest)
+    imitates = (
+        letters.isascii()
+        and len(letters) > _CAPITALS_LEAST
+        and re.fullmatch("[A-Za-z]?[a-z]+", rest)
+    )
     return letters if imitates else word
 
 
@@ -130,7 +159,9 @@ class Fence:
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
             drawn = int(secrets.token_hex(_NONCE_BYTES), 16)
-            nonce = "".join(ascii_lowercase[drawn // 26**place % 26] for place in range(_NONCE_LETTERS))
+            nonce = "".join(
+                ascii_lowercase[drawn // 26**place % 26] for place in range(_NONCE_LETTERS)
+            )
         self.tag = f"{_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
@@ -140,7 +171,9 @@ class Fence:
         for name, value in attributes.items():
             line = " ".join(_OPENING.sub(r"\g<0> ", visible(value)).split())
             quoted += f' {name}="{line.translate(_QUOTED)}"'
-        shown, parts, at = _OPENING.sub(r"\g<0> ", plain(visible(text))), [], 0
+        shown = _OPENING.sub(r"\g<0> ", plain(visible(text)))
+        parts = []
+        at = 0
         for match in _WORD_BEFORE_NONCE.finditer(skeleton(shown)):
             parts.append(shown[at : match.end()])
             at = match.end()
@@ -156,8 +189,11 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`."""
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
-    drawn = {name: hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256") for name in ids}
-    upper, label_of = shown.upper(), dict[str, str]()
+    drawn = {
+        name: hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256") for name in ids
+    }
+    upper = shown.upper()
+    label_of: dict[str, str] = {}
     for name in sorted(ids, key=lambda name: drawn[name]):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
         free = (four for four in _fours(drawn[name]) if four not in label_of.values())

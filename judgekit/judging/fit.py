@@ -50,7 +50,9 @@ def key_of(name: str, model: type[BaseModel]) -> str:
 
 
 def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
-    return [kind for field in model.model_fields.values() if is_model(kind := strip(field.annotation))]
+    return [
+        kind for field in model.model_fields.values() if is_model(kind := strip(field.annotation))
+    ]
 
 
 @lru_cache(maxsize=64)  # some models are made for one reply
@@ -62,7 +64,10 @@ def _inside(model: type[BaseModel]) -> frozenset[str]:
 
 def _maximum(model: type[BaseModel]) -> float | None:
     """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
-    most = [getattr(each, "le", None) for field in model.model_fields.values() for each in field.metadata]
+    most = []
+    for field in model.model_fields.values():
+        for each in field.metadata:
+            most.append(getattr(each, "le", None))
     most += map(_maximum, _inner(model))
     return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
 
@@ -111,7 +116,9 @@ def _quote(value: object) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
-    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+    if len(text) <= _SHORT:
+        return text
+    return text[: _SHORT - 1] + "…"
 
 
 def shape(value: object, annotation: object, where: str) -> object:
@@ -123,7 +130,10 @@ def shape(value: object, annotation: object, where: str) -> object:
         return _model(value, kind, where)
     if is_number(kind):
         return _number(value, where)
-    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+    else:
+        choices = ()
     arms = _arms(kind)
     # A bool would be taken for a number, or for one that is offered.
     if isinstance(value, bool) and (choices or ({int, float} & {*arms} and bool not in arms)):
@@ -131,7 +141,9 @@ def shape(value: object, annotation: object, where: str) -> object:
     if isinstance(value, (Object, Array)) and not value.closed:
         raise CutOff(f"`{where}` is cut off")
     if kind is str:
-        return str(value) if type(value) is int else value
+        if type(value) is int:
+            return str(value)
+        return value
     if not choices:
         return _container(value, kind, where)
     # A choice may be spelt in another case, or as another type.
@@ -141,7 +153,10 @@ def shape(value: object, annotation: object, where: str) -> object:
     if value in choices or not isinstance(value, str):
         return value
     text = value.strip().casefold()
-    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == text]
+    same = []
+    for choice in choices:
+        if isinstance(choice, str) and choice.casefold() == text:
+            same.append(choice)
     return same[0] if len(same) == 1 else value
 
 
@@ -162,12 +177,15 @@ def _number(value: object, where: str) -> object:
         if not SPELT_NUMBER.fullmatch(value.strip()):
             raise Misfit(f"`{where}`: input should be a valid number, not {_quote(value)}")
         value = number(value.strip())
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _container(value: object, kind: object, where: str) -> object:
     """Shape the values of a mapping, or the items of a list."""
-    origin, wanted = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    wanted = get_args(kind)
     if origin in (dict, Mapping) and isinstance(value := _keyed(value) or value, Object):
         for key in value:
             if key in value.repeated:
@@ -175,7 +193,10 @@ def _container(value: object, kind: object, where: str) -> object:
         return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
     if not isinstance(value, Array):
         return value
-    item_kind = wanted[0] if origin in (list, Sequence) else Any
+    if origin in (list, Sequence):
+        item_kind = wanted[0]
+    else:
+        item_kind = Any
     return [shape(item, item_kind, _join(where, at)) for at, item in enumerate(value)]
 
 
@@ -199,14 +220,21 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     matched = {name: _match(value, name, model, where) for name in model.model_fields}
     used = {name: key for name, key in matched.items() if key is not None}
     for name, field in model.model_fields.items():
-        item = value[used[name]] if name in used else _elsewhere(value, name, model)
+        if name in used:
+            item = value[used[name]]
+        else:
+            item = _elsewhere(value, name, model)
         required = field.is_required()
-        takes_none = field.annotation in (Any, None, object) or NoneType in get_args(field.annotation)
+        takes_none = field.annotation in (Any, None, object) or NoneType in get_args(
+            field.annotation
+        )
         # Null means the default where a field has one, and null is no value of it.
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
                 shaped[key_of(name, model)] = shape(item, field.annotation, _join(where, name))
-    return {key: item for key, item in value.items() if key not in used.values() and item is not CUT} | shaped
+    return {
+        key: item for key, item in value.items() if key not in used.values() and item is not CUT
+    } | shaped
 
 
 # The keys of a model, in an object that spells or nests them in its own way
@@ -217,8 +245,14 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
     key: str | None = key_of(name, model)
     if key not in value:
         wanted = plain(key_of(name, model))
-        others = {plain(key_of(other, model)) for other in model.model_fields if other != name}
-        alike = [] if wanted in others else [each for each in value if plain(each) == wanted]
+        others = set()
+        for other in model.model_fields:
+            if other != name:
+                others.add(plain(key_of(other, model)))
+        if wanted in others:
+            alike = []
+        else:
+            alike = [each for each in value if plain(each) == wanted]
         if len(alike) > 1:
             raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
         key = alike[0] if alike else None
@@ -233,7 +267,10 @@ def _keyed(value: object) -> Object | None:
         return None
     whole = Object()
     for item in value:
-        naming = [key for key in item if plain(key) in _NAME_KEYS] if isinstance(item, Object) else []
+        if isinstance(item, Object):
+            naming = [key for key in item if plain(key) in _NAME_KEYS]
+        else:
+            naming = []
         if len(naming) != 1 or not isinstance(item[naming[0]], str):
             return None
         whole.put(item[naming[0]], item)
@@ -251,12 +288,15 @@ def _children(value: Object) -> Iterator[Object]:
 
 def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
     """Return the object in `value` that has keys of `model`; `value` itself when it has, or it is unclear."""
-    names, inner = _inside(model), value
+    names = _inside(model)
+    inner = value
     for _ in range(_MAX_WRAPPERS + 1):
         if any(plain(key) in names for key in inner):
             return inner
         inside = [*_children(inner)]
-        answering = [child for child in inside if any(plain(key) in names for key in child)] or inside
+        answering = [
+            child for child in inside if any(plain(key) in names for key in child)
+        ] or inside
         if len(answering) != 1:
             break
         inner = answering[0]
@@ -269,9 +309,15 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     if not field.is_required():
         return _MISSING
     inside = [*_children(value)]
-    found = [child[key] for child in inside if (key := _match(child, name, model)) is not None]
-    if is_model(kind := strip(field.annotation)):
-        found = [flat for holder in (value, *inside) if (flat := _flat(holder, kind)) is not None] or found
+    found = []
+    for child in inside:
+        if (key := _match(child, name, model)) is not None:
+            found.append(child[key])
+    kind = strip(field.annotation)
+    if is_model(kind):
+        found = [
+            flat for holder in (value, *inside) if (flat := _flat(holder, kind)) is not None
+        ] or found
     if len(found) > 1:
         raise Misfit(f"`{name}` is given in {len(found)} places")
     return found[0] if found else _MISSING
@@ -281,7 +327,8 @@ def _flat(value: Object, model: type[BaseModel]) -> Object | None:
     """Return the part of `value` that is a `model`, when all that it requires stands there."""
     part = Object()
     for name, field in model.model_fields.items():
-        if (key := _match(value, name, model)) is not None:
+        key = _match(value, name, model)
+        if key is not None:
             part.put(key, value[key])
         elif field.is_required():
             return None
@@ -295,14 +342,17 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     named = [key for key in value if plain(key) in _MAXIMUM_KEYS - {"total"} - _inside(model)]
     most = _maximum(model) if named else None
     for key in named:
-        figures = [float(figure) for figure in _FIGURE.findall(str(value[key])[:_SHORT])]
+        figures = []
+        for figure in _FIGURE.findall(str(value[key])[:_SHORT]):
+            figures.append(float(figure))
         if most is not None and figures and max(figures) != most:
             raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
 
 
 def is_quoted(found: Object, model: type[BaseModel]) -> bool:
     """Whether an object that was found in a string of others may be a quote, not an answer begun again."""
-    outer, behind = found.around, found.tail.strip()
+    outer = found.around
+    behind = found.tail.strip()
     if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
         return outer is not None
     wanted = _inside(model) & {plain(key) for key in _keys(found)}

@@ -30,7 +30,9 @@ def has_quorum(answered: int, asked: int) -> bool:
 
 def voter(model: str, family: str) -> str:
     """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
-    return f"model {model}" if family == UNKNOWN_FAMILY else f"family {family}"
+    if family == UNKNOWN_FAMILY:
+        return f"model {model}"
+    return f"family {family}"
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
@@ -41,7 +43,9 @@ def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
 
 
 def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
-    return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
+    if len(set(families)) == 1:
+        return None
+    return has_quorum(families.count(outcome), len(families))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +79,46 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         pooled,
         reasoning=words.reasoning,
         dimensions=words.dimensions,
-        findings=tuple(dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)),
+        findings=tuple(
+            dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)
+        ),
         divided=_division(pooled.outcome, [family.outcome for family in families]),
     )
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     outcomes = [opinion.outcome for opinion in opinions]
-    counted, scores = opinions, mean_scores(opinions)
+    counted = opinions
+    scores = mean_scores(opinions)
     if len(set(outcomes)) == 1:
         outcome = outcomes[0]
     elif rule == "mean":
         outcome = decide(scores)
     else:
         most, votes = Counter(outcomes).most_common(1)[0]
-        outcome = most if has_quorum(votes, len(outcomes)) else "improve"
+        if has_quorum(votes, len(outcomes)):
+            outcome = most
+        else:
+            outcome = "improve"
         counted = [opinion for opinion in opinions if opinion.outcome == outcome] or opinions
     return Opinion(outcome, {name: round(value, 2) for name, value in mean_scores(counted).items()})
 
 
 def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
     """Return the mean of each score over opinions that all have the same dimensions."""
-    return {name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores}
+    return {
+        name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores
+    }
 
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
     """Return the opinion with nearest scores, of those with the same outcome where there are any."""
-    apart = [sum(abs(own.scores[name] - to.scores[name]) for name in to.scores) for own in opinions]
-    order = [(own.outcome != to.outcome, far) for own, far in zip(opinions, apart, strict=True)]
+    apart = []
+    for own in opinions:
+        apart.append(sum(abs(own.scores[name] - to.scores[name]) for name in to.scores))
+    order = []
+    for own, far in zip(opinions, apart, strict=True):
+        order.append((own.outcome != to.outcome, far))
     return opinions[order.index(min(order))]
 
 
@@ -115,7 +131,9 @@ class Mark(NamedTuple):
 
     @property
     def chance(self) -> float:
-        return float(self.outcome == "accept") if self.probability is None else self.probability
+        if self.probability is None:
+            return float(self.outcome == "accept")
+        return self.probability
 
 
 Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None where a round brought none
@@ -127,16 +145,26 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
         return voices[0][1] if voices else {}
     found: Marks = {}
     for candidate in dict.fromkeys(name for _, marks in voices for name in marks):
-        known = [(endpoint, mark) for endpoint, marks in voices if (mark := marks.get(candidate))]
+        known = []
+        for endpoint, marks in voices:
+            if mark := marks.get(candidate):
+                known.append((endpoint, mark))
         found[candidate] = None
         if not has_quorum(len(known), asked):
             continue
         chances = [[mark.chance for mark in family] for family in by_family(known)]
         families = [_share(family, rule) for family in chances]
-        outcomes, share = [leaning(family) for family in families], _share(families, rule)
-        outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
+        outcomes = [leaning(family) for family in families]
+        share = _share(families, rule)
+        if len(set(outcomes)) == 1:
+            outcome = outcomes[0]
+        else:
+            outcome = leaning(share)
         told = all(mark.probability is not None for _, mark in known)
-        probability = round(fmean(map(fmean, chances)), DIGITS) if told else None
+        if told:
+            probability = round(fmean(map(fmean, chances)), DIGITS)
+        else:
+            probability = None
         found[candidate] = Mark(outcome, probability, _division(outcome, outcomes))
     return found
 
@@ -147,7 +175,9 @@ def _share(chances: Sequence[float], rule: JuryRule) -> float:
 
 
 def leaning(share: float) -> Outcome:
-    return "improve" if share == EVEN else "accept" if share > EVEN else "reject"
+    if share == EVEN:
+        return "improve"
+    return "accept" if share > EVEN else "reject"
 
 
 PairWord: TypeAlias = Literal["A", "B", "tie"]
@@ -191,7 +221,9 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
     known = [vote for vote in votes if vote is not None]
     if len(known) < len(votes) or not known:
         return None
-    return known[0] if len({vote.word for vote in known}) == 1 else Vote("tie", SAME)
+    if len({vote.word for vote in known}) == 1:
+        return known[0]
+    return Vote("tie", SAME)
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
@@ -215,7 +247,9 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
     known = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(known), len(voices)):
         return TierVote()
-    leans = [round(fmean(vote.lean for vote in family), _SHARE_DIGITS) for family in by_family(known)]
+    leans = []
+    for family in by_family(known):
+        leans.append(round(fmean(vote.lean for vote in family), _SHARE_DIGITS))
     words = [word_of(lean) for lean in leans]
     if rule == "majority":
         most = any(has_quorum(words.count(word), len(words)) for word in WINS)
@@ -225,7 +259,10 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
     agreement: Consensus | None = None
     if len(set(words)) > 1:
         same = words.count(word)
-        agreement = "majority" if has_quorum(same, len(words)) else "single" if same == 1 else "none"
+        if has_quorum(same, len(words)):
+            agreement = "majority"
+        else:
+            agreement = "single" if same == 1 else "none"
     votes = tuple(vote for _, vote in known)
     reasoning = next((vote.reasoning for vote in votes if vote.word == word), "")
     behind = frozenset(endpoint.family for endpoint, vote in known if vote.word == word)
@@ -238,5 +275,9 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
     """Return what the tiers said, seen from the side of the first winner: its win is an acceptance."""
-    words: dict[PairWord | None, Outcome | None] = {favourite(votes): "accept", "tie": "improve", None: None}
+    words: dict[PairWord | None, Outcome | None] = {
+        favourite(votes): "accept",
+        "tie": "improve",
+        None: None,
+    }
     return {tier: words.get(vote.word, "reject") for tier, vote in votes.items()}

@@ -53,24 +53,35 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
         if start + last <= ends[at]:  # a number of several tokens has no probability of its own
             mean = expectation(reply.tokens[at], reply.logprobs[at], scores[name], points)
             if mean is not None:
-                expected[name] = float(scores[name]) if abs(mean - scores[name]) < SURE else mean
+                if abs(mean - scores[name]) < SURE:
+                    expected[name] = float(scores[name])
+                else:
+                    expected[name] = mean
     return expected
 
 
 def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
     """Return where in `text` scores stand: another number there changes this one score of the reply alone."""
     scores: dict[str, int] = answer.model_dump()["scores"]
-    numbers = [each.span(1) for each in _NUMBER.finditer(text) if int(each[1]) in scores.values()]
+    numbers = []
+    for each in _NUMBER.finditer(text):
+        if int(each[1]) in scores.values():
+            numbers.append(each.span(1))
     if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
     found: dict[str, tuple[int, int]] = {}
     for start, end in numbers:
         other = next(point for point in points if point != int(text[start:end]))
         try:
-            changed = extract(f"{text[:start]}{other}{text[end:]}", type(answer)).model_dump()["scores"]
+            changed = extract(f"{text[:start]}{other}{text[end:]}", type(answer)).model_dump()[
+                "scores"
+            ]
         except InvalidReply:
             continue
-        differing = [name for name, score in scores.items() if changed[name] != score]
+        differing = []
+        for name, score in scores.items():
+            if changed[name] != score:
+                differing.append(name)
         if len(differing) == 1 and changed[differing[0]] == other:
             found[differing[0]] = start, end
     return found
@@ -89,7 +100,11 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
     total = sum(mass.values())
     # A point that counts may be the beginning of a longer one, as 1 is of 10. It is not where a longer one is
     # among the alternatives: then numbers are single tokens.
-    pairs = [(a, b) for a in mass for b in mass if a != b and str(b).startswith(str(a))]
+    pairs = []
+    for a in mass:
+        for b in mass:
+            if a != b and str(b).startswith(str(a)):
+                pairs.append((a, b))
     begins = sum(mass[one] for one in {one for one, _ in pairs}) > _SLACK * total
     may_go_on = begins and not any(mass[other] for _, other in pairs)
     if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
@@ -119,10 +134,14 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
         return "whole"
     if not opinion.expected:
         return "untold"
-    return "expected" if {*opinion.expected} >= {*opinion.scores} else "partly"
+    if {*opinion.expected} >= {*opinion.scores}:
+        return "expected"
+    return "partly"
 
 
 def able(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
     if endpoint.pointwise:
         return frozenset({"points"})
-    return frozenset({"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"})
+    return frozenset(
+        {"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"}
+    )

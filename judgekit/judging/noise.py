@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
 
-SCHEMA, FOLDER = "judgekit/noise@1", "noise"
+SCHEMA = "judgekit/noise@1"
+FOLDER = "noise"
 COVERAGE = 1.96  # standard deviations: 95 % of judgements are no farther from their mean
-LEAST = 10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
+LEAST = (
+    10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
+)
 
 
 class Noise(Strict):
@@ -58,7 +61,12 @@ def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdic
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
     models = calibration.fingerprint(judge.panel, judge.rubric).models
-    about = {"rubric": rubric_ref(judge.loaded), "mode": judge.mode, "models": models, "cases": cases}
+    about = {
+        "rubric": rubric_ref(judge.loaded),
+        "mode": judge.mode,
+        "models": models,
+        "cases": cases,
+    }
     known = Noise(schema=SCHEMA, made=datetime.now(UTC), points=points, **about)
     path = Path(environment.config_home()) / FOLDER / _name(judge)
     try:
@@ -67,16 +75,24 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
             str(path), known.model_dump_json(by_alias=True, indent=2) + "\n", private=True
         )
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); check the folder") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); check the folder"
+        ) from None
     return path
 
 
 def _name(judge: DocumentJudge) -> str:
     """Return the file name of a judge's noise: it stands for what binds a calibration, and for the course."""
-    rubric, mode = judge.rubric, judge.mode
+    rubric = judge.rubric
+    mode = judge.mode
     now = calibration.fingerprint(judge.panel, rubric, judge.options)
-    able = {tier: {model: sorted(how) for model, how in models.items()} for tier, models in now.able.items()}
+    able = {
+        tier: {model: sorted(how) for model, how in models.items()}
+        for tier, models in now.able.items()
+    }
     prompts = [judge.loaded.sha256, rubric.prompt.sha256, calibration.wording(rubric, mode)]
     course = [judge.options.margin, judge.finality.id if judge.finality else ""]
-    digest = calibration.sha256([mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course])
+    digest = calibration.sha256(
+        [mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course]
+    )
     return f"{rubric.rubric}-{mode}-{digest[:12]}.json"

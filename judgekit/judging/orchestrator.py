@@ -121,20 +121,32 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
+        self,
+        endpoint: Endpoint,
+        session: Session,
+        samples: Sequence[int] | None = None,
+        at_once: int = 1,
     ) -> ModelTurn[Opinion]:
         """Ask one model for each of `samples`, by default as configured; a call may make `at_once`."""
         # Token probabilities leave nothing to repeat.
-        count, started = 1 if endpoint.pointwise else self.options.samples, time.monotonic()
+        count = 1 if endpoint.pointwise else self.options.samples
+        started = time.monotonic()
         numbers = samples or (range(1, count + 1) if count > 1 else [0])
         calls = [self.calls(endpoint, session, number) for number in numbers]
-        answers = await gather_limited([call for own in calls for call in own], session, endpoint, at_once)
-        values, size = [answer.value for answer in answers], len(calls[0])
+        answers = await gather_limited(
+            [call for own in calls for call in own], session, endpoint, at_once
+        )
+        values = [answer.value for answer in answers]
+        size = len(calls[0])
         opinion = self.opinion([values[at : at + size] for at in range(0, len(values), size)])
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
-        return ModelTurn(endpoint, answers, joined(answers, opinion, started, always=len(calls) == 1))
+        return ModelTurn(
+            endpoint, answers, joined(answers, opinion, started, always=len(calls) == 1)
+        )
 
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
+    def rounds(
+        self, first: int, turns: Sequence[ModelTurn[Opinion]]
+    ) -> Sequence[Round | CompareRound]:
         return [
             Round(round=number, tier=self.tier, **turn.answer.record(self.record))
             for number, turn in enumerate(turns, first)
@@ -191,7 +203,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     call_seconds: float | None = None
 
     @abstractmethod
-    def task(self, tier: TierName, state: JudgingState[Subject]) -> Task[AnyRubric, Subject, Any, Any]:
+    def task(
+        self, tier: TierName, state: JudgingState[Subject]
+    ) -> Task[AnyRubric, Subject, Any, Any]:
         """Return what a tier is asked."""
 
     @abstractmethod
@@ -214,8 +228,12 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the record on a subject; failures are in it, never raised."""
         subject = self.attributed(subject)
         # In a thread: it may ask local servers, or a proxy, which models they have.
-        judge = await asyncio.to_thread(self.for_subject, subject) if self.panel and subject.wrote else self
-        state, work = JudgingState(subject, judge.session()), partial(judge.redacted, subject)
+        if self.panel and subject.wrote:
+            judge = await asyncio.to_thread(self.for_subject, subject)
+        else:
+            judge = self
+        state = JudgingState(subject, judge.session())
+        work = partial(judge.redacted, subject)
         try:
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
@@ -225,15 +243,25 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a subject that is prepared, and return the record."""
-        final = self.step(state) if self.panel and not state.refused else UNDETERMINED
+        if self.panel and not state.refused:
+            final = self.step(state)
+        else:
+            final = UNDETERMINED
         while not isinstance(final, Final):
-            tier, task = final, self.task(final, state)
-            calls = [partial(task.ask, endpoint, state.session) for endpoint in self.panel[tier]]
+            tier = final
+            task = self.task(final, state)
+            calls = []
+            for endpoint in self.panel[tier]:
+                calls.append(partial(task.ask, endpoint, state.session))
             state.turns[tier] = turns = await gather_limited(calls, state.session)
-            state.opinions[tier] = task.combine([(turn.endpoint, turn.answer.value) for turn in turns])
+            state.opinions[tier] = task.combine(
+                [(turn.endpoint, turn.answer.value) for turn in turns]
+            )
             state.rounds += task.rounds(len(state.rounds) + 1, turns)
             if state.opinions[tier]:
-                state.voices += [(tier, own.endpoint, own.answer.value) for own in turns if own.answer.value]
+                state.voices += [
+                    (tier, own.endpoint, own.answer.value) for own in turns if own.answer.value
+                ]
             final = self.step(state)
         return self.record(state, final)
 
@@ -241,7 +269,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state.refused = why
         return replace(self, finality=None, calibration_warning=None).record(state, UNDETERMINED)
 
-    def prompts(self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None) -> list[Messages]:
+    def prompts(
+        self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
+    ) -> list[Messages]:
         """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first."""
         subject, secrets = self.redacted(subject)
         if self.options.refusal(secrets):
@@ -274,25 +304,39 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         sided: tuple[str, ...] = attributed.sided
         if not wrote:
             return self
-        before = {tier: tuple(map(with_family, jury)) for tier, jury in self.panel.items()}
+        before = {}
+        for tier, jury in self.panel.items():
+            before[tier] = tuple(map(with_family, jury))
         # For a family that only a project names, no other provider is sent anything.
         mixed = self.options.mixed
         panel = apart(before, set(wrote) - self.claimed, self.others, mixed=mixed)
         panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others, mixed=mixed)
         panel = apart(panel, sided)
-        warning, finality = self.calibration_warning, self.finality
-        models, were = ([[each.model for each in jury] for jury in own.values()] for own in (panel, before))
+        warning = self.calibration_warning
+        finality = self.finality
+        models, were = (
+            [[each.model for each in jury] for jury in own.values()] for own in (panel, before)
+        )
         if models != were and finality is not None:
-            stay, gone = ({each.family for jury in own.values() for each in jury} for own in (panel, before))
-            left = ", ".join(family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay)
+            stay, gone = (
+                {each.family for jury in own.values() for each in jury} for own in (panel, before)
+            )
+            left = ", ".join(
+                family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay
+            )
             why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
             # A calibration holds only for the models that it was learned for.
-            finality, warning = None, "; ".join(filter(None, (why, warning)))
+            finality = None
+            warning = "; ".join(filter(None, (why, warning)))
         instead = _providers(panel) - _providers(before)
-        return replace(self, panel=panel, finality=finality, calibration_warning=warning, substitutes=instead)
+        return replace(
+            self, panel=panel, finality=finality, calibration_warning=warning, substitutes=instead
+        )
 
     def session(self) -> Session:
-        return Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
+        return Session(
+            self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache
+        )
 
     def measured(self, state: JudgingState[Subject]) -> dict[str, Any]:
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
@@ -312,9 +356,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:
         """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
-        models = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
+        models = {}
+        for tier, jury in self.panel.items():
+            models[tier] = {endpoint.model for endpoint in jury}
         confirm = getattr(self.rubric.modes, self.mode).confirm
-        return EscalationRules(confirm, tuple(self.panel) or ("quick",), cut, models, self.finality, margin)
+        return EscalationRules(
+            confirm, tuple(self.panel) or ("quick",), cut, models, self.finality, margin
+        )
 
 
 def _providers(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:

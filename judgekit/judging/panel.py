@@ -26,24 +26,34 @@ if TYPE_CHECKING:
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
 # Who helped to write; a reviewer or a tester did not.
-_WROTE = re.compile(r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*")
+_WROTE = re.compile(
+    r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*"
+)
 
 
 def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the families of the agents among `people` (`Name <address>`) and the writers in `trailers`."""
-    helped = [line[key.end() :] for line in trailers if (key := _WROTE.match(line))]
+    helped = []
+    for line in trailers:
+        if key := _WROTE.match(line):
+            helped.append(line[key.end() :])
     found = {}
     for person in (*people, *helped):
         text = person.strip().casefold()
         for family, patterns in _AGENTS.items():
             if any(re.match(pattern, text) for pattern in patterns):
-                known = family_by_name(text.partition(" <")[0]) if family == UNKNOWN_FAMILY else family
+                if family == UNKNOWN_FAMILY:
+                    known = family_by_name(text.partition(" <")[0])
+                else:
+                    known = family
                 found[known] = known
                 break
     return tuple(found)
 
 
-Independence: TypeAlias = Literal["prefer", "require"]  # of an acceptance, from the author's own family
+Independence: TypeAlias = Literal[
+    "prefer", "require"
+]  # of an acceptance, from the author's own family
 
 
 def apart(
@@ -54,7 +64,8 @@ def apart(
     Where the panel is `mixed`, `others` go first, and of these a family that it lacks.
     """
     unfit = {*wrote, UNKNOWN_FAMILY}
-    strangers, known = _but(panel, set(wrote) - {UNKNOWN_FAMILY}), _but(panel, unfit)
+    strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
+    known = _but(panel, unfit)
     apart = dict(panel)
     for tier, jury in panel.items():
         endpoints = strangers[tier]
@@ -75,18 +86,25 @@ def _families(panel: Tiers) -> dict[str, None]:
     return dict.fromkeys(endpoint.family for jury in panel.values() for endpoint in jury)
 
 
-def voices(panel: Tiers, others: Others = tuple, wrote: Collection[str] = ()) -> tuple[Endpoint, ...]:
+def voices(
+    panel: Tiers, others: Others = tuple, wrote: Collection[str] = ()
+) -> tuple[Endpoint, ...]:
     """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
     found: dict[str, Endpoint] = {}
     for tiers in (panel, *others()):
-        for endpoint in (own for tier in ("deep", "tiebreaker", "quick") for own in tiers.get(tier, ())):
+        for endpoint in (
+            own for tier in ("deep", "tiebreaker", "quick") for own in tiers.get(tier, ())
+        ):
             if len(found) < len(TIERS) and endpoint.family not in (*wrote, UNKNOWN_FAMILY):
                 found.setdefault(endpoint.family, endpoint)
     return tuple(found.values())
 
 
 def _but(panel: Tiers, families: Collection[str]) -> Tiers:
-    return {tier: tuple(own for own in jury if own.family not in families) for tier, jury in panel.items()}
+    return {
+        tier: tuple(own for own in jury if own.family not in families)
+        for tier, jury in panel.items()
+    }
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
@@ -100,7 +118,9 @@ def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | No
     return True if strangers and UNKNOWN_FAMILY not in wrote else None
 
 
-def lacking(independence: Independence, wrote: Sequence[str], judged: Collection[str]) -> str | None:
+def lacking(
+    independence: Independence, wrote: Sequence[str], judged: Collection[str]
+) -> str | None:
     """Say in one line why an acceptance by `judged` may not stand; None where it may."""
     if independence == "prefer" or not wrote or is_independent(wrote, judged):
         return None
@@ -117,28 +137,42 @@ _VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" f
 
 
 def wanted(
-    config: Config, project: Path | None = None, environ: Variables | None = None, model: str | None = None
+    config: Config,
+    project: Path | None = None,
+    environ: Variables | None = None,
+    model: str | None = None,
 ) -> PanelRequest:
     """Return which models are asked for: a request's `model` goes before variables, these before files."""
-    environ = environment.environ() if environ is None else environ
+    if environ is None:
+        environ = environment.environ()
     model = model or environ.get(ONLY_MODEL, "").strip() or None
-    allow, order = config.providers.allow, config.providers.order
+    allow = config.providers.allow
+    order = config.providers.order
     if model is not None:
-        return PanelRequest({tier: [encodable(model)] for tier in TIERS}, allow, order, by="named by --model")
+        return PanelRequest(
+            {tier: [encodable(model)] for tier in TIERS}, allow, order, by="named by --model"
+        )
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
     theirs = settings.tiers_of_project(project)
     if theirs and environ.get(_ADDRESS, "").strip():
-        config, theirs = settings.load(None, environ), frozenset()
-    named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
-    return PanelRequest(named, allow, order, listed_only=theirs, mixed=config.judge.panel == "mixed")
+        config = settings.load(None, environ)
+        theirs = frozenset()
+    named: dict[TierName, list[str] | None] = {}
+    for tier in TIERS:
+        named[tier] = getattr(config.judge.tiers, tier)
+    return PanelRequest(
+        named, allow, order, listed_only=theirs, mixed=config.judge.panel == "mixed"
+    )
 
 
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
     """Return the models of each tier, and why these or none, in one line."""
-    panel = resolve(wanted(config, project, environ), environment.environ() if environ is None else environ)
+    panel = resolve(
+        wanted(config, project, environ), environment.environ() if environ is None else environ
+    )
     return panel.endpoints, panel.reason
 
 
@@ -146,15 +180,21 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
     found = resolve(wanted(config, project), environment.environ())
     yield "", found.endpoints
-    panel = {tier: tuple(map(with_family, jury)) for tier, jury in found.endpoints.items()}
+    panel = {}
+    for tier, jury in found.endpoints.items():
+        panel[tier] = tuple(map(with_family, jury))
     for family in [each for each in _families(panel) if each != UNKNOWN_FAMILY]:
         yield family, apart(panel, [family], found.others, mixed=config.judge.panel == "mixed")
 
 
-def claimed(config: Config, project: Path | None = None, model: str | None = None) -> frozenset[str]:
+def claimed(
+    config: Config, project: Path | None = None, model: str | None = None
+) -> frozenset[str]:
     """Return the families that only a project names: it may not send texts elsewhere than the user does."""
     environ = environment.environ()
-    asked = model is not None or any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
+    asked = model is not None or any(
+        environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)
+    )
     own = settings.load(None)
     if project is None or not (asked or settings.names_models(own)):
         return frozenset()

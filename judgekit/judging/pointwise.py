@@ -30,9 +30,13 @@ IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: what makes yes likely even then is not the request."""
 
 # How near known texts are to these thresholds is measured in docs/hardening.md.
-LEAST_GAIN = 2.3  # how many times those for the idle request the odds of yes must be, for yes to count
+LEAST_GAIN = (
+    2.3  # how many times those for the idle request the odds of yes must be, for yes to count
+)
 LEAST_GAIN_OVER_MEMORY = 2.0  # the same, over the odds for the idle memory
-LEAST_LEAD = 0.06  # of the scale: how far a text's mean score must be above its score for the idle subject
+LEAST_LEAD = (
+    0.06  # of the scale: how far a text's mean score must be above its score for the idle subject
+)
 
 IDLE_MEMORY = PromptCandidate(
     "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
@@ -62,7 +66,9 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 
 def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
-    return sum((answers[word] if word in answers else int(word)) * p for word, p in probabilities.items())
+    return sum(
+        (answers[word] if word in answers else int(word)) * p for word, p in probabilities.items()
+    )
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
@@ -96,7 +102,9 @@ def centred(yes: float, threshold: float) -> float:
     return odds / (1 + odds)
 
 
-def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: float) -> dict[str, float]:
+def earned_scores(
+    scores: Mapping[str, float], idle: float, bar: float, span: float
+) -> dict[str, float]:
     """Return scores, below `bar` where their mean is hardly above `idle`; `span` is that of the scale."""
     least = LEAST_LEAD * span
     if fmean(scores.values()) - idle >= least:
@@ -119,7 +127,10 @@ class Points(NamedTuple):
         for question in self.questions.values():
             messages = [Message("system", self.system)]
             for context, answer in self.examples:
-                messages += [Message("user", f"{context}\n\n{question}"), Message("assistant", answer)]
+                messages += [
+                    Message("user", f"{context}\n\n{question}"),
+                    Message("assistant", answer),
+                ]
             prompts.append((*messages, Message("user", f"{self.context}\n\n{question}")))
         return prompts
 
@@ -128,7 +139,9 @@ async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
     """Return for each question the probability of each token; each may take `timeout` seconds, none twice."""
-    started, usage, model = time.monotonic(), Usage(), endpoint.model
+    started = time.monotonic()
+    usage = Usage()
+    model = endpoint.model
     found: dict[str, dict[str, float]] = {}
     if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
         why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
@@ -143,16 +156,19 @@ async def ask_pointwise(
                 return Answer(None, late, usage, ms_since(started), endpoint.model)
             question = points.call_key.within(name)
             request = Request(messages, question, left, max_tokens=1, top_logprobs=ALTERNATIVES)
-            if (key := (endpoint.model, messages)) in session.remembered:
+            key = (endpoint.model, messages)
+            if key in session.remembered:
                 reply = replace(session.remembered[key], usage=KEPT)
             else:
                 reply = session.remembered[key] = await session.reply(endpoint, request)
                 if session.cache and reply.logprobs and reply.usage != KEPT:
                     await running.aside(partial(session.cache.keep, endpoint, request, reply))
-            usage, model = usage.plus(reply.usage.of_call()), reply.model
+            usage = usage.plus(reply.usage.of_call())
+            model = reply.model
             found[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
         # What the questions before it cost is not lost with it.
-        spent, failure = usage.plus(of_failure(error)), failure_of(error.kind, error.message)
+        spent = usage.plus(of_failure(error))
+        failure = failure_of(error.kind, error.message)
         return Answer(None, failure, spent, ms_since(started), endpoint.model)
     return Answer(found, None, usage, ms_since(started), model)

@@ -8,7 +8,14 @@ from judgekit import environment
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
-from judgekit.rubric.schema import CompareRubric, Dimension, Given, Rubric, ScoreRubric, SelectRubric
+from judgekit.rubric.schema import (
+    CompareRubric,
+    Dimension,
+    Given,
+    Rubric,
+    ScoreRubric,
+    SelectRubric,
+)
 from judgekit.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -28,9 +35,13 @@ def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Giv
     """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
     blocks = []
     for role in TASK_ROLES:
-        if (text := getattr(task, role)) and (heading := getattr(given, role)):
+        text = getattr(task, role)
+        if text and (heading := getattr(given, role)):
             blocks += [f"{heading}:", fence.around(text, role=role)]
-    texts, sources = (parts[:1], parts[1:]) if given.sources else (parts, ())
+    if given.sources:
+        texts, sources = (parts[:1], parts[1:])
+    else:
+        texts, sources = (parts, ())
     if sources:
         blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
     if given.text:
@@ -55,10 +66,14 @@ def score_messages(
 ) -> tuple[Message, ...]:
     """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
-    points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
+    points = "\n".join(
+        f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items())
+    )
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     binary = [name for name, dimension in rubric.dimensions.items() if dimension.scale]
-    kinds = {name: '"<yes or no>"' if name in binary else "<whole number>" for name in rubric.dimensions}
+    kinds = {
+        name: '"<yes or no>"' if name in binary else "<whole number>" for name in rubric.dimensions
+    }
     scores = ", ".join(f'"{name}": {kind}' for name, kind in kinds.items())
     rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
     if len(binary) < len(kinds):
@@ -69,9 +84,14 @@ def score_messages(
     blocks = [document_context(fence, parts, task, rubric.given)]
     if earlier:
         blocks.append("Earlier assessments, in no order:")
-    words = {(name, float(point)): word for name in binary for word, point in rubric.scale.answers.items()}
+    words = {}
+    for name in binary:
+        for word, point in rubric.scale.answers.items():
+            words[(name, float(point))] = word
     for opinion in earlier:
-        given = [f"{name} {words.get((name, score), f'{score:g}')}" for name, score in opinion.scores.items()]
+        given = []
+        for name, score in opinion.scores.items():
+            given.append(f"{name} {words.get((name, score), f'{score:g}')}")
         blocks.append(fence.around(f"{', '.join(given)}\n{opinion.reasoning}"))
     if held is not None:
         found, unchecked = held
@@ -85,17 +105,26 @@ def review_messages(
     rubric: ScoreRubric, parts: Sequence[Part], task: Task, findings: Mapping[int, str]
 ) -> tuple[Message, ...]:
     """Return the request to check what others found in a document, by number."""
-    fence, dimensions = Fence(), "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
-    blocks = [document_context(fence, parts, task, rubric.given), "What reviewers say they found in it:"]
+    fence = Fence()
+    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
+    blocks = [
+        document_context(fence, parts, task, rubric.given),
+        "What reviewers say they found in it:",
+    ]
     for number, text in findings.items():
         blocks += [f"Finding {number}:", fence.around(text)]
     rules = [_WORDS["review"], f"The dimensions that the document is judged by:\n{dimensions}"]
-    return messages(rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_WORDS['review_shape']}"])
+    return messages(
+        rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_WORDS['review_shape']}"]
+    )
 
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
     dimension = rubric.dimensions[name]
-    looks = f" Look for: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    if dimension.look_for:
+        looks = f" Look for: {'; '.join(dimension.look_for)}."
+    else:
+        looks = ""
     return f"- {name}: {dimension.question}{looks}{' Answer yes or no.' if dimension.scale else ''}"
 
 
@@ -107,7 +136,8 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
 
 
 def _examples(rubric: ScoreRubric) -> list[str]:
-    given, rated = rubric.given, ["Examples of how it is rated:"]
+    given = rubric.given
+    rated = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
         told = [(getattr(given, role), getattr(example, role)) for role in TASK_ROLES]
@@ -128,7 +158,10 @@ def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -
 
 def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
     """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
-    looks = f" A good text has: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    if dimension.look_for:
+        looks = f" A good text has: {'; '.join(dimension.look_for)}."
+    else:
+        looks = ""
     if dimension.scale:
         return f"{dimension.question}{looks}\nAnswer with one word, yes or no."
     scale = rubric.scale
@@ -137,19 +170,32 @@ def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
 
 
 def select_messages(
-    rubric: SelectRubric, mode: ModeName, tier: TierName, query: Query, shown: Sequence[PromptCandidate]
+    rubric: SelectRubric,
+    mode: ModeName,
+    tier: TierName,
+    query: Query,
+    shown: Sequence[PromptCandidate],
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
-    fence, texts = Fence(), {}
+    fence = Fence()
+    texts = {}
     for candidate in shown:
         lines = visible(plain(candidate_text(candidate))).split("\n")
         # The lines after its first one are moved in: none passes for the next candidate.
         texts[candidate.id] = "\n".join([lines[0], *(f"  {line}".rstrip() for line in lines[1:])])
     by_id = labels(query.text, list(texts), "\n".join([query.text, *query.turns, *texts.values()]))
     listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in by_id.items())
-    questions = "\n".join(f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items())
-    keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
+    questions = "\n".join(
+        f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
+    )
+    if len(rubric.criteria) == 1:
+        keys = ["keep"]
+    else:
+        keys = list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
-    rules = [getattr(rubric.prompt.instructions, tier), f"Question, asked of each memory:\n{questions}"]
+    rules = [
+        getattr(rubric.prompt.instructions, tier),
+        f"Question, asked of each memory:\n{questions}",
+    ]
     blocks = [
         query_context(fence, query),
         "The memories, each after its label in brackets:",
@@ -162,7 +208,10 @@ def select_messages(
 
 def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
     """Return the fenced prompt, where there is one, and the texts that answer it; their paths are labels."""
-    blocks = ["The prompt that both texts answer:", fence.around(question)] if question.strip() else []
+    if question.strip():
+        blocks = ["The prompt that both texts answer:", fence.around(question)]
+    else:
+        blocks = []
     for part in shown:
         blocks += [f"The text {part.path}:", *_fenced(fence, [part])]
     return "\n\n".join(blocks)
@@ -173,36 +222,57 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     instructions = rubric.prompt.instructions
     first = instructions.deep
     if isinstance(rubric, CompareRubric):
-        questions = ["Questions, the most important first:", *map("- {}".format, rubric.criteria.values())]
+        questions = [
+            "Questions, the most important first:",
+            *map("- {}".format, rubric.criteria.values()),
+        ]
         rules = [_WORDS["agent_compare"]]
     elif isinstance(rubric, SelectRubric):
         # The agent reads once and nobody confirms: the deep instruction would hide memories.
         first = instructions.quick if mode == "lenient" else first
-        questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
-        every = "every question" if getattr(rubric.modes, mode).keep == "all" else "at least one question"
+        questions = []
+        for name, text in rubric.criteria.items():
+            questions.append(f"- {name}: {getattr(text, mode)}")
+        if getattr(rubric.modes, mode).keep == "all":
+            every = "every question"
+        else:
+            every = "at least one question"
         rules = [_WORDS["agent_select"] % (every if len(questions) > 1 else "the question")]
         questions = ["Questions, asked of each memory:", *questions]
     else:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
-        points = [f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items())]
-        accept, reject = getattr(rubric.modes, mode).accept, getattr(rubric.modes, mode).reject
+        points = []
+        for value, label in sorted(rubric.scale.labels.items()):
+            points.append(f"{value}: {label}")
+        accept = getattr(rubric.modes, mode).accept
+        reject = getattr(rubric.modes, mode).reject
         weights = {name: each.weight for name, each in rubric.dimensions.items()}
         told = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
-        weighted = f", weighted {told}," if {*weights.values()} != {1} else ""
-        mean = "" if accept.mean is None else f" and their mean{weighted} is at least {accept.mean:g}"
+        if {*weights.values()} != {1}:
+            weighted = f", weighted {told},"
+        else:
+            weighted = ""
+        if accept.mean is None:
+            mean = ""
+        else:
+            mean = f" and their mean{weighted} is at least {accept.mean:g}"
         if any(each.scale for each in rubric.dimensions.values()):
             points.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
         if rubric.prompt.few_shot:
             questions += _examples(rubric)
         good = f"every score is at least {accept.each:g}{mean}"
         bad = f"any score is below {reject.any_below:g}"
-        answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
+        answer = (
+            "what decided each score, the scores, the findings with exact quotes, and the verdict"
+        )
         rules = [
             "\n".join(["Scale, the same for every dimension:", *points]),
             f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
             f"Answer with {answer}.",
         ]
-    return "\n\n".join([rubric.prompt.system, first, "\n".join(questions), *rules, _WORDS["agent_fence"]])
+    return "\n\n".join(
+        [rubric.prompt.system, first, "\n".join(questions), *rules, _WORDS["agent_fence"]]
+    )
 
 
 def query_context(fence: Fence, query: Query) -> str:
@@ -226,10 +296,16 @@ def candidate_text(candidate: PromptCandidate) -> str:
         head = f"{one_line(candidate.category, 40)}: {head}"
     if candidate.tags:
         head += f" (tags: {one_line(', '.join(candidate.tags), 120)})"
-    return f"{head}\n{candidate.text}" if candidate.text else head
+    if candidate.text:
+        return f"{head}\n{candidate.text}"
+    return head
 
 
-def messages(system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:
+def messages(
+    system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
+) -> tuple[Message, ...]:
     """Return trusted text as system message, its nonce last for caches, and the fenced rest as the user's."""
     trusted = "\n\n".join([system, *rules]) + "\n\n"
-    return Message("system", f"{trusted}{fence.guard}", len(trusted)), Message("user", "\n\n".join(blocks))
+    return Message("system", f"{trusted}{fence.guard}", len(trusted)), Message(
+        "user", "\n\n".join(blocks)
+    )

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Messages
 
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
-QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length
+QUICK_SHARE = 0.1
+DEEP_SHARE = 0.05  # of the scale's length
 
 Scored: TypeAlias = "Mapping[str, Sequence[float]]"  # a model's means of dimensions, by letter
 Margins: TypeAlias = "Mapping[TierName, float]"
@@ -47,7 +48,9 @@ class Voter(NamedTuple):
         return jury.voter(self.model, self.family)
 
 
-Said: TypeAlias = "Mapping[Voter, Scored]"  # of one tier; a model that stands there twice has twice as many
+Said: TypeAlias = (
+    "Mapping[Voter, Scored]"  # of one tier; a model that stands there twice has twice as many
+)
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
@@ -61,12 +64,19 @@ def values(
     scored: Iterable[tuple[Hashable, Scored]], letters: Collection[str], asked: int | None = None
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over models that scored all; a group weighs as one."""
-    whole = [(group, points) for group, points in scored if all(map(points.get, letters))]
+    whole = []
+    for group, points in scored:
+        if all(map(points.get, letters)):
+            whole.append((group, points))
     if not whole or (asked is not None and not jury.has_quorum(len(whole), asked)):
         return None
-    sizes, means = Counter(group for group, _ in whole), {}
+    sizes = Counter(group for group, _ in whole)
+    means = {}
     for letter in letters:
-        weighed = [(point, 1 / sizes[group]) for group, points in whole for point in points[letter]]
+        weighed = []
+        for group, points in whole:
+            for point in points[letter]:
+                weighed.append((point, 1 / sizes[group]))
         means[letter] = fmean([point for point, _ in weighed], [share for _, share in weighed])
     return means
 
@@ -74,7 +84,9 @@ def values(
 def contending(found: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
     least = max(found.values()) - margin - NEARLY
-    return sorted((name for name in found if found[name] >= least), key=lambda name: (-found[name], name))
+    return sorted(
+        (name for name in found if found[name] >= least), key=lambda name: (-found[name], name)
+    )
 
 
 def lead(found: Mapping[str, float]) -> float:
@@ -90,7 +102,9 @@ def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str 
 
 def asked(said: Said, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
-    return sum(max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters)
+    return sum(
+        max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters
+    )
 
 
 class RankingStep(NamedTuple):
@@ -112,7 +126,9 @@ class RankingStep(NamedTuple):
 
     @property
     def lead(self) -> float:
-        return round(lead(self.found), DIGITS) if self.found else 0.0
+        if self.found:
+            return round(lead(self.found), DIGITS)
+        return 0.0
 
     @property
     def outcome(self) -> Outcome | None:
@@ -120,7 +136,9 @@ class RankingStep(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        return contending(self.found, 0.0)[0] if self.found and self.lead else None
+        if self.found and self.lead:
+            return contending(self.found, 0.0)[0]
+        return None
 
 
 Steps: TypeAlias = "Sequence[RankingStep]"
@@ -140,29 +158,51 @@ class RankingRules(NamedTuple):
         self, before: Steps, tier: TierName, said: Said, *, cut: bool = False, barred: bool = False
     ) -> RankingStep:
         """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
-        alive = before[-1].near if before else self.letters
-        here = values(((voter.name, scored) for voter, scored in said.items()), alive, len(self.panel[tier]))
+        if before:
+            alive = before[-1].near
+        else:
+            alive = self.letters
+        here = values(
+            ((voter.name, scored) for voter, scored in said.items()), alive, len(self.panel[tier])
+        )
         if here is None:
             return RankingStep(tier, alive, said)
-        counted = [(step.tier, step.said) for step in before if step.found is not None] + [(tier, said)]
-        pooled = [(name, voter, scored) for name, by in counted for voter, scored in by.items()]
-        found = values((((name, voter.name), scored) for name, voter, scored in pooled), alive) or {}
+        counted = [(step.tier, step.said) for step in before if step.found is not None] + [
+            (tier, said)
+        ]
+        pooled = []
+        for name, by in counted:
+            for voter, scored in by.items():
+                pooled.append((name, voter, scored))
+        found = (
+            values((((name, voter.name), scored) for name, voter, scored in pooled), alive) or {}
+        )
         heard = frozenset(voter for _, voter, scored in pooled if all(map(scored.get, alive)))
-        step = RankingStep(tier, alive, said, found, max(here, key=here.__getitem__), heard, cut=cut)
-        finality, best = self.finality, contending(found, 0.0)[0]
-        last = self._after([*before, step]) is None or (finality is not None and tier == finality.last)
+        step = RankingStep(
+            tier, alive, said, found, max(here, key=here.__getitem__), heard, cut=cut
+        )
+        finality = self.finality
+        best = contending(found, 0.0)[0]
+        last = self._after([*before, step]) is None or (
+            finality is not None and tier == finality.last
+        )
         partial = {voter.family for voter in heard} <= set(self.sided.get(best, ()))
         seen = {step.tier: step.outcome for step in (*before, step)}
         may_end = step.lead > 0 and not (last or cut or barred or partial)
         trusted = finality is not None and may_end and finality.final(tier, seen, {tier: step.lead})
-        near = [best] if trusted else contending(found, self.margins.get(tier, 0.0))
+        if trusted:
+            near = [best]
+        else:
+            near = contending(found, self.margins.get(tier, 0.0))
         first = len(counted) == 1 and (finality is not None or self.mode == "strict" or partial)
         if not trusted and len(near) == 1 and (cut or first):  # one tier alone must not settle it
             near += sorted(found.keys() - {best}, key=lambda letter: (-found[letter], letter))[:1]
         return step._replace(near=tuple(near), last=last, trusted=trusted)
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
-        return None if steps and steps[-1].is_end else self._after(steps)
+        if steps and steps[-1].is_end:
+            return None
+        return self._after(steps)
 
     def _after(self, steps: Sequence[RankingStep]) -> TierName | None:
         """Return the tier that can be asked next: no tiebreaker of which every model was heard."""
@@ -170,7 +210,9 @@ class RankingRules(NamedTuple):
         after = next(iter(tiers[tiers.index(steps[-1].tier) + 1 :] if steps else tiers), None)
         known = [step for step in steps if step.found is not None]
         if after == "tiebreaker" and any(step.tier == "deep" for step in known):
-            return None if set(self.panel[after]) <= {voter.model for voter in known[-1].heard} else after
+            if set(self.panel[after]) <= {voter.model for voter in known[-1].heard}:
+                return None
+            return after
         return after
 
     def winner(self, step: RankingStep) -> str | None:
@@ -198,22 +240,33 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         document = Document((file,), letter, Task(self.subject.prompt))
         # The opinions of other tiers are not shown: there is no disagreement to settle.
         words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        return ScoreTask(self.rubric, self.mode, document, self.tier, self.options, words, compared=True)
+        return ScoreTask(
+            self.rubric, self.mode, document, self.tier, self.options, words, compared=True
+        )
 
     @property
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
         documents = [self.score_task(letter).subject for letter in self.letters]
-        return any(is_cut(each.seen_by(self.limits, model)) for each in documents for model in self.models)
+        return any(
+            is_cut(each.seen_by(self.limits, model)) for each in documents for model in self.models
+        )
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         tasks = map(self.score_task, self.letters)
         return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
+        self,
+        endpoint: Endpoint,
+        session: Session,
+        samples: Sequence[int] | None = None,
+        at_once: int = 1,
     ) -> ModelTurn[dict[str, Opinion]]:
-        at_once = 1 if endpoint.pointwise else self.options.calls(len(self.rubric.dimensions))
+        if endpoint.pointwise:
+            at_once = 1
+        else:
+            at_once = self.options.calls(len(self.rubric.dimensions))
         return await TierTask.ask(self, endpoint, session, samples or [0], at_once)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
@@ -221,21 +274,29 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         return [partial(self._once, endpoint, session, letter) for letter in self.letters]
 
     async def _once(self, endpoint: Endpoint, session: Session, letter: str) -> Answer[Opinion]:
-        before, own = session.spent_usd, replace(session, fence=Fence(), remembered={})
+        before = session.spent_usd
+        own = replace(session, fence=Fence(), remembered={})
         turn = await self.score_task(letter).ask(endpoint, own)
         session.spent_usd += own.spent_usd - before
         session.unpriced |= own.unpriced
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        return {letter: opinion for letter, opinion in zip(self.letters, samples[0], strict=True) if opinion}
+        return {
+            letter: opinion
+            for letter, opinion in zip(self.letters, samples[0], strict=True)
+            if opinion
+        }
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
-        finality, read = self.rules.finality, set()
+        finality = self.rules.finality
+        read = set()
         scored: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinions in voices:
             for letter, opinion in (opinions or {}).items():
-                points = scored.setdefault(Voter(endpoint.model, endpoint.family), defaultdict(list))
+                points = scored.setdefault(
+                    Voter(endpoint.model, endpoint.family), defaultdict(list)
+                )
                 points[letter].append(self.rubric.mean(opinion.scores))
                 read.add((endpoint.model, logprobs.score_source(endpoint, opinion)))
         barred = finality is not None and not finality.knows(self.tier, read)
@@ -244,8 +305,14 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
     def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
         return {letter: self.score_task(letter).record(own) for letter, own in opinion.items()}
 
-    def rounds(self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]) -> list[CompareRound]:
-        calls = [(letter, turn.calls[place]) for place, letter in enumerate(self.letters) for turn in turns]
+    def rounds(
+        self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
+    ) -> list[CompareRound]:
+        calls = [
+            (letter, turn.calls[place])
+            for place, letter in enumerate(self.letters)
+            for turn in turns
+        ]
         found = []
         for number, (letter, answer) in enumerate(calls, first):
             about = answer.record(self.score_task(letter).record)
@@ -265,38 +332,60 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
         panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
-        sided = {letter: set(subject.families(letter)) & set(subject.sided) for letter in subject.letters}
+        sided = {
+            letter: set(subject.families(letter)) & set(subject.sided) for letter in subject.letters
+        }
         margins = usual_margins(self.rubric)
         return RankingRules(subject.distinct, panel, margins, self.mode, self.finality, sided)
 
     def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
-        rules, before = self.ranking_rules(state.subject), list(state.opinions.values())
-        models, letters = self.panel.get(tier, ()), before[-1].near if before else rules.letters
+        rules = self.ranking_rules(state.subject)
+        before = list(state.opinions.values())
+        models = self.panel.get(tier, ())
+        if before:
+            letters = before[-1].near
+        else:
+            letters = rules.letters
         given = self.rubric, self.mode, state.subject, tier, self.options
         return RankingTask(*given, rules=rules, before=before, models=models, letters=letters)
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
-        return self.ranking_rules(state.subject).following(list(state.opinions.values())) or UNDETERMINED
+        return (
+            self.ranking_rules(state.subject).following(list(state.opinions.values()))
+            or UNDETERMINED
+        )
 
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
         del final  # the last step knows more
-        subject, rules = state.subject, self.ranking_rules(state.subject)
+        rules = self.ranking_rules(state.subject)
+        subject = state.subject
         steps: list[RankingStep] = list(state.opinions.values())
-        known = {letter: (mean, step.tier) for step in steps for letter, mean in (step.found or {}).items()}
+        known = {
+            letter: (mean, step.tier)
+            for step in steps
+            for letter, mean in (step.found or {}).items()
+        }
         originals = {letter: subject.original(letter) for letter in subject.letters}
-        scores = {letter: known[original] for letter, original in originals.items() if original in known}
+        scores = {}
+        for letter, original in originals.items():
+            if original in known:
+                scores[letter] = known[original]
         if not steps or not steps[-1].is_end:
             return self.comparison(state, Ended(), scores=scores)
         step = steps[-1]
         if step.cut:
             why = "no model saw the whole of the best texts, so the result is open"
             return self.comparison(state, Ended(degraded=why, truncated=True), scores=scores)
-        winner, told = rules.winner(step), [own for own in state.rounds if own.opinion]
+        winner = rules.winner(step)
+        told = [own for own in state.rounds if own.opinion]
         leaders = [own.leader for own in steps if own.found]
         consensus: Consensus = "unanimous" if set(leaders) == {winner} else "majority"
         if len({own.model for own in told}) == 1 or len(leaders) == 1:
             consensus = "single"
-        reasons = [own.opinion["reasoning"] for own in told if own.order == [winner]]
+        reasons = []
+        for own in told:
+            if own.order == [winner]:
+                reasons.append(own.opinion["reasoning"])
         reasoning = next(filter(None, reversed(reasons)), "")
         # A subject that did not go up keeps its last score: the best may be ahead of no other.
         ahead = lead({letter: mean for letter, (mean, _) in scores.items()})

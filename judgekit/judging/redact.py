@@ -50,7 +50,9 @@ def redact(text: str) -> Redacted:
     text, secrets = visible(text), 0
     for _ in range(_PASSES):
         parts, at, before = list[str](), 0, secrets
-        for start, end, kind in sorted(_find(text, DEPTH), key=lambda match: (match.start, -match.end)):
+        for start, end, kind in sorted(
+            _find(text, DEPTH), key=lambda match: (match.start, -match.end)
+        ):
             if start >= at:  # where two overlap, the first names the kind
                 parts += [text[at:start], f"{MARK}{kind}]"]
                 secrets += 1
@@ -124,7 +126,9 @@ def file(file: File) -> tuple[File, int]:
     # Only a path with a secret has another form: what else is shown stays what was recorded.
     shown = other.text or (path.text if path.secrets else "")
     total = file.total + len(text) - len(file.text)
-    return replace(file, text=text, total=total, shown=shown), secrets + path.secrets + other.secrets
+    return replace(
+        file, text=text, total=total, shown=shown
+    ), secrets + path.secrets + other.secrets
 
 
 def replies(record: Record) -> Record:
@@ -144,8 +148,33 @@ _SHORTEST_ENCODED: Final = 16  # characters of encoded text without blanks
 _LEAST_DIGITS: Final = 12  # of text encoded in numbers
 # What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
 _BROKEN_BEGINNINGS: Final = (
-    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-"),
-    *("AIza", "hf_", "npm_", "pypi-", "SG.", "dop_v1_", "hvs.", "shpat_", "gsk_", "xai-", "k_live_"),
+    *(
+        "sk-",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "AKIA",
+        "ASIA",
+        "xox",
+        "eyJ",
+        "glpat-",
+    ),
+    *(
+        "AIza",
+        "hf_",
+        "npm_",
+        "pypi-",
+        "SG.",
+        "dop_v1_",
+        "hvs.",
+        "shpat_",
+        "gsk_",
+        "xai-",
+        "k_live_",
+    ),
     *("whsec_", "dckr_pat_", "ya29.", "GOCSPX-"),
 )
 _BROKEN: Final = AnyWord(_BROKEN_BEGINNINGS)
@@ -220,7 +249,10 @@ def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) 
     said, starts, pieces = list[str](), list[int](), list[tuple[int, int, bool]]()
     at, length = start, 0
     for first, last, other in [*changes, (end, end, "")]:
-        for piece, words, same in (((at, first), text[at:first], True), ((first, last), other, False)):
+        for piece, words, same in (
+            ((at, first), text[at:first], True),
+            ((first, last), other, False),
+        ):
             if words:
                 starts.append(length)
                 pieces.append((*piece, same))
@@ -297,7 +329,10 @@ def _swap_pairs(data: bytes) -> bytes:
 def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
     if kind == "numbers":
-        codes = [int(each, 0 if "x" in each else 10) for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)]
+        codes = [
+            int(each, 0 if "x" in each else 10)
+            for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)
+        ]
         data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
     elif kind == "base32":
         letters = re.sub("[^A-Z2-7]+", "", written)

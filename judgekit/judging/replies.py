@@ -9,7 +9,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, OnErrorOmit, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    OnErrorOmit,
+    create_model,
+)
 
 from judgekit.judging.verdict import TIE
 from judgekit.rubric.schema import YesNo
@@ -31,13 +39,18 @@ def _text(value: object, most: int) -> str:
         value = "\n".join(f"{key}: {_text(item, most)}" for key, item in value.items())
     elif isinstance(value, list):
         value = "\n".join(_text(item, most) for item in value)
-    return "" if value is None else str(value).strip()[:most]
+    if value is None:
+        return ""
+    return str(value).strip()[:most]
 
 
 def _listed(value: object) -> object:
     """Return findings as a list: of texts, of one object, or by dimension are other ways to give them."""
     if isinstance(value, str):
-        value = [] if value.strip().casefold() in ("", "none", "n/a") else [value]
+        if value.strip().casefold() in ("", "none", "n/a"):
+            value = []
+        else:
+            value = [value]
     if isinstance(value, dict) and "issue" in value:
         value = [value]
     if isinstance(value, dict):
@@ -59,7 +72,12 @@ def _label(text: str) -> str:
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an object in the part of the language that strict providers accept."""
     required = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 _STRING: Final[dict[str, Any]] = {"type": "string"}
@@ -110,7 +128,12 @@ class CheckReply(BaseModel):
 class ReviewReply(ReplyForm):
     """What a reviewer says of the findings that it was shown; what cannot be read is left out."""
 
-    _check = {"finding": {"type": "integer"}, "quote": _STRING, "why": _STRING, "holds": {"type": "boolean"}}
+    _check = {
+        "finding": {"type": "integer"},
+        "quote": _STRING,
+        "why": _STRING,
+        "holds": {"type": "boolean"},
+    }
     sent = _object({"checks": {"type": "array", "items": _object(_check)}})
     checks: list[OnErrorOmit[CheckReply]]
 
@@ -122,13 +145,14 @@ def score_reply_model(
     """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer or a `binary` answer."""
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
-    fields: dict[str, Any] = {
-        f"dimension_{at}": (YesNo if name in binary else score, Field(alias=name))
-        for at, name in enumerate(dimensions)
-    }
+    fields: dict[str, Any] = {}
+    for at, name in enumerate(dimensions):
+        fields[f"dimension_{at}"] = (YesNo if name in binary else score, Field(alias=name))
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
     findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
-    model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
+    model = create_model(
+        "ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, [])
+    )
     points = {"type": "integer", "enum": list(range(least, most + 1))}
     answer = {"type": "string", "enum": list(get_args(YesNo))}
     words = {"type": "string", "enum": list(dimensions)}
@@ -150,10 +174,17 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
         return list(dict.fromkeys(kept))
 
     # A label may come without its list.
-    alone = BeforeValidator(lambda value: [value] if isinstance(value, str) and value.strip() else value)
+    alone = BeforeValidator(
+        lambda value: [value] if isinstance(value, str) and value.strip() else value
+    )
     given = Annotated[list[str], alone, AfterValidator(known)]
-    keys = [KEEP] if len(criteria) == 1 else list(criteria)
-    fields: dict[str, Any] = {f"list_{at}": (given, Field(alias=key)) for at, key in enumerate(keys)}
+    if len(criteria) == 1:
+        keys = [KEEP]
+    else:
+        keys = list(criteria)
+    fields: dict[str, Any] = {}
+    for at, key in enumerate(keys):
+        fields[f"list_{at}"] = (given, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
     several = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
     model.sent = _object(dict.fromkeys(keys, several))
@@ -171,5 +202,7 @@ def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
 
     better = Annotated[str, AfterValidator(known)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
-    model.sent = _object({"reasoning": _STRING, "better": {"type": "string", "enum": [*labels, TIE]}})
+    model.sent = _object(
+        {"reasoning": _STRING, "better": {"type": "string", "enum": [*labels, TIE]}}
+    )
     return model

@@ -53,13 +53,16 @@ def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[Doc
     if depth.depth == "quick":
         models = {"quick": judge.panel["quick"]}
     else:
-        known = {tier: tuple(map(with_family, jury)) for tier, jury in judge.panel.items()}
+        known = {}
+        for tier, jury in judge.panel.items():
+            known[tier] = tuple(map(with_family, jury))
         found = panel.voices(known, judge.others if judge.options.mixed else tuple, subject.wrote)
         if len(found) < 2:  # noqa: PLR2004 - as a review says of itself
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
         models = {"deep": found}
-    why, finality = judge.calibration_warning, judge.finality
+    why = judge.calibration_warning
+    finality = judge.finality
     if finality is not None:
         why = f"calibration {finality.id} not used: it holds for the tiers, not for {depth.depth}"
     return replace(judge, panel=models, finality=None, calibration_warning=why), depth
@@ -77,7 +80,8 @@ class _Raised:
 
     def record(self) -> ReviewedFinding:
         confirmed, refuted = (
-            [family for family, check in self.said.items() if check.holds is holds] for holds in (True, False)
+            [family for family, check in self.said.items() if check.holds is holds]
+            for holds in (True, False)
         )
         return ReviewedFinding(
             **self.finding.model_dump(),
@@ -111,11 +115,16 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
     if not any(each.checked or each.dropped for each in review):
         verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
         why = "no finding could be checked, so the first scores stand"
-        verdict = verdict.model_copy(update={"degraded": "; ".join(filter(None, (verdict.degraded, why)))})
+        verdict = verdict.model_copy(
+            update={"degraded": "; ".join(filter(None, (verdict.degraded, why)))}
+        )
     else:
         verdict = await _again(judge, state, review)
     fields = set(Finding.model_fields)
-    left = [each for each in review if each.held or not (each.checked or each.dropped)]
+    left = []
+    for each in review:
+        if each.held or not (each.checked or each.dropped):
+            left.append(each)
     findings = [Finding.model_validate(each.model_dump(include=fields)) for each in left]
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
     return redact.replies(verdict) if judge.options.redact else verdict
@@ -145,7 +154,8 @@ def _count(raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply],
     for number, each in shown.items():
         # Who says nothing that counts of any finding has checked none.
         each.checked |= bool(said)
-        if len(own := said.get(number, {})) == 1:
+        own = said.get(number, {})
+        if len(own) == 1:
             each.said[family] = next(iter(own.values()))
 
 
@@ -155,43 +165,67 @@ def _is_shown(each: _Raised, family: str) -> bool:
 
 def is_quoted(quote: str, text: str) -> bool:
     """Whether all parts of a quote, cut at ellipses, stand in a text that `_plain` has made plain."""
-    parts = [part for each in _ELLIPSIS.split(quote, MOST_CUTS) if (part := _plain(each))]
+    parts = []
+    for each in _ELLIPSIS.split(quote, MOST_CUTS):
+        if part := _plain(each):
+            parts.append(part)
     return sum(map(len, parts)) >= LEAST_QUOTE and all(part in text for part in parts)
 
 
 def _plain(text: str) -> str:
-    letters = text if text.isascii() else folded(text).replace("\0", "")
+    if text.isascii():
+        letters = text
+    else:
+        letters = folded(text).replace("\0", "")
     return " ".join(letters.casefold().split()).strip("\"' ")
 
 
 async def _ask(
-    judge: DocumentJudge, state: JudgingState[Document], turn: ModelTurn[Any], raised: Sequence[_Raised]
+    judge: DocumentJudge,
+    state: JudgingState[Document],
+    turn: ModelTurn[Any],
+    raised: Sequence[_Raised],
 ) -> Answer[ReviewReply]:
     """Have a model that gave an opinion check what others found; nothing where there is nothing for it."""
-    endpoint, subject, limits = turn.endpoint, state.subject, judge.rubric.tiers.deep
+    endpoint = turn.endpoint
+    subject = state.subject
+    limits = judge.rubric.tiers.deep
     numbered = enumerate(raised, 1)
-    shown = {number: _words(each.finding) for number, each in numbered if _is_shown(each, endpoint.family)}
+    shown = {}
+    for number, each in numbered:
+        if _is_shown(each, endpoint.family):
+            shown[number] = _words(each.finding)
     if not shown or endpoint.pointwise or not turn.answer.value:
         return Answer(None, None, Usage(), 0, endpoint.model)
     key = CallKey(subject.sha256, judge.rubric.ref, "deep", "review")
-    request, session = Request((), key, limits.timeout, REPLY_TOKENS), state.session
-    parts, size, form = subject.seen_by(limits, endpoint), subject.size, ReviewReply
+    request = Request((), key, limits.timeout, REPLY_TOKENS)
+    session = state.session
+    parts = subject.seen_by(limits, endpoint)
+    size = subject.size
+    form = ReviewReply
     made = partial(prompt.review_messages, judge.rubric, parts, subject.task, shown)
     return await run_round(session, endpoint, request, made, size, form, lambda found, _: found)
 
 
 def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
-    answer, failure = turn.answer, turn.answer.failure
-    usage, latency = review.usage.plus(answer.usage), review.latency_ms + answer.latency_ms
+    failure = turn.answer.failure
+    answer = turn.answer
+    usage = review.usage.plus(answer.usage)
+    latency = review.latency_ms + answer.latency_ms
     if review.failure:
-        failure = review.failure.model_copy(update={"message": f"its review: {review.failure.message}"})
+        failure = review.failure.model_copy(
+            update={"message": f"its review: {review.failure.message}"}
+        )
     return replace(turn, answer=replace(answer, usage=usage, latency_ms=latency, failure=failure))
 
 
 def _words(finding: Finding) -> str:
     where = ", ".join(filter(None, (finding.dimension, finding.location)))
-    quote = f"\nQuote: {finding.quote}" if finding.quote else ""
+    if finding.quote:
+        quote = f"\nQuote: {finding.quote}"
+    else:
+        quote = ""
     return redact.words(f"{where}: {finding.issue}{quote}")
 
 
@@ -201,10 +235,19 @@ async def _again(
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
     known = [(each, _words(each)) for each in review if not each.dropped]
     held = [words for each, words in known if each.held]
-    unchecked = [words for each, words in known if not each.held and not each.checked]
+    unchecked = []
+    for each, words in known:
+        if not each.held and not each.checked:
+            unchecked.append(words)
     # In the tier that reads what others said, with the instructions of the first reading.
     task = ScoreTask(
-        judge.rubric, judge.mode, state.subject, "tiebreaker", judge.options, "deep", held=(held, unchecked)
+        judge.rubric,
+        judge.mode,
+        state.subject,
+        "tiebreaker",
+        judge.options,
+        "deep",
+        held=(held, unchecked),
     )
     jury = tuple(endpoint for _, endpoint, _ in state.voices)
     asking = [partial(task.ask, endpoint, state.session) for endpoint in jury]

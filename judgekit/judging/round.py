@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from judgekit.errors import KEPT, AmbiguousReply, FailureKind, GatewayError, InvalidReply, Usage, of_failure
+from judgekit.errors import (
+    KEPT,
+    AmbiguousReply,
+    FailureKind,
+    GatewayError,
+    InvalidReply,
+    Usage,
+    of_failure,
+)
 from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
 from judgekit.judging.fit import WORDS
@@ -69,12 +77,15 @@ class Session:
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
-        started, key, reply = time.monotonic(), request.call_key, None
+        started = time.monotonic()
+        key = request.call_key
+        reply = None
         asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
         if self.cache is not None:
             reply = await running.aside(partial(self.cache.find, endpoint, request))
         if reply is None:
-            limit, why = self.max_cost_usd, ""
+            limit = self.max_cost_usd
+            why = ""
             if limit is not None and self.spent_usd >= limit * (1 - INEXACT):
                 why = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
             elif limit is not None and self.unpriced:
@@ -84,12 +95,15 @@ class Session:
             try:
                 reply = await self.gateway.complete(endpoint, request)
             except GatewayError as error:
-                _LOG.info("%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error)
+                _LOG.info(
+                    "%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error
+                )
                 self.spent_usd += of_failure(error).cost_usd or 0.0
                 raise
             self.spent_usd += reply.usage.cost_usd or 0.0
             self.unpriced |= reply.usage.cost_usd is None
-        used, how = reply.usage, "kept reply" if reply.usage == KEPT else "replied"
+        used = reply.usage
+        how = "kept reply" if reply.usage == KEPT else "replied"
         tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
         _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
         return reply
@@ -122,7 +136,10 @@ class Answer(Generic[Value]):
 
     def record(self, write: Callable[[Value], dict[str, Any]]) -> dict[str, Any]:
         """Return it as a round has it, with the opinion that `write` makes of its value."""
-        opinion = None if self.value is None else write(self.value)
+        if self.value is None:
+            opinion = None
+        else:
+            opinion = write(self.value)
         names = ("model", "failure", "latency_ms", "usage")
         return {"opinion": opinion, **{name: getattr(self, name) for name in names}}
 
@@ -137,26 +154,36 @@ async def run_round(
     value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
     """Ask once, and once more if the reply cannot be read; `messages` are made of `size` characters."""
-    started, usage, model = time.monotonic(), Usage(), endpoint.model
-    sent, failure = tuple[Message, ...](), None
+    started = time.monotonic()
+    usage = Usage()
+    model = endpoint.model
+    sent = tuple[Message, ...]()
+    failure = None
     key = request.call_key.within(f"sample{request.sample}" if request.sample else "")
     for call_key in (key, key.within("reask")):
         try:
             sent = sent or await session.aside(messages, size)
             timeout = session.call_timeout(request.timeout)
-            asked = replace(request, messages=sent, call_key=call_key, timeout=timeout, schema=form.sent)
+            asked = replace(
+                request, messages=sent, call_key=call_key, timeout=timeout, schema=form.sent
+            )
             reply = await session.reply(endpoint, asked)
-            usage, model = usage.plus(reply.usage.of_call()), reply.model
+            usage = usage.plus(reply.usage.of_call())
+            model = reply.model
             found = await session.aside(partial(read_reply, reply, form), len(reply.text))
         except GatewayError as error:
             usage = usage.plus(of_failure(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or failure_of(error.kind, error.message)
-            if error.kind is not FailureKind.INVALID_REPLY:  # of an empty one: there is nothing to answer to
+            if (
+                error.kind is not FailureKind.INVALID_REPLY
+            ):  # of an empty one: there is nothing to answer to
                 break
         except InvalidReply as error:
             ambiguous = isinstance(error, AmbiguousReply)
-            failure = failure_of(FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error))
+            failure = failure_of(
+                FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error)
+            )
             if reply.text.strip():  # providers refuse an empty message
                 again = f"That could not be read: {error}. {_AGAIN}"
                 sent = (*sent, Message("assistant", reply.text), Message("user", again))
@@ -226,7 +253,8 @@ def cause(raw: str) -> FailureKind:
     if not objects:
         beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
-    last, tail = objects[-1], objects[-1].tail.strip()
+    last = objects[-1]
+    tail = objects[-1].tail.strip()
     # What follows an object that broke off is a string without an end, if the text ended there.
     in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
     is_cut = not last.closed and (not tail or in_string)

@@ -23,7 +23,9 @@ _SINGLE: Final = "'\u2018\u2019"
 QUOTES: Final = _DOUBLE + _SINGLE
 
 _BODY = r"(?:[^{0}\\]|\\[\s\S])"
-_QUOTED = "|".join(f"[{quotes}]{_BODY.format(quotes)}*+[{quotes}]" for quotes in ('"', _DOUBLE, "'", _SINGLE))
+_QUOTED = "|".join(
+    f"[{quotes}]{_BODY.format(quotes)}*+[{quotes}]" for quotes in ('"', _DOUBLE, "'", _SINGLE)
+)
 _BARE = r"[A-Za-z_][\w-]{0,80}+"
 _COMMENT = r"//|/\*|\#"
 # A comment that nothing ends is none: it would hide whatever stands behind the object.
@@ -31,7 +33,9 @@ _NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 
 _KEY: Final = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
 # Braces in prose have neither a key nor their end behind them.
-_START: Final = re.compile(rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))")
+_START: Final = re.compile(
+    rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))"
+)
 _BEFORE_VALUE: Final = re.compile(rf"(?:\s|{_NOTE})*+")
 # Commas are not counted; only their absence matters, to words.
 _BETWEEN_ENTRIES: Final = re.compile(rf"(?:[\s,]|{_NOTE})*+")
@@ -59,7 +63,9 @@ _STRING_ENDS: Final = {
     for in_object in (True, False)
     for bare, more in ((True, rf"|{_BARE}\s*+:"), (False, ""))
 }
-_AFTER_STRING: Final = {in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)}
+_AFTER_STRING: Final = {
+    in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)
+}
 # A string's text up to its first unescaped quote, by opening quote: where JSON ends it.
 _FIRST_QUOTE: Final = {
     opening: re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
@@ -76,24 +82,32 @@ _LAST_QUOTE: Final = {
 # As JSON writes a number, of a size that a score may have.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 
-SPELT_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
+SPELT_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
+)
 """A number as people write it: also +1, 01, .5 and 1. (but neither 1_000 nor infinity)."""
 
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {char: char for char in QUOTES + "\\/"}
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
+    char: char for char in QUOTES + "\\/"
+}
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def number(text: str) -> float:
     """Return the value of a text that `SPELT_NUMBER` matches: an int where it is written as one."""
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    return float(text)
 
 
 def _decoded(text: str) -> str:
     """Return a string's text with its escapes replaced and surrogates joined, or replaced where alone."""
     if "\\" in text:
-        text = _ESCAPE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[0]), text)
+        text = _ESCAPE.sub(
+            lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[0]), text
+        )
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
@@ -113,7 +127,8 @@ class Object(dict[str, Any]):
     """
 
     closed = cut = False
-    start, tail = 0, ""
+    start = 0
+    tail = ""
     around: Object | None = None
 
     def __init__(self) -> None:
@@ -124,7 +139,11 @@ class Object(dict[str, Any]):
         """Set `key`, and remember it as repeated unless it was there with the same scalar."""
         if key in self:
             before = self[key]
-            if isinstance(value, (Object, Array)) or type(before) is not type(value) or before != value:
+            if (
+                isinstance(value, (Object, Array))
+                or type(before) is not type(value)
+                or before != value
+            ):
                 self.repeated.add(key)
         self[key] = value
 
@@ -138,18 +157,24 @@ class Array(list[Any]):
 def scan(raw: str) -> deque[Object]:
     """Return the last outermost objects of `raw`, as far as each goes; raises `InvalidReply`."""
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
-    reader, end = _Reader(raw), 0
+    reader = _Reader(raw)
+    end = 0
     while match := _START.search(raw, reader.pos):
-        start, around = match.start(), None
+        start = match.start()
+        around = None
         if objects:
             before = objects[-1]
             before.tail = raw[end:start]
             if start == reader.rescued:
                 around = before
-            elif any(quote in before.tail for quote in QUOTES):  # what swallowed the object before goes on
+            elif any(
+                quote in before.tail for quote in QUOTES
+            ):  # what swallowed the object before goes on
                 around = before.around
         objects.append(reader.read(start))
-        objects[-1].around, objects[-1].start, end = around, start, reader.end
+        objects[-1].around = around
+        objects[-1].start = start
+        end = reader.end
     if objects:
         objects[-1].tail = raw[end:]
     return objects
@@ -164,15 +189,23 @@ class _Reader:
     """Reads one object after the other; `rescued` is where the last one began that a string had swallowed."""
 
     def __init__(self, raw: str) -> None:
-        self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
-        self.end, self.unread, self.entries, self.rescued = 0, -1, 0, -1
-        self.broken, self.bare_key = False, False
+        self.raw = raw
+        self.pos = 0
+        self.rescues = MAX_RESCUES
+        self.end = 0
+        self.unread = -1
+        self.entries = 0
+        self.rescued = -1
+        self.broken = False
+        self.bare_key = False
 
     def read(self, start: int) -> Object:
         """Read the object that begins at `start`; `pos` and `end` stand behind it, or where it breaks off."""
         top = Object()
         open_: list[Object | Array] = [top]
-        self.pos, self.broken, self.unread = start + 1, False, -1
+        self.pos = start + 1
+        self.broken = False
+        self.unread = -1
         self.entries += 1
         while open_ and not self.broken:
             box = open_[-1]
@@ -191,7 +224,10 @@ class _Reader:
                     self.broken = len(open_) > MAX_DEPTH
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
-        self.end = self.pos if self.unread < 0 else self.unread
+        if self.unread < 0:
+            self.end = self.pos
+        else:
+            self.end = self.unread
         return top
 
     def _skip(self, gap: re.Pattern[str]) -> None:
@@ -234,7 +270,9 @@ class _Reader:
         if not _AFTER_WORD[in_object].match(self.raw, match.start() + len(match[0].rstrip())):
             return CUT
         word = match[0].strip()
-        return number(word) if _NUMBER.fullmatch(word) else _LITERALS.get(word.lower(), word)
+        if _NUMBER.fullmatch(word):
+            return number(word)
+        return _LITERALS.get(word.lower(), word)
 
     def _string(self, opening: str, *, in_object: bool) -> object:
         """Read a string to the first quote that can end it; one that swallowed an object was never closed."""
@@ -244,15 +282,23 @@ class _Reader:
             self.pos = strict.end()
             return _decoded(self.raw[start : self.pos - 1])
         closing = _LAST_QUOTE[opening, in_object, self.bare_key].match(self.raw, start)
-        end = closing.end() if closing else len(self.raw)
-        inner = _START.search(self.raw, start, end) if self.rescues else None
+        if closing:
+            end = closing.end()
+        else:
+            end = len(self.raw)
+        if self.rescues:
+            inner = _START.search(self.raw, start, end)
+        else:
+            inner = None
         if inner and closing:
             inside = self.raw[inner.start() : end]
-            inner = inner if inside.count("{") > inside.count("}") else None
+            if not (inside.count("{") > inside.count("}")):
+                inner = None
         if closing and not inner:
             self.pos = end
             return _decoded(self.raw[start : end - 1])
-        self.broken, self.unread = True, self.pos
+        self.broken = True
+        self.unread = self.pos
         if inner:
             self.rescues -= 1
             self.rescued = inner.start()

@@ -61,7 +61,11 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return [self._messages(rubric, endpoint) for rubric in self.parts.values()]
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
+        self,
+        endpoint: Endpoint,
+        session: Session,
+        samples: Sequence[int] | None = None,
+        at_once: int = 1,
     ) -> ModelTurn[Opinion]:
         if not endpoint.logprobs or self.options.samples == 1:
             return await Task.ask(self, endpoint, session, samples, at_once)
@@ -78,16 +82,21 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[RatedReply]:
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
-        scale, key = self.rubric.scale, CallKey(self.subject.sha256, self.rubric.ref, self.tier)
+        scale = self.rubric.scale
+        key = CallKey(self.subject.sha256, self.rubric.ref, self.tier)
         binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
-        likely, timeout = logprobs.ALTERNATIVES if endpoint.logprobs else 0, self.limits.timeout
+        likely = logprobs.ALTERNATIVES if endpoint.logprobs else 0
+        timeout = self.limits.timeout
         request = Request((), key, timeout, REPLY_TOKENS, top_logprobs=likely, sample=sample)
         found: Calls[RatedReply] = []
         for part, rubric in self.parts.items():
             form = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
-            asked, read = replace(request, call_key=key.within(part)), partial(self._read, part)
+            asked = replace(request, call_key=key.within(part))
+            read = partial(self._read, part)
             made = partial(self._messages, rubric, endpoint)
-            found.append(partial(run_round, session, endpoint, asked, made, self.subject.size, form, read))
+            found.append(
+                partial(run_round, session, endpoint, asked, made, self.subject.size, form, read)
+            )
         return found
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
@@ -96,14 +105,22 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             replies = [reply for reply in sample if reply]
             if len(replies) < len(sample):
                 continue
-            alone, reasoning = len(replies) == 1, replies[0].reasoning
+            alone = len(replies) == 1
+            reasoning = replies[0].reasoning
             if not alone:
-                named = [(name, reply.reasoning) for reply in replies for name in reply.scores]
+                named = []
+                for reply in replies:
+                    for name in reply.scores:
+                        named.append((name, reply.reasoning))
                 reasoning = "\n".join(f"{name}: {why}" for name, why in named if why)
             opinion = replace(
-                self._rated({name: score for reply in replies for name, score in reply.scores.items()}),
+                self._rated(
+                    {name: score for reply in replies for name, score in reply.scores.items()}
+                ),
                 reasoning=reasoning,
-                findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
+                findings=placed(
+                    [finding for reply in replies for finding in reply.findings], self.rubric
+                ),
                 said=replies[0].word if alone else None,
                 dimensions=tuple(mentions(reasoning, self.rubric)),
                 expected=tuple(name for reply in replies for name in reply.expected),
@@ -114,8 +131,11 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         if len(samples) == 1:
             return opinions[0]
         mean = self._rated(jury.mean_scores(opinions))
-        near, count = jury.nearest(opinions, mean), len(opinions)
-        return replace(near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=count)
+        near = jury.nearest(opinions, mean)
+        count = len(opinions)
+        return replace(
+            near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=count
+        )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
         known = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
@@ -136,9 +156,13 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         }
 
     def _read(self, part: str, found: ScoreReply, reply: Reply) -> RatedReply:
-        scale, content = self.rubric.scale, found.model_dump()
+        scale = self.rubric.scale
+        content = found.model_dump()
         points = range(scale.min, scale.max + 1)
-        expected = logprobs.expectations(reply, found, points) if reply.tokens else {}
+        if reply.tokens:
+            expected = logprobs.expectations(reply, found, points)
+        else:
+            expected = {}
         findings = []
         for finding in content["findings"]:
             # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
@@ -149,7 +173,9 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             if words["issue"]:
                 findings.append(Finding(**words))
         said = content["scores"]
-        scores = {name: scale.answers[each] if isinstance(each, str) else each for name, each in said.items()}
+        scores = {}
+        for name, each in said.items():
+            scores[name] = scale.answers[each] if isinstance(each, str) else each
         return RatedReply(
             scores | expected,
             visible(found.reasoning),
@@ -160,39 +186,57 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
         asked = rubric.dimensions
-        told = [replace(own, scores={name: own.scores[name] for name in asked}) for own in self.told]
+        told = [
+            replace(own, scores={name: own.scores[name] for name in asked}) for own in self.told
+        ]
         shown = self.subject.seen_by(self.limits, endpoint)
         words = self.words or self.tier
         return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.held)
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
-        started, timeout = time.monotonic(), self.limits.timeout
+        started = time.monotonic()
+        timeout = self.limits.timeout
         points = self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
-        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
+        rule = getattr(self.rubric.modes, self.mode)
+        scale = self.rubric.scale
         mean = partial(pointwise.expectation, answers=scale.answers)
         scores = {name: mean(likely) for name, likely in (answer.value or {}).items()}
         if not scores or self.compared or self._rated(scores).outcome != "accept":
             return joined([answer], RatedReply(scores) if scores else None, started)
         # Numbers are compared with a number, yes and no with yes and no.
-        forms = {name: each.scale for name, each in self.rubric.dimensions.items()}
-        asked = {str(form or "idle"): prompt.idle_question(self.rubric, form) for form in forms.values()}
+        forms = {}
+        for name, each in self.rubric.dimensions.items():
+            forms[name] = each.scale
+        asked = {
+            str(form or "idle"): prompt.idle_question(self.rubric, form) for form in forms.values()
+        }
         points = points._replace(questions=asked)
         idle = await ask_pointwise(session, endpoint, points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
-        bar, span = rule.accept.each, scale.max - scale.min
+        bar = rule.accept.each
+        span = scale.max - scale.min
         for form, likely in idle.value.items():
-            alike = {name: score for name, score in scores.items() if (forms[name] or "idle") == form}
+            alike = {}
+            for name, score in scores.items():
+                if (forms[name] or "idle") == form:
+                    alike[name] = score
             scores |= pointwise.earned_scores(alike, mean(likely), bar, span)
         return joined([answer, idle], RatedReply(scores), started)
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
-        scale, shown = self.rubric.scale, self.subject.seen_by(self.limits, endpoint)
+        scale = self.rubric.scale
+        shown = self.subject.seen_by(self.limits, endpoint)
         dimensions = self.rubric.dimensions
         kinds = {each.scale for each in dimensions.values()}
-        tokens = [str(value) for value in range(scale.min, scale.max + 1)] if None in kinds else []
+        if None in kinds:
+            tokens = []
+            for value in range(scale.min, scale.max + 1):
+                tokens.append(str(value))
+        else:
+            tokens = []
         tokens += scale.answers if "binary" in kinds else []
         return Points(
             prompt.rating_system(self.rubric, fence),
@@ -203,7 +247,9 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         )
 
     def _rated(self, scores: Mapping[str, float]) -> Opinion:
-        rounded = {name: round(float(value), 2) for name, value in scores.items()}
+        rounded = {}
+        for name, value in scores.items():
+            rounded[name] = round(float(value), 2)
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
 
 
@@ -221,10 +267,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
-        return redact.document(subject) if self.options.redact else (subject, 0)
+        if self.options.redact:
+            return redact.document(subject)
+        return (subject, 0)
 
     async def run(self, state: JudgingState[Document]) -> Verdict:
-        subject, tiers = state.subject, self.rubric.tiers
+        subject = state.subject
+        tiers = self.rubric.tiers
         if self.elsewhere is None or state.refused:
             state.refused = state.refused or subject.lacks(self.rubric) or ""
             if self.deeper and self.panel and not state.refused:
@@ -237,7 +286,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return await Judge.run(self, state)
         verdict = await self.elsewhere(self, subject)
         verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
-        accepted = verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
+        accepted = (
+            verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
+        )
         return self._demanding(verdict, subject, ()) if accepted else verdict
 
     def task(self, tier: TierName, state: JudgingState[Document]) -> ScoreTask:
@@ -247,7 +298,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # In which order a jury's models are named plays no part.
         tiers = list(state.opinions)
         voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
-        told = [replace(opinion, reasoning=redact.words(opinion.reasoning)) for _, _, opinion in voices]
+        told = []
+        for _, _, opinion in voices:
+            told.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
         known = [opinion for opinion in state.opinions.values() if opinion]
@@ -258,40 +311,61 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def step(self, state: JudgingState[Document]) -> TierName | Final:
         opinions: dict[TierName, Opinion | None] = state.opinions
         known = {tier: opinion for tier, opinion in opinions.items() if opinion}
-        margins = {
-            tier: margin(self.rubric, opinion.scores, self.mode)
-            for tier, opinion in known.items()
-            if self.finality is None or self.finality.knows(tier, _sources(tier, state))
-        }
+        margins = {}
+        for tier, opinion in known.items():
+            if self.finality is None or self.finality.knows(tier, _sources(tier, state)):
+                margins[tier] = margin(self.rubric, opinion.scores, self.mode)
         return self.rules(state.cut, self.options.margin).next(
             {tier: opinion.outcome if opinion else None for tier, opinion in opinions.items()},
             margins,
-            {tier: opinion.divided for tier, opinion in known.items() if opinion.divided is not None},
+            {
+                tier: opinion.divided
+                for tier, opinion in known.items()
+                if opinion.divided is not None
+            },
         )
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
-        document, rounds = state.subject, state.rounds
+        document = state.subject
+        rounds = state.rounds
         opinions: dict[TierName, Opinion | None] = state.opinions
-        deciding = opinions.get(final.tier) if final.tier else None
+        if final.tier:
+            deciding = opinions.get(final.tier)
+        else:
+            deciding = None
         scores = deciding.scores if deciding else None
         heard = {tier: opinion for tier, opinion in opinions.items() if opinion}
-        behind = {
-            endpoint.family
-            for tier, endpoint, _ in state.voices
-            if final.tier is None or heard[tier].outcome == final.verdict
-        }
+        behind = set()
+        for tier, endpoint, _ in state.voices:
+            if final.tier is None or heard[tier].outcome == final.verdict:
+                behind.add(endpoint.family)
         # One model in two tiers is one voice, however often it agrees with itself.
         alone = len({endpoint.model for _, endpoint, _ in state.voices}) == 1
-        consensus = "single" if final.tier and alone else final.consensus
+        if final.tier and alone:
+            consensus = "single"
+        else:
+            consensus = final.consensus
         if final.tier and not alone and consensus == "single" and list(heard) == [final.tier]:
             consensus = "unanimous"  # a jury by itself
-        degraded = failures(rounds) if rounds else f"not judged: {state.refused or self.nobody}"
+        if rounds:
+            degraded = failures(rounds)
+        else:
+            degraded = f"not judged: {state.refused or self.nobody}"
         accepted = {tier for tier, opinion in heard.items() if opinion.outcome == "accept"}
         if final.verdict == "undetermined" and accepted and accepted <= set(state.cut):
             degraded = degraded or "no model saw the whole text, so it cannot be accepted"
-        asked = {endpoint.profile.provider for tier in opinions for endpoint in self.panel[tier]}
-        models = [own.model for own in rounds if own.tier == final.tier and own.opinion]
-        unread = self._unread(self.finality, state) if self.finality else None
+        asked = set()
+        for tier in opinions:
+            for endpoint in self.panel[tier]:
+                asked.add(endpoint.profile.provider)
+        models = []
+        for own in rounds:
+            if own.tier == final.tier and own.opinion:
+                models.append(own.model)
+        if self.finality:
+            unread = self._unread(self.finality, state)
+        else:
+            unread = None
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
@@ -332,21 +406,34 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     def _unread(self, finality: FinalityRules, state: JudgingState[Document]) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        asked = {tier: _sources(tier, state) for tier in state.opinions if tier not in list(self.panel)[-1:]}
-        other = {tier: sources for tier, sources in asked.items() if not finality.knows(tier, sources)}
+        asked = {}
+        for tier in state.opinions:
+            if tier not in list(self.panel)[-1:]:
+                asked[tier] = _sources(tier, state)
+        other = {}
+        for tier, sources in asked.items():
+            if not finality.knows(tier, sources):
+                other[tier] = sources
         how = sorted({logprobs.WORDS[how] for sources in other.values() for _, how in sources})
         told = f"its scores were {' and '.join(how)}"
-        return f"calibration {finality.id} does not cover {', '.join(other)}: {told}" if other else None
+        if other:
+            return f"calibration {finality.id} does not cover {', '.join(other)}: {told}"
+        return None
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
     voices = [(endpoint, opinion) for asked, endpoint, opinion in state.voices if asked == tier]
-    return [(endpoint.model, logprobs.score_source(endpoint, opinion)) for endpoint, opinion in voices]
+    return [
+        (endpoint.model, logprobs.score_source(endpoint, opinion)) for endpoint, opinion in voices
+    ]
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
     """Return the names under which models were asked, by the other ones that their replies gave."""
-    endpoints = [turn.endpoint for turns in state.turns.values() for turn in turns]
+    endpoints = []
+    for turns in state.turns.values():
+        for turn in turns:
+            endpoints.append(turn.endpoint)
     names: dict[str, str] = {}
     for each, endpoint in zip(verdict.rounds, endpoints, strict=False):
         if each.model != endpoint.model:
@@ -356,23 +443,28 @@ def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[s
 
 def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
     """Return findings, each with the dimension it names or alone mentions most; quotes do not count."""
-    result, names = [], {_stems(name): name for name in reversed(rubric.dimensions)}
+    result = []
+    names = {_stems(name): name for name in reversed(rubric.dimensions)}
     for finding in findings:
         name = names.get(_stems(finding.dimension), finding.dimension)
         if name not in rubric.dimensions:
             counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
             best = [name for name, count in counts.items() if count == max(counts.values())]
-            name = best[0] if len(best) == 1 else name
+            if len(best) == 1:
+                name = best[0]
         result.append(finding.model_copy(update={"dimension": name}))
     return tuple(result)
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
     """Return how many different terms of each dimension stand in a text, for those that it mentions."""
-    stems, counts = _stems(text), dict[str, int]()
+    stems = _stems(text)
+    counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stems(term) for term in (name, *dimension.terms)}
-        places = {size: range(len(stems) - size + 1) for size in map(len, terms)}
+        places = {}
+        for size in map(len, terms):
+            places[size] = range(len(stems) - size + 1)
         count = len(terms & {stems[at : at + size] for size, ats in places.items() for at in ats})
         if count:
             counts[name] = count

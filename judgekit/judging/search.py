@@ -42,7 +42,9 @@ SNIPPET_CHARS = 300
 WHOLE_CHARS = 20_000  # of a text whose secrets a passage must not show a half of
 RESULTS = 10
 ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks for a search
-HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
+HOOK_SECONDS = (
+    20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
+)
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "no model is asked without full-text search"
 
@@ -108,9 +110,13 @@ def search(
     started = time.perf_counter()
     home = project or environment.project_root(str(Path.cwd()))
     settings = configuration.load(Path(home))
-    own, redacts = settings.retrieval, settings.judge.redact
+    own = settings.retrieval
+    redacts = settings.judge.redact
     asked = mode or own.search_mode
-    pool = max(limit, ON_DEMAND_POOL, own.pool) if judge else limit
+    if judge:
+        pool = max(limit, ON_DEMAND_POOL, own.pool)
+    else:
+        pool = limit
     profiles = Profiles(compile_profiles(Path(home)))
     named = [_folder(root) for root in roots or ()]
     options = {
@@ -121,24 +127,36 @@ def search(
         "snippets": True,
         "scorer": own.scorer,
     }
-    ranked = command.search(query, None if named else own.command, named or own.roots, own.deadline, options)
-    kept, degraded = [(candidate, "bm25") for candidate in ranked.candidates], None
+    ranked = command.search(
+        query, None if named else own.command, named or own.roots, own.deadline, options
+    )
+    kept = [(candidate, "bm25") for candidate in ranked.candidates]
+    degraded = None
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             most = BODY_CHARS + (redaction.MARGIN if redacts else 0)  # no secret is cut in two
             clean = redaction.words if redacts else str
-            texts = [clean(api.body(each, most, profiles))[:BODY_CHARS] for each in ranked.candidates]
+            texts = []
+            for each in ranked.candidates:
+                texts.append(clean(api.body(each, most, profiles))[:BODY_CHARS])
             subject = _asked(Query(query), ranked.candidates, texts)
             judged = running.run(_judge(settings, Path(home), subject, mode=asked))
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
     why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
-    results = [Result(**hit.shown() | ({} if by == "bm25" else {"kept_by": by})) for hit, by in kept[:limit]]
+    results = []
+    for hit, by in kept[:limit]:
+        results.append(Result(**hit.shown() | ({} if by == "bm25" else {"kept_by": by})))
     took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
-        query=encodable(query), mode=asked, degraded=why, results=results, duration_ms=took, notes=notes
+        query=encodable(query),
+        mode=asked,
+        degraded=why,
+        results=results,
+        duration_ms=took,
+        notes=notes,
     )
 
 
@@ -150,12 +168,18 @@ def _folder(root: str) -> str:
     with suppress(RuntimeError):  # the home folder of nobody
         path = path.expanduser()
     if not root or not path.is_dir():
-        raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown files")
+        raise InputError(
+            f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
+        )
     return str(path.resolve())
 
 
 def judged_hook(
-    prompt: str, found: Sequence[Candidate], parts: Sequence[str], payload: Mapping[str, Any], project: str
+    prompt: str,
+    found: Sequence[Candidate],
+    parts: Sequence[str],
+    payload: Mapping[str, Any],
+    project: str,
 ) -> Judged | str:
     """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
     settings = configuration.load(Path(project))
@@ -170,16 +194,23 @@ def judged_hook(
         if settings.judge.redact and text:
             whole = redaction.redact(body[:WHOLE_CHARS])
             # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
-            text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[:SNIPPET_CHARS]
+            text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[
+                :SNIPPET_CHARS
+            ]
         texts.append(text)
     asked = _asked(Query(_best_first(prompt, parts, settings), turns), found, texts)
     judged = running.run(_judge(settings, Path(project), asked, mode=own.mode, hook=True))
     if isinstance(judged, str):
         return judged
-    decided = [(each, decision.decision) for each, decision in zip(found, judged.decisions, strict=True)]
+    decided = []
+    for each, decision in zip(found, judged.decisions, strict=True):
+        decided.append((each, decision.decision))
     undecided = [candidate for candidate, word in decided if word == "undetermined"]
     fallback = [candidate for candidate in found[: own.fallback_top_k] if candidate in undecided]
-    kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
+    kept = []
+    for candidate, word in decided:
+        if word == "kept" or candidate in fallback:
+            kept.append(candidate)
     return kept, undecided, judged
 
 
@@ -191,7 +222,8 @@ def _best_first(prompt: str, parts: Sequence[str], settings: Config) -> str:
         without = redaction.redact(prompt[:WHOLE_CHARS]).text
         if settings.judge.redact == "refuse" and without != prompt[:WHOLE_CHARS]:
             return prompt
-        prompt, parts = without, [redaction.redact(part).text for part in parts]
+        prompt = without
+        parts = [redaction.redact(part).text for part in parts]
     prompt = " ".join(prompt.split())
     return "\n".join([*[part for part in parts if part in prompt], prompt])
 
@@ -201,9 +233,15 @@ def apply(
 ) -> tuple[list[tuple[Candidate, str]], str | None]:
     """Return the candidates that stand, what kept each (BM25 where nothing was decided), and why, if so."""
     if isinstance(judged, str):
-        sure = [candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL][:top_k]
-        return [(candidate, "bm25") for candidate in (sure if mode == "strict" else candidates)], judged
-    fallback = [hit for hit in candidates[:top_k] if hit.rated] if mode == "strict" else candidates
+        sure = [
+            candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL
+        ][:top_k]
+        return [
+            (candidate, "bm25") for candidate in (sure if mode == "strict" else candidates)
+        ], judged
+    fallback = candidates
+    if mode == "strict":
+        fallback = [hit for hit in candidates[:top_k] if hit.rated]
     kept: list[tuple[Candidate, str]] = []
     for candidate, decision in zip(candidates, judged.decisions, strict=True):
         if decision.decision == "kept":
@@ -223,15 +261,24 @@ async def _judge(
         settings = settings.model_copy(update={"judge": once})
     loaded = loader.configured_rubric("retrieval", own.rubric, project)
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        request, tiers = service.JudgeRequest(mode=mode), own.tiers if hook else TIERS
-        judge = service.judge_of(CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers)
+        request = service.JudgeRequest(mode=mode)
+        tiers = own.tiers if hook else TIERS
+        judge = service.judge_of(
+            CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers
+        )
         if not judge.panel:
             return judge.nobody
-        left, started = min(own.deadline, HOOK_SECONDS) if hook else judge.deadline, time.monotonic()
+        if hook:
+            left = min(own.deadline, HOOK_SECONDS)
+        else:
+            left = judge.deadline
+        started = time.monotonic()
         if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    for endpoint in [endpoint for jury in judge.panel.values() for endpoint in jury]:
+                    for endpoint in [
+                        endpoint for jury in judge.panel.values() for endpoint in jury
+                    ]:
                         await prepare(endpoint)
         left -= time.monotonic() - started
         if left <= 0:
@@ -243,7 +290,9 @@ async def _judge(
 def _asked(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
     # An id that two stores share gets its place appended.
     ids = [candidate.id for candidate in candidates]
-    names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
+    names = []
+    for place, each in enumerate(ids):
+        names.append(each if ids.count(each) == 1 else f"{each}~{place}")
     shown = (
         PromptCandidate(name, candidate.title, candidate.category, tuple(candidate.tags), text)
         for name, candidate, text in zip(names, candidates, texts, strict=True)

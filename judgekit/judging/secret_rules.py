@@ -69,12 +69,16 @@ def _add_languages() -> None:
     RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
     RULES["parts"]["FOREIGN"] = any_word(foreign).replace("_", "[ _-]?")
-    RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted({max(word.split("_"), key=len) for word in foreign}))
+    RULES["parts"]["FOREIGN_WORDS"] = " ".join(
+        sorted({max(word.split("_"), key=len) for word in foreign})
+    )
     verbs = _all_spellings(RULES["verbs"]["is"].split())
     RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
     RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
     # Names are looked for without these words where a text has none: there are many.
-    RULES["names"]["pattern_of_languages"] = RULES["names"]["pattern"].replace("(?&OTHER)", "|(?&LANGUAGES)")
+    RULES["names"]["pattern_of_languages"] = RULES["names"]["pattern"].replace(
+        "(?&OTHER)", "|(?&LANGUAGES)"
+    )
     RULES["parts"]["OTHER"] = ""
 
 

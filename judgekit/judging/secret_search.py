@@ -14,7 +14,15 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
-from judgekit.judging.secret_rules import LANGUAGE_WORDS, RE, RULES, SecretMatch, Span, line_end, read_rows
+from judgekit.judging.secret_rules import (
+    LANGUAGE_WORDS,
+    RE,
+    RULES,
+    SecretMatch,
+    Span,
+    line_end,
+    read_rows,
+)
 from judgekit.judging.secret_tables import (
     LONGEST_ROW,
     find_in_marked_tables,
@@ -54,7 +62,15 @@ _LINE_WORDS: Final = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WOR
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
-_WITH_BLANKS: Final = (" ", "\\s", "[^", ".{", ".*", "\\W", "\\D")  # parts of patterns that may match a blank
+_WITH_BLANKS: Final = (
+    " ",
+    "\\s",
+    "[^",
+    ".{",
+    ".*",
+    "\\W",
+    "\\D",
+)  # parts of patterns that may match a blank
 
 
 @functools.cache
@@ -217,7 +233,9 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     if scheme:
         value = value[scheme.end() :]
     strong = strength in ("strong", "short")
-    hyphened = quoted and value.islower() and "-" in value and " " not in value and _is_phrase(value)
+    hyphened = (
+        quoted and value.islower() and "-" in value and " " not in value and _is_phrase(value)
+    )
     if hyphened:  # JWT_SECRET="maple-river-candle-orbit"
         hyphened = bool(RE["secret_name"].search(match["core"] + match["tail"]))
     phrase = hyphened or (quoted and strong and bool(RE["passphrase"].match(value)))
@@ -254,47 +272,79 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
     if strength == "short":
         return (is_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
     if strength == "weak":
-        secretive = RE["hex_key"].match(value) and RE["secretive"].search(_line_before(text, match.start()))
+        secretive = RE["hex_key"].match(value) and RE["secretive"].search(
+            _line_before(text, match.start())
+        )
         return bool(secretive) or _is_weak_secret(value)
     random = is_mixed(value) or _generated(value)
-    return len(value) >= _LEAST_TOKEN and random and not (_is_code(value) or RE["expression"].search(value))
+    return (
+        len(value) >= _LEAST_TOKEN
+        and random
+        and not (_is_code(value) or RE["expression"].search(value))
+    )
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     colon = text[match.start() - 1 : match.start()] == ":"
-    if colon or _is_code(value) or RE["choice"].match(value) or (match["close"] and value.isdigit()):
+    if (
+        colon
+        or _is_code(value)
+        or RE["choice"].match(value)
+        or (match["close"] and value.isdigit())
+    ):
         return False
     if strength == "weak":
         return _is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
-    before, behind = _line_before(text, match.start()), RE["end_of_setting"].match(text, match.end())
+    before, behind = (
+        _line_before(text, match.start()),
+        RE["end_of_setting"].match(text, match.end()),
+    )
     alone = bool(behind and RE["setting"].fullmatch(before))
     snake = _is_snake(value)
     if strength == "secret":
-        if alone and match["core"] == "secret" and text[match.start("core") : match.end("tail")].isupper():
+        if (
+            alone
+            and match["core"] == "secret"
+            and text[match.start("core") : match.end("tail")].isupper()
+        ):
             return len(value) >= _LEAST_TOKEN and not snake
         least = _LEAST_TOKEN if alone and _is_strange(value) else _LEAST_BARE_TOKEN
         return len(value) >= least and (is_mixed(value) or _generated(value)) and not snake
-    if strength == "short" and value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
+    if (
+        strength == "short"
+        and value.isdigit()
+        and text[match.start("core") : match.end("core")] == "PIN"
+    ):
         return True
     setting = match["operator"] == ":" or match.end("operator") == match.start("value")
     if snake and not (setting and alone and is_mixed(value)):
         return False
     if strength == "short":
-        return _is_chosen(value) or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
-    return any(map(str.isdigit, value)) or not value.isidentifier() or _in_file_of_settings(text, match)
+        return _is_chosen(value) or (
+            len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)
+        )
+    return (
+        any(map(str.isdigit, value))
+        or not value.isidentifier()
+        or _in_file_of_settings(text, match)
+    )
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
     operator, gap = match["operator"], text[match.end("operator") : match.start("value")]
-    after = "" if RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
+    after = (
+        "" if RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
+    )
     before = _line_before(text, match.start()).strip(" \t-")
     ends = after in ("", "\n")
     alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":
-        return alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
+        return (
+            alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
+        )
     if not gap and RE["next_setting"].match(text, match.end()):
         return True
     if after == ";" or text[match.start("core") : match.end("tail")].isupper():
@@ -333,7 +383,9 @@ def _fits(value: str, wanted: str) -> bool:
 
 def _stands_in(value: str) -> bool:
     """Whether a value says where a secret will stand, or names the place where it is kept."""
-    return bool(RE["placeholder"].match(value) or RE["name"].match(value)) or any(map(str.isspace, value))
+    return bool(RE["placeholder"].match(value) or RE["name"].match(value)) or any(
+        map(str.isspace, value)
+    )
 
 
 def _generated(value: str) -> bool:
@@ -379,7 +431,11 @@ def _is_strange(value: str) -> bool:
         return cases and len(core) >= _LEAST_TOKEN and bool(_SYMBOLS.intersection(core[1:-1]))
     kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
     runs = re.sub(r"(.)\1+", r"\1", kinds)
-    often = len(runs) >= _CHANGED_OFTEN or runs == "a0" or any(map(runs.__contains__, ("a0-", "0a0", "a0a")))
+    often = (
+        len(runs) >= _CHANGED_OFTEN
+        or runs == "a0"
+        or any(map(runs.__contains__, ("a0-", "0a0", "a0a")))
+    )
     return often and len(core) >= _LEAST_STRANGE and not RE["measure"].match(core)
 
 
@@ -454,10 +510,14 @@ def _codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
     """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
+    ways = [
+        ("lone_phrase", _PHRASE_WORDS, 1 / 6)
+    ]  # how many words, and the share of them with an ending
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    lines = f"\n{lower}"  # each line behind a break, which `re` finds faster than the beginning of one
+    lines = (
+        f"\n{lower}"  # each line behind a break, which `re` finds faster than the beginning of one
+    )
     for name, counts, most in ways:
         for match in RE[name].finditer(lines):
             words = re.findall(r"[a-z]{3,8}", match["value"])
@@ -514,9 +574,14 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
             stop = _line_break(text, header.end())[0]
         dashes = RE["dashes"].search(text, max(0, header.start() - 24), header.start())
         pieces, at = _material(text, header.end(), stop)
-        if any(last - first >= _LEAST_OF_KEY and is_mixed(text[first:last]) for first, last in pieces):
+        if any(
+            last - first >= _LEAST_OF_KEY and is_mixed(text[first:last]) for first, last in pieces
+        ):
             start, end = (dashes or header).start(), header.end()
-            for first, last in pieces:  # as one what is parted by no more than what lines begin with
+            for (
+                first,
+                last,
+            ) in pieces:  # as one what is parted by no more than what lines begin with
                 forms, between = (RE["between"], RE["short_fields"]), text[end:first]
                 if first > end and not any(form.fullmatch(between) for form in forms):
                     yield start, end
@@ -524,7 +589,9 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
                 end = max(last, end)
             yield start, end
     since = 0
-    for tail in RE["tail"].finditer(lower) if "private" in lower else ():  # the header may be missing
+    for tail in (
+        RE["tail"].finditer(lower) if "private" in lower else ()
+    ):  # the header may be missing
         start = text.rfind("\n", since, tail.start()) + 1 or tail.start()
         for _ in range(_MOST_LINES):
             line = text.rfind("\n", since, max(start - 1, since)) + 1 or since

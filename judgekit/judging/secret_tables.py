@@ -37,7 +37,10 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
-    flush, even = line[:1].strip() and following[:1].strip(), following.count(mark) == len(cells) - 1
+    flush, even = (
+        line[:1].strip() and following[:1].strip(),
+        following.count(mark) == len(cells) - 1,
+    )
     if mark != "|" and not (flush and even and all(map(RE["name_cell"].fullmatch, cells))):
         return
     for _ in range(_MOST_ROWS):

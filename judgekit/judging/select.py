@@ -34,7 +34,9 @@ Holds: TypeAlias = dict[str, dict[str, bool]]
 
 BATCH = 15  # candidates in one call: of a long list a model overlooks more, and takes longer
 KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
-POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower
+POINTWISE_CHARS = (
+    300  # of a candidate's text; a small model judges it no better by more, only slower
+)
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
 LABEL_TOKENS = 16
 
@@ -42,7 +44,9 @@ LABEL_TOKENS = 16
 def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:
     """Return `items` in as few runs of at most `BATCH` as possible, of nearly equal length."""
     count = -(-len(items) // BATCH)
-    cuts = [round(len(items) * number / count) for number in range(count + 1)]
+    cuts = []
+    for number in range(count + 1):
+        cuts.append(round(len(items) * number / count))
     return [items[a:b] for a, b in pairwise(cuts)]
 
 
@@ -53,7 +57,8 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         if endpoint is None or not endpoint.pointwise:
             pairs = product(batches(candidates), self.parts.values())
             return [self._messages(rubric, batch, endpoint)[0] for batch, rubric in pairs]
-        key, found = self._key(candidates), list[Messages]()
+        key = self._key(candidates)
+        found: list[Messages] = []
         for candidate in candidates:
             found += self._points(fence, candidate, self.subject.query, key).prompts()
             for idle, _ in self._idle(fence, candidate, key):
@@ -61,17 +66,23 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         return found
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
+        self,
+        endpoint: Endpoint,
+        session: Session,
+        samples: Sequence[int] | None = None,
+        at_once: int = 1,
     ) -> ModelTurn[Marks]:
         if not endpoint.pointwise:
             return await Task.ask(self, endpoint, session, samples, at_once)
         # One candidate after another, until the deadline is over.
-        started, key = time.monotonic(), self._key(self.subject.candidates)
+        started = time.monotonic()
+        key = self._key(self.subject.candidates)
         answers = {}
         for own in self.subject.candidates:
             answers[own.id] = await self._ask_alone(own, endpoint, session, key.within(own.id))
         marks = {name: answer.value for name, answer in answers.items()}
-        calls, value = list(answers.values()), marks if any(marks.values()) else None
+        calls = list(answers.values())
+        value = marks if any(marks.values()) else None
         return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
@@ -80,7 +91,8 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             for part, rubric in self.parts.items():
                 messages, ids = self._messages(rubric, batch, endpoint)
                 tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
-                key, timeout = self._key(batch, part), self.limits.timeout
+                key = self._key(batch, part)
+                timeout = self.limits.timeout
                 request = Request((), key, timeout, tokens, labels=ids, sample=sample)
                 model = select_reply_model(list(rubric.criteria), list(ids))
                 read = partial(_holds, list(rubric.criteria), ids, batch)
@@ -94,9 +106,16 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             return {**said[0]} or None
         found: Marks = {}
         for candidate in dict.fromkeys(candidate for marks in said for candidate in marks):
-            kept = [marks[candidate].outcome == "accept" for marks in said if candidate in marks]
-            share, counts = fmean(kept), jury.has_quorum(len(kept), len(samples))
-            found[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS)) if counts else None
+            kept = []
+            for marks in said:
+                if candidate in marks:
+                    kept.append(marks[candidate].outcome == "accept")
+            share = fmean(kept)
+            counts = jury.has_quorum(len(kept), len(samples))
+            if counts:
+                found[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
+            else:
+                found[candidate] = None
         return found if any(found.values()) else None
 
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
@@ -106,7 +125,10 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
 
     def record(self, opinion: Marks) -> dict[str, Any]:
         known = {name: mark for name, mark in opinion.items() if mark}
-        likely = {name: mark.probability for name, mark in known.items() if mark.probability is not None}
+        likely = {}
+        for name, mark in known.items():
+            if mark.probability is not None:
+                likely[name] = mark.probability
         keep = [name for name, mark in known.items() if mark.outcome == "accept"]
         found = {"keep": keep, "unjudged": [name for name in opinion if name not in known]}
         return {**found, "probabilities": likely} if likely else {**found}
@@ -118,7 +140,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         most = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
-        return prompt.select_messages(rubric, self.mode, self.words or self.tier, self.subject.query, shown)
+        return prompt.select_messages(
+            rubric, self.mode, self.words or self.tier, self.subject.query, shown
+        )
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
@@ -144,25 +168,32 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, key: CallKey
     ) -> Answer[Mark]:
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
-        started, timeout = time.monotonic(), self.limits.timeout
+        started = time.monotonic()
+        timeout = self.limits.timeout
         threshold = pointwise.thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
         rule = getattr(self.rubric.modes, self.mode).keep
 
         def mark(yes: Mapping[str, float]) -> Mark:
-            likely = {name: pointwise.centred(each, threshold) for name, each in yes.items()}
+            likely = {}
+            for name, each in yes.items():
+                likely[name] = pointwise.centred(each, threshold)
             probability = (min if rule == "all" else max)(likely.values())
-            return self._mark({name: each >= KEEP_AT for name, each in likely.items()}, round(probability, 4))
+            return self._mark(
+                {name: each >= KEEP_AT for name, each in likely.items()}, round(probability, 4)
+            )
 
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
-        if (found := answers[0].value) is None:
+        found = answers[0].value
+        if found is None:
             return joined(answers, None, started)
         yes = earned = {name: likely["yes"] for name, likely in found.items()}
         for idle, least in self._idle(session.fence, candidate, key):
             if mark(earned).outcome != "accept":
                 break
             answers.append(await ask_pointwise(session, endpoint, idle, timeout))
-            if (other := answers[-1].value) is None:
+            other = answers[-1].value
+            if other is None:
                 return joined(answers, None, started)
             earned = {
                 name: min(earned[name], pointwise.earned(likely, other[name]["yes"], least))
@@ -170,7 +201,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             }
         return joined(answers, mark(earned), started)
 
-    def _idle(self, fence: Fence, candidate: PromptCandidate, key: CallKey) -> Iterator[tuple[Points, float]]:
+    def _idle(
+        self, fence: Fence, candidate: PromptCandidate, key: CallKey
+    ) -> Iterator[tuple[Points, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""
         query = self.subject.query
         idle = query._replace(text=pointwise.IDLE)
@@ -179,13 +212,20 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             memory = self._points(fence, pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
             yield memory, pointwise.LEAST_GAIN_OVER_MEMORY
 
-    def _points(self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey) -> Points:
+    def _points(
+        self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey
+    ) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
-        ask, criteria = "Answer with one word, yes or no.", self.rubric.criteria
-        questions = {name: f"{getattr(text, self.mode)}\n{ask}" for name, text in criteria.items()}
+        ask = "Answer with one word, yes or no."
+        criteria = self.rubric.criteria
+        questions = {}
+        for name, text in criteria.items():
+            questions[name] = f"{getattr(text, self.mode)}\n{ask}"
         examples = []
         for example in self.rubric.prompt.examples:
-            memory = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
+            memory = PromptCandidate(
+                "", example.title, example.category, tuple(example.tags), example.text
+            )
             context = prompt.candidate_context(fence, memory, Query(example.query))
             examples.append((context, "yes" if example.holds else "no"))
         context = prompt.candidate_context(fence, short, query)
@@ -194,10 +234,16 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
 
 
 def _holds(
-    names: Sequence[str], ids: Mapping[str, str], batch: Sequence[PromptCandidate], reply: ReplyForm, _: Reply
+    names: Sequence[str],
+    ids: Mapping[str, str],
+    batch: Sequence[PromptCandidate],
+    reply: ReplyForm,
+    _: Reply,
 ) -> Holds:
     lists = reply.model_dump()
-    kept = {name: {ids[label] for label in lists[KEEP if len(names) == 1 else name]} for name in names}
+    kept = {}
+    for name in names:
+        kept[name] = {ids[label] for label in lists[KEEP if len(names) == 1 else name]}
     return {own.id: {name: own.id in kept[name] for name in names} for own in batch}
 
 
@@ -218,13 +264,18 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.options.redact:
             return subject, 0
-        clean, most = redact.words, redact.MARGIN
-        turns = tuple(clean(turn[: 4 * documents.TURN_CHARS + most]) for turn in subject.query.turns)
+        clean = redact.words
+        most = redact.MARGIN
+        turns = tuple(
+            clean(turn[: 4 * documents.TURN_CHARS + most]) for turn in subject.query.turns
+        )
         query = Query(clean(subject.query.text[: documents.PROMPT_CHARS + most]), turns)
 
         def cleaned(own: PromptCandidate) -> PromptCandidate:
             tags = tuple(map(clean, own.tags))
-            return PromptCandidate(own.id, clean(own.title), clean(own.category), tags, clean(own.text))
+            return PromptCandidate(
+                own.id, clean(own.title), clean(own.category), tags, clean(own.text)
+            )
 
         candidates = tuple(map(cleaned, subject.candidates))
         shown = (query.text, *turns, *map(candidate_text, candidates))
@@ -244,9 +295,10 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return next((tier for tier in self.panel if tier in waiting), UNDETERMINED)
 
     def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
-        seen: dict[TierName, Mark | None] = {
-            tier: marks[candidate] for tier, marks in state.opinions.items() if candidate in marks
-        }
+        seen: dict[TierName, Mark | None] = {}
+        for tier, marks in state.opinions.items():
+            if candidate in marks:
+                seen[tier] = marks[candidate]
         known = {tier: mark for tier, mark in seen.items() if mark}
         return self.rules().next(
             {tier: mark.outcome if mark else None for tier, mark in seen.items()},
@@ -261,16 +313,25 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         del final  # each candidate has its own
         decisions = []
         for candidate in state.subject.candidates:
-            end, name = self._next(state, candidate.id), candidate.id
+            end = self._next(state, candidate.id)
+            name = candidate.id
             # `improve` means exactly between keeping and dropping: it decides nothing.
             if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
                 decisions.append(Decision(id=name, decision="undetermined"))
                 continue
-            word, mark = "kept" if end.verdict == "accept" else "dropped", state.opinions[end.tier][name]
+            word = "kept" if end.verdict == "accept" else "dropped"
+            mark = state.opinions[end.tier][name]
             probability = mark.probability if mark else None
-            decisions.append(Decision(id=name, decision=word, tier=end.tier, probability=probability))
+            decisions.append(
+                Decision(id=name, decision=word, tier=end.tier, probability=probability)
+            )
         left = any(decision.decision == "undetermined" for decision in decisions)
-        why = f"not judged: {state.refused}" if state.refused else failures(state.rounds) if left else None
+        why = failures(state.rounds) if left else None
+        if state.refused:
+            why = f"not judged: {state.refused}"
         return Selection(
-            stale=self.calibration_warning, decisions=decisions, degraded=why, **self.measured(state)
+            stale=self.calibration_warning,
+            decisions=decisions,
+            degraded=why,
+            **self.measured(state),
         )

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 Value = TypeVar("Value")
 
-FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
+FOR_TWO = "answer-preference"
+FOR_MORE = "answer-quality"
 AT_ONCE = 8
 AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
@@ -69,9 +70,13 @@ def document_judge(
 
         server = shared.configured(settings)
         if name := judge_request.model or environment.environ().get(panel.ONLY_MODEL):
-            raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
+            raise UsageError(
+                f"--model {name}: the shared judge (server.url) chooses models; leave it out"
+            )
         if judge_request.depth:
-            problem = "the shared judge (server.url) chooses the depth; leave --depth and --review out"
+            problem = (
+                "the shared judge (server.url) chooses the depth; leave --depth and --review out"
+            )
             raise UsageError(problem)
     loaded = rubric(settings, project, judge_request)
     tiers = TIERS if server is None else ()
@@ -81,7 +86,9 @@ def document_judge(
 
         chosen = partial(_depth, judge_request.depth, settings)
         judge = replace(judge, deeper=partial(review.at_depth, chosen))
-    return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
+    if server is None:
+        return (judge, judge.nobody)
+    return (replace(judge, elsewhere=server.judge), server.url)
 
 
 def _depth(wanted: AnyDepth, settings: Config, document: Document) -> Depth:
@@ -90,7 +97,9 @@ def _depth(wanted: AnyDepth, settings: Config, document: Document) -> Depth:
 
     if wanted != "auto":
         return Depth(depth=wanted, rule="as asked")
-    own, rules, file = configuration.load(None).gate, settings.gate, document.files[0]
+    own = configuration.load(None).gate
+    rules = settings.gate
+    file = document.files[0]
     if not rules.depth and rules.review is None:
         own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
     return depth.choose(own, rules, file.path, len(lines_of(file.text)))
@@ -122,12 +131,20 @@ def judge_of(
     """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`."""
     found = Panel({}, None, "")
     if tiers:
-        found = resolve(panel.wanted(settings, project, model=judge_request.model), environment.environ())
-    models = {tier: jury for tier, jury in found.endpoints.items() if tier in tiers}
-    own, mode = settings.judge, judge_request.mode or settings.judge.mode
-    each, mixed = own.criteria == "each", own.panel == "mixed"
+        found = resolve(
+            panel.wanted(settings, project, model=judge_request.model), environment.environ()
+        )
+    models = {}
+    for tier, jury in found.endpoints.items():
+        if tier in tiers:
+            models[tier] = jury
+    own = settings.judge
+    mode = judge_request.mode or settings.judge.mode
+    each = own.criteria == "each"
+    mixed = own.panel == "mixed"
     options = JudgeOptions(own.jury, own.samples, each, own.margin, own.redact, mixed)
-    asked, others = judge_request.max_cost_usd, found.others
+    asked = judge_request.max_cost_usd
+    others = found.others
     limit = own.max_cost_usd if asked is None else asked
     if limit:
         check_prices(models, limit, project, asked=asked is not None)
@@ -148,17 +165,24 @@ def judge_of(
         options,
         own.author_family,
         others=others,
-        claimed=panel.claimed(settings, project, judge_request.model) if own.author_family else frozenset(),
+        claimed=panel.claimed(settings, project, judge_request.model)
+        if own.author_family
+        else frozenset(),
         independence=own.independence,
     )
 
 
-def check_prices(tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool) -> None:
+def check_prices(
+    tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
+) -> None:
     """Refuse a cost limit without prices: `UsageError` where the caller asked, else `ConfigError`."""
     models = _unpriced(tiers) if limit else []
     if not models:
         return
-    profiles = {endpoint.profile.provider for jury in tiers.values() for endpoint in jury}
+    profiles = set()
+    for jury in tiers.values():
+        for endpoint in jury:
+            profiles.add(endpoint.profile.provider)
     home = Path(environment.config_home()) / "providers"
     where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
@@ -177,16 +201,23 @@ def _unpriced(tiers: Tiers) -> list[str]:
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return how many documents to judge at a time, by the provider with the lowest limit."""
     calls = judge.options.calls(len(judge.rubric.questions))
-    limits = [endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury]
+    limits = [
+        endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury
+    ]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
 async def results(
-    things: Iterable[Thing], judge: Callable[[Thing], Awaitable[Value]], most: int, *, in_order: bool = True
+    things: Iterable[Thing],
+    judge: Callable[[Thing], Awaitable[Value]],
+    most: int,
+    *,
+    in_order: bool = True,
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
     """Yield each thing with its result, up to `most` judged at a time: in order, or as they are complete."""
     room = asyncio.Semaphore(AHEAD * most if in_order else most)
-    rest, taking = enumerate(things), asyncio.Lock()
+    rest = enumerate(things)
+    taking = asyncio.Lock()
     ready = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
     async def work() -> None:
@@ -245,7 +276,9 @@ async def ajudge_documents(
 
 
 def prompts(
-    subject: Document | ComparisonInput, project: Path | None = None, wish: JudgeRequest = AS_CONFIGURED
+    subject: Document | ComparisonInput,
+    project: Path | None = None,
+    wish: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
@@ -259,7 +292,9 @@ def prompts(
     return judge.prompts_by_model(subject)
 
 
-async def acompare(texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest) -> Comparison:
+async def acompare(
+    texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
+) -> Comparison:
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, judge_request)
         return await judge.judge(texts)
@@ -267,11 +302,15 @@ async def acompare(texts: ComparisonInput, project: Path | None, judge_request: 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
     """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
-    told = (given,) if given is None or isinstance(given, str) else tuple(given)
-    told = tuple(each and encodable(each) for each in told)
+    names = (given,) if given is None or isinstance(given, str) else tuple(given)
+    told = tuple(name and encodable(name) for name in names)
     if len(told) > 1 and len(told) != count:
-        raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
-    return told * count if len(told) == 1 else told
+        raise UsageError(
+            f"author family: expected one for all or {count}, one for each; got {len(told)}"
+        )
+    if len(told) == 1:
+        return told * count
+    return told
 
 
 def comparison_judge(
@@ -284,12 +323,17 @@ def comparison_judge(
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
     usual = FOR_TWO if count == LEAST else FOR_MORE
-    name = usual if judge_request.rubric is None else judge_request.rubric
+    if judge_request.rubric is None:
+        name = usual
+    else:
+        name = judge_request.rubric
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     settings = configuration.load(project)
     if not isinstance(loaded.rubric, CompareRubric):
         number = len(texts.distinct)
-        ranking = judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number)
+        ranking = judge_of(
+            RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number
+        )
         return replace(ranking, nobody=_nobody_compares(settings, ranking.nobody))
     if count > LEAST:
         told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
@@ -302,6 +346,5 @@ def _nobody_compares(settings: Config, why: str) -> str:
     """Return why there is no model to compare texts, also for those whose documents a server judges."""
     if settings.server.url is None:
         return why
-    return (
-        f"the shared judge (server.url) judges documents alone, and compares no texts; on this machine: {why}"
-    )
+    alone = "the shared judge (server.url) judges documents alone, and compares no texts"
+    return f"{alone}; on this machine: {why}"

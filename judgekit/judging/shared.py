@@ -73,7 +73,8 @@ class Shared:
 
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
-        state, seconds = JudgingState(document, judge.session()), judge.deadline + _SLACK
+        state = JudgingState(document, judge.session())
+        seconds = judge.deadline + _SLACK
         wish = {
             "rubric": judge.loaded.rubric.ref,
             "rubric_sha256": judge.loaded.sha256,
@@ -82,7 +83,10 @@ class Shared:
             "max_cost_usd": judge.max_cost_usd,
             "cache": judge.cache is not None,
         }
-        body = {"document": document.body(redact.words if judge.options.redact else str), "wish": wish}
+        body = {
+            "document": document.body(redact.words if judge.options.redact else str),
+            "wish": wish,
+        }
         try:
             judged = Verdict.model_validate_json(await self._judged(body, seconds))
         except (*_FAILURES, SharedError, ValidationError) as error:
@@ -90,7 +94,9 @@ class Shared:
         # The server was not told of names that hold a secret.
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
-        return judged.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
+        return judged.model_copy(
+            update={"subjects": subjects, "task_id": document.task_id, "author": author}
+        )
 
     async def _judged(self, body: dict[str, Any], seconds: float) -> bytes:
         """Return the answer, asked for again under one key where one of several servers goes."""
@@ -99,7 +105,9 @@ class Shared:
 
         async def ask() -> bytes:
             left = end - time.monotonic()
-            return await self._answer("POST", "/v1/judge", left, read=left, json=body, headers=headers)
+            return await self._answer(
+                "POST", "/v1/judge", left, read=left, json=body, headers=headers
+            )
 
         tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
         return await retrying.call(ask, tries, passes=_passes, seconds=seconds)
@@ -143,7 +151,14 @@ class Shared:
         lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
         into.write_bytes(lines)
 
-    def _call(self, method: str, path: str, *, seconds: float = _LEDGER_SECONDS, **sent: Any) -> bytes:  # noqa: ANN401 - httpx's own
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float = _LEDGER_SECONDS,
+        **sent: Any,  # noqa: ANN401 - httpx's own
+    ) -> bytes:
         try:
             return running.run(self._answer(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
@@ -192,25 +207,39 @@ def _passes(failure: Exception, number: int) -> bool:
 
 def configured(settings: Config) -> Shared | None:
     """Return the user's shared judge, if named; raises `ConfigError` for an unsafe address or no token."""
-    url, file = settings.server.url, settings.server.token_file
+    url = settings.server.url
+    file = settings.server.token_file
     if url is None:
         return None
     try:
         address = httpx.URL(url.strip())
     except httpx.InvalidURL as error:
-        raise wrong("server", "url", f"{url!r} is no address ({error}); expected https://…", None) from None
+        raise wrong(
+            "server", "url", f"{url!r} is no address ({error}); expected https://…", None
+        ) from None
     if not address.host and address.scheme in ("http", "https"):
-        raise wrong("server", "url", f"expected https:// and the name of a machine, got {url!r}", None)
+        raise wrong(
+            "server", "url", f"expected https:// and the name of a machine, got {url!r}", None
+        )
     if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
-        raise wrong("server", "url", f"expected https://…, or http:// on this machine, got {url!r}", None)
+        raise wrong(
+            "server", "url", f"expected https://…, or http:// on this machine, got {url!r}", None
+        )
     token = environment.environ().get(TOKEN, "").strip()
     try:
-        token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")
+        token = token or (
+            Path(file).expanduser().read_text(encoding="utf-8").strip() if file else ""
+        )
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "not UTF-8"
         raise wrong("server", "token_file", f"{file}: cannot be read ({reason})", None) from None
     if not _TOKEN.fullmatch(token):
-        expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
+        expected = (
+            f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
+        )
         raise wrong("server", "token_file", expected, None)
     return Shared(url.strip().rstrip("/"), token)
 
@@ -236,5 +265,7 @@ def _told(error: Exception) -> str:
         return "no response in time"
     if isinstance(error, httpx.ConnectError):
         why = _NUMBER.sub("", str(error)) or "no connection"
-        return one_line(f"it cannot be reached ({why}); is it running, and the address right?", _SAID)
+        return one_line(
+            f"it cannot be reached ({why}); is it running, and the address right?", _SAID
+        )
     return one_line(f"{type(error).__name__}: {error}", _SAID)

@@ -50,11 +50,14 @@ class Trial:
         """What was seen, in one line: how replies are held to the schema, and what differs from usual."""
         if self.endpoint.profile.kind != "litellm" or self.endpoint.pointwise:
             return ""
-        usual, style = self.endpoint.output, self.style
+        usual = self.endpoint.output
+        style = self.style
         words = [_FORMATS[usual]]
         if style.mode != usual:
             how = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
-            words = [f"does not keep to {usual}: from now on it {_FORMATS[style.mode]}; for good, set {how}"]
+            words = [
+                f"does not keep to {usual}: from now on it {_FORMATS[style.mode]}; for good, set {how}"
+            ]
         elif self.answer.value is None:
             words = []
         if thinking := style.thinking_tokens(self.endpoint):

@@ -25,7 +25,9 @@ _IDENTIFIERS: Final = frozenset(_WORDS["identifiers"].split())
 
 _LEAST_OF_VENDOR: Final = 14  # random characters behind what begins nothing else
 _LEAST_OF_WORD: Final = 20  # behind a usual word
-_LEAST_OF_KIND: Final = 24  # behind a beginning that is not in the table, with a word for a kind of key
+_LEAST_OF_KIND: Final = (
+    24  # behind a beginning that is not in the table, with a word for a kind of key
+)
 _LEAST_OF_UNKNOWN: Final = 32  # behind any other
 _LEAST_OF_HEX: Final = 32  # hexadecimal digits, where they may be a hash
 _SHORT_PIECE: Final = 5

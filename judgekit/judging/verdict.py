@@ -193,17 +193,26 @@ class Verdict(_Record):
 
     def __str__(self) -> str:
         # A file is named with the beginning of its hash, which says nothing to a person.
-        name = self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}" if self.subjects else "")
+        name = self.task_id.removesuffix(
+            f"@{self.subjects[0].sha256[:16]}" if self.subjects else ""
+        )
         scores = [f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()]
-        mean = f" (mean {self.average:g})" if scores and self.average is not None else ""
+        if scores and self.average is not None:
+            mean = f" (mean {self.average:g})"
+        else:
+            mean = ""
         models = self.model or ", ".join(dict.fromkeys(each.model for each in self.rounds))
-        judge, why = models or "no model was asked", self.reasoning
+        judge = models or "no model was asked"
+        why = self.reasoning
         if self.human_override:
-            judge, why = f"decided by {self.human_override.who}", self.human_override.why
+            judge = f"decided by {self.human_override.who}"
+            why = self.human_override.why
         elif self.verdict == "undetermined":
             why = self.degraded or why
         return _three_lines(
-            f"{self.verdict}: {name}", [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)], why
+            f"{self.verdict}: {name}",
+            [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)],
+            why,
         )
 
 
@@ -279,7 +288,9 @@ class Comparison(_Record):
     providers that were asked in place of the authors' own families.
     """
 
-    schema_: Literal["judgekit/comparison@1"] = Field(default="judgekit/comparison@1", alias="schema")
+    schema_: Literal["judgekit/comparison@1"] = Field(
+        default="judgekit/comparison@1", alias="schema"
+    )
     id: str
     subjects: list[Contestant]
     question_sha256: str
@@ -310,14 +321,21 @@ class Comparison(_Record):
         return self.verdict == TIE or len(self.verdict) == 1
 
     def __str__(self) -> str:
-        names = {
-            each.letter: each.letter if each.path == each.letter else f"{each.letter} ({each.path})"
-            for each in self.subjects
-        }
+        names = {}
+        for subject in self.subjects:
+            names[subject.letter] = subject.letter
+            if subject.path != subject.letter:
+                names[subject.letter] = f"{subject.letter} ({subject.path})"
         others = ", ".join(name for letter, name in names.items() if letter != self.verdict)
         winner = names.get(self.verdict)
-        scores = [f"{each.letter} {each.score:g}" for each in self.subjects if each.score is not None]
-        behind = [each for each in self.rounds if each.tier == self.judge_tier and each.opinion]
+        scores = []
+        for subject in self.subjects:
+            if subject.score is not None:
+                scores.append(f"{subject.letter} {subject.score:g}")
+        behind = []
+        for each in self.rounds:
+            if each.tier == self.judge_tier and each.opinion:
+                behind.append(each)
         models = ", ".join(dict.fromkeys(each.model for each in behind or self.rounds))
         return _three_lines(
             f"{winner} is better than {others}" if winner else f"{self.verdict}: {others}",

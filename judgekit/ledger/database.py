@@ -51,7 +51,9 @@ _SETTINGS = {
     "options": "-c statement_timeout=10s -c idle_in_transaction_session_timeout=30s",
 }
 # Any numbers; they must only be no other program's in the same database.
-_MIGRATING, _SPENDING, _TIDYING = 0x6A6B0001, 0x6A6B0002, 0x6A6B0003
+_MIGRATING = 0x6A6B0001
+_SPENDING = 0x6A6B0002
+_TIDYING = 0x6A6B0003
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
 
@@ -82,11 +84,13 @@ class Database:
             how = files.install_extra("postgres")
             raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
         self._driver: ModuleType = psycopg
-        self._place, self._migrations = _SETTINGS | _checked(psycopg, place), migrations
+        self._place = _SETTINGS | _checked(psycopg, place)
+        self._migrations = migrations
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
         self._sql = {name: _filled(text, raw) for name, text in raw.items()}
-        self._turns, self._idle = threading.BoundedSemaphore(CONNECTIONS), list[Any]()
+        self._turns = threading.BoundedSemaphore(CONNECTIONS)
+        self._idle = list[Any]()
         self.close = weakref.finalize(self, _close, self._idle)
 
     @contextmanager
@@ -100,7 +104,9 @@ class Database:
                 connection = self._idle.pop()
                 connection.execute("")  # which closes it where it has ended
             if connection is None or connection.closed:
-                connection = self._driver.connect(**self._place, autocommit=True, prepare_threshold=None)
+                connection = self._driver.connect(
+                    **self._place, autocommit=True, prepare_threshold=None
+                )
             with connection.transaction():
                 yield connection
         except self._driver.Error as error:
@@ -128,12 +134,15 @@ class Database:
     def check(self) -> None:
         """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
         with self.transaction() as connection:
-            (number, needs), own = self._schema(connection), max(self._steps())
+            (number, needs) = self._schema(connection)
+            own = max(self._steps())
         if number < own:
             problem = f"the store has schema {number}, and this judgekit needs {own}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
         if needs > own:
-            problem = f"the store works with judgekit of schema {needs} or later, and this one has {own}"
+            problem = (
+                f"the store works with judgekit of schema {needs} or later, and this one has {own}"
+            )
             raise ConfigError(f"{problem}; upgrade judgekit")
 
     def migrate(self, runtime_role: str | None = None) -> list[str]:
@@ -145,7 +154,9 @@ class Database:
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
-            connection.execute("SET LOCAL lock_timeout = '5s'")  # what waits for a lock holds up all others
+            connection.execute(
+                "SET LOCAL lock_timeout = '5s'"
+            )  # what waits for a lock holds up all others
             number, _ = self._schema(connection)
             if not number:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
@@ -154,12 +165,19 @@ class Database:
                 if step > number:
                     text = path.read_text(encoding="utf-8")
                     found = _NEEDS.search(text)
-                    needs = int(found[1]) if found else step
+                    if found:
+                        needs = int(found[1])
+                    else:
+                        needs = step
                     asked = (needs, ALIVE_SECONDS)
-                    if number and (old := connection.execute(self._sql["old"], asked).fetchone()[0]):
+                    if number and (
+                        old := connection.execute(self._sql["old"], asked).fetchone()[0]
+                    ):
                         servers = counted(old, "running server has", "running servers have")
                         problem = f"{servers} a judgekit of a schema before {needs}"
-                        raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
+                        raise ConfigError(
+                            f"{problem}; upgrade and restart them first, then migrate"
+                        )
                     connection.execute(text)
                     connection.execute(self._sql["step"], (step, needs, path.name))
                     taken.append(path.name)
@@ -176,12 +194,17 @@ class Database:
     def _schema(self, connection: Connection) -> tuple[int, int]:
         """Return the schema's number, and that of the oldest judgekit it works with."""
         (is_there,) = connection.execute(self._sql["is_there"]).fetchone()
-        return connection.execute(self._sql["schema"]).fetchone() if is_there else (0, 0)
+        if not is_there:
+            return (0, 0)
+        number, oldest = connection.execute(self._sql["schema"]).fetchone()
+        return number, oldest
 
     def add(self, records: Sequence[Record], holder: str = "") -> None:
         """Keep lines that the `holder` of a token brought (none: the command line), each once."""
         rows = [_row(record, holder, provisional=False) for record in records]
-        rows.sort(key=lambda row: row[:2])  # in one order everywhere, so that no two writers block each other
+        rows.sort(
+            key=lambda row: row[:2]
+        )  # in one order everywhere, so that no two writers block each other
         with self.transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(self._sql["complete" if holder else "add"], rows)
 
@@ -190,7 +213,9 @@ class Database:
         records, refused = store.sort_out(lines, refusal)
         self.add(records)
         why = next(iter(refused.values()), "")
-        return f"the store rejected {counted(len(refused), 'line', 'lines')} ({why})" if refused else None
+        if refused:
+            return f"the store rejected {counted(len(refused), 'line', 'lines')} ({why})"
+        return None
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
         """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""
@@ -206,15 +231,21 @@ class Database:
             lines = self.lines(store.point(since), None if project == "all" else project)
             file.writelines(each + b"\n" for each in lines)
 
-    def purge(self, before: datetime | None, project: str | None, *, preview: bool = False) -> Counter[str]:
+    def purge(
+        self, before: datetime | None, project: str | None, *, preview: bool = False
+    ) -> Counter[str]:
         """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
         asked: dict[str, Any] = {"before": before, "project": project}
         asked |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
         rows = self._do("count" if preview else "purge", asked)
-        return Counter({schema.partition("/")[2].partition("@")[0]: number for schema, number in rows})
+        return Counter(
+            {schema.partition("/")[2].partition("@")[0]: number for schema, number in rows}
+        )
 
     def tokens(self) -> list[dict[str, Any]]:
-        return [dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")]
+        return [
+            dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")
+        ]
 
     def add_token(self, name: str, sha256: str, created: datetime | str) -> None:
         """Keep a token; raises `UsageError` where `name` has another one."""
@@ -237,11 +268,15 @@ class Database:
         asked = {"answer": ANSWER_SECONDS, "days": cache.MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
-            if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[0]:
+            if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[
+                0
+            ]:
                 for statement in self._tidying:
                     connection.execute(statement, asked)
 
-    def claim(self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None) -> str | None:
+    def claim(
+        self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
+    ) -> str | None:
         """Take a request for `seconds`, with `usd` of the budget, or return the answer that it got before.
 
         Raises `StoreError` while another attempt has it or nothing is left, `UsageError` for another body.
@@ -253,16 +288,22 @@ class Database:
             if connection.execute(self._sql["claim"], asked).fetchone() is not None:
                 if budget is not None:
                     per = asked | {"per": budget.per}
-                    _check_budget(budget, usd, *connection.execute(self._sql["spent"], per).fetchone())
+                    _check_budget(
+                        budget, usd, *connection.execute(self._sql["spent"], per).fetchone()
+                    )
                 return None
             found = connection.execute(self._sql["earlier"], asked).fetchone()
             if found and found[0] != attempt.body:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
             if found is None or found[2] is None:
-                raise StoreError("this request is being judged; ask again for its verdict", 1, kind="busy")
+                raise StoreError(
+                    "this request is being judged; ask again for its verdict", 1, kind="busy"
+                )
             return str(found[2])
 
-    def settle(self, attempt: Attempt, usd: float, answer: str | None, record: Record | None) -> str:
+    def settle(
+        self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
+    ) -> str:
         """End an attempt that cost `usd`, with or without an answer and its ledger line.
 
         Return what alone may be told: the answer of the attempt that was first, "" while there is none.
@@ -309,7 +350,9 @@ def _row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
     return record.id, who, record.project, record.schema_, at, holder, str(provisional), kept
 
 
-def _check_budget(budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float) -> None:
+def _check_budget(
+    budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float
+) -> None:
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
     if spent + usd > budget.usd:
         when = "at midnight UTC" if budget.per == "day" else "when the month ends (UTC)"
@@ -328,7 +371,9 @@ def _checked(driver: ModuleType, place: str) -> dict[str, str]:
     # Of a password that was not written as it must be, a part stands elsewhere, and would be shown.
     ports = str(parts.get("port") or "").replace(",", "")
     if "@" in f"{parts.get('host')}{parts.get('dbname')}" or (ports and not ports.isdecimal()):
-        expected = "expected postgresql://USER@HOST:PORT/DATABASE, special characters in a password as %XX"
+        expected = (
+            "expected postgresql://USER@HOST:PORT/DATABASE, special characters in a password as %XX"
+        )
         raise ConfigError(expected, key="server.store")
     return parts
 

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config
 
 COLUMNS = (
-    *("timestamp", "project", "id", "task_id", "commit", "rubric", "version", "mode", "verdict", "gate"),
+    *(
+        "timestamp",
+        "project",
+        "id",
+        "task_id",
+        "commit",
+        "rubric",
+        "version",
+        "mode",
+        "verdict",
+        "gate",
+    ),
     *("average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd", "degraded"),
     *("author", "imported", "label", "override"),
 )
@@ -36,7 +47,8 @@ HAND_ON_SECONDS = 3.0
 
 def rows(records: Iterable[Record]) -> str:
     """Return a CSV table of the verdicts with its heading. No text in it is a formula."""
-    records, out = list(records), io.StringIO()
+    records = list(records)
+    out = io.StringIO()
     labels = kpi.agreed(record for record in records if isinstance(record, Label))
     overrides = [record for record in records if isinstance(record, OverrideLine)]
     writer = csv.writer(out, lineterminator="\n")
@@ -47,8 +59,19 @@ def rows(records: Iterable[Record]) -> str:
         hashes = [subject.sha256 for subject in verdict.subjects]
         override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
         scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
-        cells: list[object] = [verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id]
-        cells += [verdict.commit, verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict]
+        cells: list[object] = [
+            verdict.timestamp.isoformat(),
+            verdict.project,
+            verdict.id,
+            verdict.task_id,
+        ]
+        cells += [
+            verdict.commit,
+            verdict.rubric.id,
+            verdict.rubric.version,
+            verdict.mode,
+            verdict.verdict,
+        ]
         cells += [verdict.word, verdict.average, scores, verdict.model, verdict.judge_tier]
         cells += [verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded]
         cells += [verdict.author.name, verdict.imported is not None]
@@ -65,7 +88,9 @@ def forward(
 
     After a power failure a line may be handed on twice, never none. What `send` raises ends it.
     """
-    end, count, remarks = time.monotonic() + seconds, 0, list[str]()
+    end = time.monotonic() + seconds
+    count = 0
+    remarks: list[str] = []
     try:
         with held(ledger.folder / LOCK, seconds=0):
             for lines, note in _batches(ledger):
@@ -78,7 +103,9 @@ def forward(
     except (TimeoutError, FileNotFoundError):  # the other process's lock; no ledger yet
         pass
     except OSError as error:
-        raise JudgekitError(f"{ledger.folder}: cannot be sent ({error.strerror or error})") from None
+        raise JudgekitError(
+            f"{ledger.folder}: cannot be sent ({error.strerror or error})"
+        ) from None
     return count, remarks
 
 
@@ -88,7 +115,7 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
     try:
         server = shared.configured(settings)
-        return forward(ledger, server.send, HAND_ON_SECONDS)[1] if server is not None else []
+        return [] if server is None else forward(ledger, server.send, HAND_ON_SECONDS)[1]
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
 
@@ -105,15 +132,20 @@ def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
             state = os.fstat(file.fileno())
             inode, offset = places.get(path.name, (0, 0))
             file.seek(offset if inode == state.st_ino and offset <= state.st_size else 0)
-            lines, size, more = list[bytes](), 0, True
+            lines: list[bytes] = []
+            size = 0
+            more = True
             while more:
                 place = file.tell()
-                more = (line := file.readline()).endswith(b"\n")
+                line = file.readline()
+                more = line.endswith(b"\n")
                 if more:
-                    place, size = file.tell(), size + len(line)
+                    place = file.tell()
+                    size = size + len(line)
                     if not isinstance(store.parse(line.strip()), str):  # damage is of no use there
                         lines.append(line.strip())
                 if lines and (not more or len(lines) >= MOST_LINES or size >= MOST_BYTES):
                     places[path.name] = (state.st_ino, place)
                     yield lines, json.dumps(places)
-                    lines, size = [], 0
+                    lines = []
+                    size = 0

@@ -41,20 +41,35 @@ _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 _BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
 _PUSH = _BOTH - {"average"} | {"commit", "author", "judge_model", "files_evaluated", "findings"}
 _PUSH |= {"revision_suggestions"}
-_TASK = _BOTH | {"task_id", "model", "mode", "reasoning", "improvements", "round", "judge_tier", "consensus"}
+_TASK = _BOTH | {
+    "task_id",
+    "model",
+    "mode",
+    "reasoning",
+    "improvements",
+    "round",
+    "judge_tier",
+    "consensus",
+}
 _TASK |= {"human_override"}
 
 
 def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
     """Return the verdict in an older line, always with the same id; raises `ValueError`, saying why."""
     if "files_evaluated" in found or "judge_model" in found:
-        fields, known = _of_push(found), _PUSH
+        fields = _of_push(found)
+        known = _PUSH
     elif "task_id" in found:
-        fields, known = _of_task(found, text=text), _TASK
+        fields = _of_task(found, text=text)
+        known = _TASK
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
-    scores, average = _scores(found), _number(found.get("average"))
-    rest = {key: value for key, value in found.items() if key not in known}
+    scores = _scores(found)
+    average = _number(found.get("average"))
+    rest = {}
+    for key, value in found.items():
+        if key not in known:
+            rest[key] = value
     whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
     common: Fields = {
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
@@ -71,11 +86,16 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
 
 def _of_push(found: Fields) -> Fields:
     paths = [_text(path) for path in _list(found.get("files_evaluated"))]
-    commit, author = _text(found.get("commit")) or None, found.get("author")
+    commit = _text(found.get("commit")) or None
+    author = found.get("author")
     word = _word(_WORDS, found, str(found.get("verdict")).upper())
-    keys, listed = ("dimension", "location", "issue", "suggestion"), []
+    keys = ("dimension", "location", "issue", "suggestion")
+    listed = []
     for each in _list(found.get("findings")):
-        one = each if isinstance(each, dict) else {"issue": each}
+        if isinstance(each, dict):
+            one = each
+        else:
+            one = {"issue": each}
         listed.append({key: _text(one.get(key)) for key in keys})
     return {
         "task_id": "@".join(filter(None, [", ".join(paths), commit])) or "a push",
@@ -85,7 +105,9 @@ def _of_push(found: Fields) -> Fields:
         "findings": [*listed, *_suggestions(found.get("revision_suggestions"))],
         "consensus": "none" if word == "undetermined" else "single",
         "model": _text(found.get("judge_model")) or None,
-        "author": {"name": _text(author.get("name") if isinstance(author, dict) else author) or None},
+        "author": {
+            "name": _text(author.get("name") if isinstance(author, dict) else author) or None
+        },
         "commit": commit,
     }
 
@@ -94,22 +116,32 @@ def _of_task(found: Fields, *, text: bool) -> Fields:
     rounds = []
     for number, each in enumerate([*_list(found.get("previous_rounds")), found], 1):
         if isinstance(each, dict):
-            tier, scores = each.get("judge_tier") or each.get("mode"), _scores(each)
-            opinion = {"outcome": each.get("verdict"), "scores": scores} if scores else None
+            tier = each.get("judge_tier") or each.get("mode")
+            scores = _scores(each)
+            if scores:
+                opinion = {"outcome": each.get("verdict"), "scores": scores}
+            else:
+                opinion = None
             one = {"round": number, "tier": tier if tier in TIERS else "quick", "opinion": opinion}
             rounds.append({**one, "model": _text(each.get("model"))})
-    given, override = found.get("human_override"), None  # as a word or as an object
-    given = given if isinstance(given, dict) else {"decision": given}
-    if (decision := given.get("decision")) in ("accept", "reject"):
+    given = found.get("human_override")
+    override = None  # as a word or as an object
+    if not isinstance(given, dict):
+        given = {"decision": given}
+    decision = given.get("decision")
+    if decision in ("accept", "reject"):
         at = _time(given.get("at") or found.get("timestamp"), "human_override.at")
         said = {key: _text(given.get(key)) for key in ("why", "who")}
         override = {"decision": decision, "at": at, **said}
-    consensus, tier = found.get("consensus"), found.get("judge_tier") or found.get("mode")
+    consensus = found.get("consensus")
+    tier = found.get("judge_tier") or found.get("mode")
     return {
         "task_id": _text(found["task_id"]),
         "subjects": [],
         "mode": "strict",
-        "verdict": _word({word: word for word in get_args(VerdictWord)}, found, found.get("verdict")),
+        "verdict": _word(
+            {word: word for word in get_args(VerdictWord)}, found, found.get("verdict")
+        ),
         "reasoning": _text(found.get("reasoning")) if text else "",
         "findings": _suggestions(found.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
@@ -138,7 +170,12 @@ def _time(found: object, key: str = "timestamp") -> datetime:
 
 def _scores(found: Fields) -> dict[str, float] | None:
     scores = found.get("scores")
-    numbers = {str(name): _number(each) for name, each in scores.items()} if isinstance(scores, dict) else {}
+    if isinstance(scores, dict):
+        numbers = {}
+        for name, each in scores.items():
+            numbers[str(name)] = _number(each)
+    else:
+        numbers = {}
     return {name: number for name, number in numbers.items() if number is not None} or None
 
 
@@ -154,11 +191,15 @@ def _suggestions(found: object) -> list[Fields]:
 
 
 def _list(found: object) -> list[Any]:
-    return found if isinstance(found, list) else [] if found in (None, "") else [found]
+    if isinstance(found, list):
+        return found
+    return [] if found in (None, "") else [found]
 
 
 def _text(found: object) -> str:
-    return encodable(found if isinstance(found, str) else "" if found is None else json.dumps(found))
+    return encodable(
+        found if isinstance(found, str) else "" if found is None else json.dumps(found)
+    )
 
 
 class Imported(NamedTuple):
@@ -170,8 +211,10 @@ class Imported(NamedTuple):
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
     """Add every line of files and folders that the ledger does not have yet; raises `LedgerError`."""
     before = {record.id for record in ledger.records()}
-    ids, known = set(before), 0
-    damaged, waiting = list[Damage](), list[Record]()
+    ids = set(before)
+    known = 0
+    damaged: list[Damage] = []
+    waiting: list[Record] = []
     for path in store.files(places, damaged.append):
         for number, raw in store.raw_lines(path, damaged.append):
             record = _read(raw, text=text)
@@ -200,11 +243,14 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
     if not isinstance(found, dict):
         return "not an object"
     try:
-        record = store.parse(raw) if "schema" in found else verdict(found, text=text)
+        if "schema" in found:
+            record = store.parse(raw)
+        else:
+            record = verdict(found, text=text)
         if isinstance(record, str):
             return record
         record.timestamp.astimezone(UTC)
-        return _NO_PLACE if isinstance(store.parse(records.line(record)), str) else record
+        return record if not isinstance(store.parse(records.line(record)), str) else _NO_PLACE
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), found))
     except (OverflowError, RecursionError, PydanticSerializationError):
@@ -220,13 +266,23 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     program = programs.find("ssh", environment.environ())
     if program is None:
         raise UsageError("--host: ssh is not installed")
-    words = ["judgekit", "ledger", "export", "--jsonl", *(["--since", since.isoformat()] if since else [])]
+    words = [
+        "judgekit",
+        "ledger",
+        "export",
+        "--jsonl",
+        *(["--since", since.isoformat()] if since else []),
+    ]
     try:
         argv = [program, *_SSH, host, *words]
-        code, lines, errors = programs.run(argv, environment.environ(), seconds=SECONDS, most=MOST_BYTES)
+        code, lines, errors = programs.run(
+            argv, environment.environ(), seconds=SECONDS, most=MOST_BYTES
+        )
     except programs.Unfinished:
         limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
-        raise InputError(f"{host}: did not send its ledger within {limits}; name a later --since") from None
+        raise InputError(
+            f"{host}: did not send its ledger within {limits}; name a later --since"
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
     to.write_bytes(lines)

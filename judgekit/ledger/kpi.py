@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
 State: TypeAlias = Literal["holds", "missed", "open"]
-_Name: TypeAlias = Literal["go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"]
+_Name: TypeAlias = Literal[
+    "go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"
+]
 KpiName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"] | _Name
 
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
@@ -53,19 +55,30 @@ class Limit(NamedTuple):
         return (self.low is None or value > self.low) and (self.high is None or value < self.high)
 
     def text(self, value: float) -> str:
-        return f"{value:.1f} s" if self.unit == "seconds" else f"{value:.1%}".replace("%", " %")
+        if self.unit == "seconds":
+            return f"{value:.1f} s"
+        return f"{value:.1%}".replace("%", " %")
 
     def __str__(self) -> str:
         if self.low is not None:
             low = self.text(self.low)
-            return f"wanted {low} to {self.text(self.high)}" if self.high else f"wanted above {low}"
-        more = f", the interval up to {self.text(2 * (self.high or 0))}" if self.rate else ""
+            if self.high:
+                return f"wanted {low} to {self.text(self.high)}"
+            return f"wanted above {low}"
+        if self.rate:
+            more = f", the interval up to {self.text(2 * (self.high or 0))}"
+        else:
+            more = ""
         return f"wanted below {self.text(self.high or 0)}{more}"
 
 
 LIMITS: Mapping[KpiName, Limit] = {
-    "false_positive_rate": Limit("false-positive rate", high=0.10, labelled=True, rate=("NO-GO", "good")),
-    "false_negative_rate": Limit("false-negative rate", high=0.05, labelled=True, rate=("GO", "bad")),
+    "false_positive_rate": Limit(
+        "false-positive rate", high=0.10, labelled=True, rate=("NO-GO", "good")
+    ),
+    "false_negative_rate": Limit(
+        "false-negative rate", high=0.05, labelled=True, rate=("GO", "bad")
+    ),
     "go": Limit("GO", low=0.70, high=0.90, closed=True),
     "undetermined": Limit("UNDETERMINED", high=0.15),
     "availability": Limit("availability", low=0.95),
@@ -91,7 +104,8 @@ class Kpi(NamedTuple):
     @property
     def state(self) -> State:
         """Whether it holds, is missed (the whole interval is outside the limit), or lacks evidence."""
-        limit, span = self.limit, self.interval
+        limit = self.limit
+        span = self.interval
         if self.total < LEAST:
             return "open"
         if span and (span.high < (limit.low or 0.0) or span.low > (limit.high or inf)):
@@ -107,10 +121,16 @@ class Kpi(NamedTuple):
         limit = self.limit
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
-        value = "unknown" if self.value is None else limit.text(self.value)
+        if self.value is None:
+            value = "unknown"
+        else:
+            value = limit.text(self.value)
         what = "labelled verdict" if limit.labelled else "verdict"
         of = f"{'from' if limit.rate else 'of'} {counted(self.total, what, f'{what}s')}"
-        span = f", 95 % interval {' to '.join(map(limit.text, self.interval))}" if self.interval else ""
+        if self.interval:
+            span = f", 95 % interval {' to '.join(map(limit.text, self.interval))}"
+        else:
+            span = ""
         return f"{limit.title} {value} {of}{span} ({limit})"
 
 
@@ -150,12 +170,16 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}
-    contents, tasks = dict[str, str](), dict[str, str]()
+    contents: dict[str, str] = {}
+    tasks: dict[str, str] = {}
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
             name = contents[record.id] = tasks[record.task_id] = content(record)
             unversioned = record.imported is not None and not record.rubric.version
-            version = rubric.rpartition("@")[2] if rubric and unversioned else record.rubric.version
+            if rubric and unversioned:
+                version = rubric.rpartition("@")[2]
+            else:
+                version = record.rubric.version
             if not used_again(record) and rubric in (None, f"{record.rubric.id}@{version}"):
                 before = measured.setdefault(name, record)
                 if (record.answered, record.timestamp) > (before.answered, before.timestamp):
@@ -172,7 +196,10 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
             said.append(Label(of=of, label=word, who=override.who, timestamp=override.timestamp))
             decided |= {measured[of].id} if of in measured else set()
     faults = (each for each in records if isinstance(each, Fault))
-    unjudged = {path for each in faults for path in each.paths or [f"\0{each.id}"]}
+    unjudged = set()
+    for each in faults:
+        for path in each.paths or [f"\0{each.id}"]:
+            unjudged.add(path)
     words = agreed(said)
     by_id = {verdict.id: words[name] for name, verdict in measured.items() if name in words}
     return Evidence(list(measured.values()), by_id, len(unjudged), decided)
@@ -201,7 +228,10 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     for of, said in last.items():
         ranked = Counter(word for word in said.values() if word != "withdrawn").most_common(2)
         tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
-        found[of] = "unsure" if tie else ranked[0][0] if ranked else "withdrawn"
+        if tie:
+            found[of] = "unsure"
+        else:
+            found[of] = ranked[0][0] if ranked else "withdrawn"
     return found
 
 
@@ -209,24 +239,40 @@ def measure(found: Evidence) -> list[Kpi]:
     strata = found.strata()
     words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
-    seconds = sorted(verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None)
+    seconds = sorted(
+        verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None
+    )
     return [
-        *(Kpi(name, *rates.rate(strata, *limit.rate)) for name, limit in LIMITS.items() if limit.rate),
+        *(
+            Kpi(name, *rates.rate(strata, *limit.rate))
+            for name, limit in LIMITS.items()
+            if limit.rate
+        ),
         share("go", words["GO"], total),
         share("undetermined", words["UNDETERMINED"] + found.faults, total),
         share("availability", sum(verdict.answered for verdict in found.verdicts), total),
-        Kpi("latency", median(seconds) if seconds else None, rates.median_interval(seconds), len(seconds)),
+        Kpi(
+            "latency",
+            median(seconds) if seconds else None,
+            rates.median_interval(seconds),
+            len(seconds),
+        ),
     ]
 
 
 def reliance(found: Evidence) -> list[Kpi]:
     counts = Counter((verdict.word, found.labels.get(verdict.id)) for verdict in found.verdicts)
     nogo, go = (counts[word, "go"] + counts[word, "no-go"] for word in ("NO-GO", "GO"))
-    return [share("wrong_nogo", counts["NO-GO", "go"], nogo), share("wrong_go", counts["GO", "no-go"], go)]
+    return [
+        share("wrong_nogo", counts["NO-GO", "go"], nogo),
+        share("wrong_go", counts["GO", "no-go"], go),
+    ]
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
-    return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
+    return Kpi(
+        name, hits / total if total else None, rates.share_interval(hits, total), total, hits
+    )
 
 
 def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
@@ -235,7 +281,8 @@ def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str,
     A reply may give another name, and a failure gives none.
     """
     aliases = _configured_names(found.verdicts)
-    rubrics, models = defaultdict[str, list[VerdictLine]](list), defaultdict[str, list[VerdictLine]](list)
+    rubrics = defaultdict[str, list[VerdictLine]](list)
+    models = defaultdict[str, list[VerdictLine]](list)
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
         rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
@@ -308,13 +355,18 @@ def standing(
             told = record.mode == "advisory"
             since = since if told else []
         since.append(record)
-    missed = (kpi for kpi in measure(evidence(since, rubric)) if kpi.limit.rate and kpi.state == "missed")
+    missed = (
+        kpi for kpi in measure(evidence(since, rubric)) if kpi.limit.rate and kpi.state == "missed"
+    )
     return [*map(str, missed)], told
 
 
-def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
+def readiness(
+    records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
+) -> Readiness:
     found = evidence(_recent(records, now), rubric)
-    strata, now = found.strata(), now or datetime.now(UTC)
+    strata = found.strata()
+    now = now or datetime.now(UTC)
     covered = now - min((verdict.timestamp for verdict in found.verdicts), default=now)
     missing: list[str] = []
     if covered < CALIBRATION:
@@ -326,7 +378,9 @@ def readiness(records: Iterable[Record], rubric: str | None = None, now: datetim
         wanted: rates.Wanted | None = {}
         if each.limit.rate:
             wanted = rates.wanted(strata, *each.limit.rate, each.limit.high or 0)
-            labels |= {word: max(count, labels.get(word, 0)) for word, count in (wanted or {}).items()}
+            labels |= {
+                word: max(count, labels.get(word, 0)) for word, count in (wanted or {}).items()
+            }
         if each.state != "holds":
             missing.append(f"{each}{_remedy(each, wanted)}")
     return Readiness(kpis, missing, found, labels)

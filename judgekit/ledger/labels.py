@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from judgekit.git import GitError, Repository
 from judgekit.ledger import kpi
-from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, Skip, VerdictLine, newest_override
+from judgekit.ledger.records import (
+    Fault,
+    Label,
+    ModeChange,
+    OverrideLine,
+    Skip,
+    VerdictLine,
+    newest_override,
+)
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -26,7 +34,9 @@ _MOST = 4_000_000  # bytes of one file; a larger one is not shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
-def waiting(records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None) -> list[VerdictLine]:
+def waiting(
+    records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
+) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
     First come so many of each word as a promotion is `lacking`, then as many GO as NO-GO. The order is
@@ -34,31 +44,53 @@ def waiting(records: Iterable[Record], who: str, lacking: kpi.Readiness | None =
     """
     lines = list(records)
     mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
-    verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
-    labelled = {kpi.content(each) for each in verdicts if mine.get(each.id, "withdrawn") != "withdrawn"}
+    verdicts = []
+    for line in lines:
+        if isinstance(line, VerdictLine) and not line.of_task:
+            verdicts.append(line)
+    labelled = set()
+    for each in verdicts:
+        if mine.get(each.id, "withdrawn") != "withdrawn":
+            labelled.add(kpi.content(each))
     verdicts.sort(key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp))
-    last = {kpi.content(verdict): verdict for verdict in verdicts}  # of a content the one that is measured
+    last = {
+        kpi.content(verdict): verdict for verdict in verdicts
+    }  # of a content the one that is measured
     fresh = [verdict for name, verdict in last.items() if name not in labelled]
-    lots = {each.id: hashlib.sha256(each.id.encode()).hexdigest() for each in fresh}
+    lots = {}
+    for each in fresh:
+        lots[each.id] = hashlib.sha256(each.id.encode()).hexdigest()
     fresh.sort(key=lambda each: lots[each.id])
-    chances = {name: int(lot[-8:], 16) / 2**32 for name, lot in lots.items()}  # unlike the order's digits
-    wanted, found = (lacking.labels, lacking.found) if lacking else ({}, kpi.Evidence([], {}))
+    chances = {}
+    for name, lot in lots.items():
+        chances[name] = int(lot[-8:], 16) / 2**32
+    if lacking:
+        wanted, found = (lacking.labels, lacking.found)
+    else:
+        wanted, found = ({}, kpi.Evidence([], {}))
     open_ids = {each.id for each in found.verdicts if not found.sure(each)}
     queue: list[tuple[bool, float, VerdictLine]] = []
     for word in _WORDS:
         group = [each for each in fresh if each.word == word]
         first = [each for each in group if each.id in open_ids][: wanted.get(word, 0)]
         taken = {each.id for each in first}
-        rest = [each for each in group if each.id not in taken and word != "UNDETERMINED"]
+        rest = []
+        for each in group:
+            if each.id not in taken and word != "UNDETERMINED":
+                rest.append(each)
         for late, verdicts, size in ((False, first, len(first)), (True, rest, 1)):
-            queue += [(late, (rank + chances[each.id]) / size, each) for rank, each in enumerate(verdicts)]
+            queue += [
+                (late, (rank + chances[each.id]) / size, each) for rank, each in enumerate(verdicts)
+            ]
     return [verdict for _, _, verdict in sorted(queue, key=lambda entry: entry[:2])]
 
 
 def who(folder: Path | None = None) -> str:
     """Return the person's address as git knows it in `folder`, else the login name at this machine."""
     try:
-        email = Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace")
+        email = (
+            Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace")
+        )
     except GitError:
         email = ""
     if email.strip():
@@ -73,9 +105,12 @@ def who(folder: Path | None = None) -> str:
 def signed(record: Record, name: str) -> Record:
     """Return a record that came over the network as said by `name`, whoever it names itself."""
     if isinstance(record, VerdictLine):
-        override, by = record.human_override, {"who": name}
+        override = record.human_override
+        by = {"who": name}
         findings = [
-            each.model_copy(update={"dismissed": each.dismissed and each.dismissed.model_copy(update=by)})
+            each.model_copy(
+                update={"dismissed": each.dismissed and each.dismissed.model_copy(update=by)}
+            )
             for each in record.findings
         ]
         decided = override and override.model_copy(update=by)
@@ -93,9 +128,14 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for subject in verdict.subjects:
         contents = _contents(subject.path, verdict.commit, project)
-        same = (data for data in contents if subject.sha256 in ("", hashlib.sha256(data).hexdigest()))
+        same = (
+            data for data in contents if subject.sha256 in ("", hashlib.sha256(data).hexdigest())
+        )
         data = next(same, None)
-        found[subject.path] = None if data is None else visible(data.decode("utf-8", "replace"))
+        if data is None:
+            found[subject.path] = None
+        else:
+            found[subject.path] = visible(data.decode("utf-8", "replace"))
     return found
 
 
@@ -123,7 +163,8 @@ class Triage:
 
 def triage(records: Iterable[Record]) -> Triage:
     lines = sorted(records, key=lambda record: record.timestamp)
-    newest, last = lines[::-1], dict[tuple[str, str], VerdictLine]()
+    newest = lines[::-1]
+    last: dict[tuple[str, str], VerdictLine] = {}
     found = Triage(
         overrides=[line for line in newest if isinstance(line, OverrideLine)],
         skips=[line for line in newest if isinstance(line, Skip)],
@@ -141,7 +182,9 @@ def triage(records: Iterable[Record]) -> Triage:
                 if each.failure:
                     found.failures[each.failure.kind, each.model, each.failure.message] += 1
     for key, verdict in reversed(last.items()):
-        overrides = [override for override in found.overrides if override.project == verdict.project]
+        overrides = [
+            override for override in found.overrides if override.project == verdict.project
+        ]
         hashes = [subject.sha256 for subject in verdict.subjects]
         if verdict.word == "GO" or newest_override(overrides, verdict.task_id, hashes):
             found.settled += key in stumbled

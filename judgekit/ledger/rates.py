@@ -36,14 +36,16 @@ class Estimate(NamedTuple):
     high: float
 
 
-_NOTHING, _EVERYTHING = Estimate(0.0, 0.0, 0.0), Estimate(1.0, 1.0, 1.0)
+_NOTHING = Estimate(0.0, 0.0, 0.0)
+_EVERYTHING = Estimate(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
     """Return the Wilson score interval of `hits` out of `total` (Brown, Cai and DasGupta, 2001)."""
     if total == 0:
         return None
-    mean, square = hits / total, _Z**2
+    mean = hits / total
+    square = _Z**2
     middle = (mean + square / (2 * total)) / (1 + square / total)
     half = _Z / (1 + square / total) * sqrt(mean * (1 - mean) / total + square / (4 * total**2))
     return Interval(max(0.0, middle - half), min(1.0, middle + half))
@@ -66,7 +68,9 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
 def exact(hits: int, total: int) -> Estimate:
     """Return the share of `hits` in `total`, at least 1, with the exact interval of Clopper and Pearson."""
     tail = (1 - LEVEL) / 2
-    return Estimate(hits / total, binomial.lower(hits, total, tail), binomial.upper(hits, total, tail))
+    return Estimate(
+        hits / total, binomial.lower(hits, total, tail), binomial.upper(hits, total, tail)
+    )
 
 
 def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
@@ -89,11 +93,15 @@ def ratio(estimate: Estimate, other: Estimate) -> Interval:
     middle = estimate.value * other.value
 
     def parts(end: float, opposite: float) -> tuple[float, float, float]:
-        above, below = end * (2 * estimate.value - end), opposite * (2 * other.value - opposite)
+        above = end * (2 * estimate.value - end)
+        below = opposite * (2 * other.value - opposite)
         return above, below, sqrt(max(0.0, middle**2 - above * below))
 
     above, _, root = parts(estimate.low, other.high)
-    low = above / (middle + root) if middle + root > 0 else 0.0
+    if middle + root > 0:
+        low = above / (middle + root)
+    else:
+        low = 0.0
     _, below, root = parts(estimate.high, other.low)
     return Interval(low, (middle + root) / below if below > 0 else inf)
 
@@ -111,8 +119,13 @@ class Stratum:
     def share(self, quality: Quality) -> Estimate | None:
         if not self.labels:
             return None
-        hits = self.good if quality == "good" else self.labels - self.good
-        return Estimate(*[hits / self.labels] * 3) if self.decided else exact(hits, self.labels)
+        if quality == "good":
+            hits = self.good
+        else:
+            hits = self.labels - self.good
+        if self.decided:
+            return Estimate(*[hits / self.labels] * 3)
+        return exact(hits, self.labels)
 
 
 class Rate(NamedTuple):
@@ -136,17 +149,25 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     own = [stratum for stratum in strata if stratum.word == word]
     others = [stratum for stratum in strata if stratum.word != word]
     count, rest = (sum(stratum.verdicts for stratum in group) for group in (own, others))
-    shares = [(stratum.verdicts / count, stratum.share(quality)) for stratum in own]
+    shares = []
+    for stratum in own:
+        shares.append((stratum.verdicts / count, stratum.share(quality)))
     known = [(weight, share) for weight, share in shares if share is not None]
     if not known or len(known) < len(shares):
         return Rate(None, None, labels)
-    mine, part = weighted(known), exact(count, count + rest)
+    mine = weighted(known)
+    part = exact(count, count + rest)
     odds_against = Estimate(*((1 - share) / share for share in (part.value, part.high, part.low)))
     bounds = []
     for instead in (_NOTHING, _EVERYTHING):
-        parts = [(stratum.verdicts / rest, stratum.share(quality) or instead) for stratum in others]
+        parts = []
+        for stratum in others:
+            parts.append((stratum.verdicts / rest, stratum.share(quality) or instead))
         share = weighted(parts) if others else instead
-        ends = [(share.value, odds_against), (odds_against.value, share)]  # of a product, as of a sum
+        ends = [
+            (share.value, odds_against),
+            (odds_against.value, share),
+        ]  # of a product, as of a sum
         bounds.append(_around(odds_against.value * share.value, ends))
     fewest, most = bounds
     if mine.value + fewest.value == 0:
@@ -157,7 +178,9 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     return Rate(mine.value / (mine.value + fewest.value) if known_all else None, span, labels)
 
 
-def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float) -> Wanted | None:
+def wanted(
+    strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
+) -> Wanted | None:
     """Return how many labels more, by word, settle whether a rate holds its bar; None where none would do."""
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
@@ -166,7 +189,10 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
         for place, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
                 labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
-                good = start.good / start.labels if start.labels else _GOOD_IF_RIGHT[start.word]
+                if start.labels:
+                    good = start.good / start.labels
+                else:
+                    good = _GOOD_IF_RIGHT[start.word]
                 grown = replace(stratum, labels=labels, good=round(good * labels))
                 gap = _gap(rate([*tried[:place], grown, *tried[place + 1 :]], word, quality), bar)
                 steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown))
@@ -174,7 +200,10 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
             return None
         *_, place, grown = min(steps, key=lambda step: step[:4])
         tried[place] = grown
-    added = ((after.word, after.labels - before.labels) for before, after in zip(strata, tried, strict=True))
+    added = (
+        (after.word, after.labels - before.labels)
+        for before, after in zip(strata, tried, strict=True)
+    )
     return {word: count for word, count in added if count > 0}
 
 
@@ -183,4 +212,6 @@ def _gap(found: Rate, bar: float) -> float:
         return inf
     if found.estimate is None:
         return 0.0 if found.interval.low > bar else inf
-    return found.interval.high - 2 * bar if found.estimate < bar else bar - found.interval.low
+    if found.estimate < bar:
+        return found.interval.high - 2 * bar
+    return bar - found.interval.low

@@ -10,7 +10,15 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+)
 
 from judgekit.errors import FailureKind
 from judgekit.judging.redact import without_secrets
@@ -32,8 +40,18 @@ _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO
 _USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
 # Failures in whose message a provider or a program may quote what it was sent, or what its model said.
 _QUOTING = {
-    *(FailureKind.TRUNCATED, FailureKind.COMMAND_FAILED, FailureKind.SERVER_ERROR, FailureKind.INVALID_REPLY),
-    *(FailureKind.BAD_REQUEST, FailureKind.CONTENT_FILTER, FailureKind.CONTEXT_WINDOW, FailureKind.REFUSAL),
+    *(
+        FailureKind.TRUNCATED,
+        FailureKind.COMMAND_FAILED,
+        FailureKind.SERVER_ERROR,
+        FailureKind.INVALID_REPLY,
+    ),
+    *(
+        FailureKind.BAD_REQUEST,
+        FailureKind.CONTENT_FILTER,
+        FailureKind.CONTEXT_WINDOW,
+        FailureKind.REFUSAL,
+    ),
 }
 
 
@@ -81,7 +99,9 @@ class VerdictLine(Verdict):
     @property
     def answered(self) -> bool:
         """Whether some model gave an opinion; of an imported verdict, whether it has scores."""
-        return any(each.opinion for each in self.rounds) or (self.imported is not None and bool(self.scores))
+        return any(each.opinion for each in self.rounds) or (
+            self.imported is not None and bool(self.scores)
+        )
 
 
 class _Line(_Part):
@@ -161,20 +181,29 @@ class Line(RootModel[Annotated[Record, Field(discriminator="schema_")]]):
     """Any line of a ledger."""
 
 
-SCHEMAS: dict[type[Record], str] = {kind: kind.model_fields["schema_"].default for kind in get_args(Record)}
+SCHEMAS: dict[type[Record], str] = {
+    kind: kind.model_fields["schema_"].default for kind in get_args(Record)
+}
 """What `schema` says in the lines of each kind, such as `judgekit/label@1`."""
 
 
 def quote_hash(quote: str, key: bytes) -> str:
     """Return what stands for a quote under a key, whatever its blanks, capitals and accents; "" for none."""
     folded = " ".join(fold(quote).split())
-    return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex() if folded else ""
+    if folded:
+        return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
+    return ""
 
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
-    lines = sorted((one for one in said if isinstance(one, DismissalLine)), key=lambda one: one.timestamp)
-    newest = {each.quote_hash: each for each in lines if each.rubric == verdict.rubric.id}
+    lines = sorted(
+        (one for one in said if isinstance(one, DismissalLine)), key=lambda one: one.timestamp
+    )
+    newest = {}
+    for each in lines:
+        if each.rubric == verdict.rubric.id:
+            newest[each.quote_hash] = each
     findings = list(verdict.findings)
     for at, last in enumerate(map(newest.get, hashes)):
         if last and not last.withdrawn:
@@ -199,7 +228,8 @@ def verdict_line(
         kept["reasoning"] = ""
         findings = [*kept["findings"], *kept.get("review", ())]
         for each in kept["rounds"]:
-            opinion, failure = each["opinion"], each["failure"]
+            opinion = each["opinion"]
+            failure = each["failure"]
             if opinion:
                 opinion.pop("reasoning", None)
                 findings += opinion.get("findings") or []
@@ -217,7 +247,10 @@ def verdict_line(
 def line(record: Record) -> bytes:
     """Return a record as its line, with the newline, and without secrets that names in it may hold."""
     # What `verdict_line` emptied is left out altogether.
-    dropped = {"reasoning"} if isinstance(record, VerdictLine) and not record.reasoning else set()
+    if isinstance(record, VerdictLine) and not record.reasoning:
+        dropped = {"reasoning"}
+    else:
+        dropped = set()
     written = record.model_dump_json(by_alias=True, exclude=dropped)
     kept = json.loads(written)
     clean = without_secrets(kept)
@@ -227,7 +260,11 @@ def line(record: Record) -> bytes:
 
 
 def newest_override(
-    records: Iterable[Record], task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False
+    records: Iterable[Record],
+    task_id: str,
+    subjects: Collection[str] = (),
+    *,
+    without_terminal: bool = False,
 ) -> OverrideLine | None:
     """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
     given: list[OverrideLine] = []

@@ -25,7 +25,15 @@ from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import records
-from judgekit.ledger.records import SCHEMAS, DismissalLine, Label, OverrideLine, Record, VerdictLine, line
+from judgekit.ledger.records import (
+    SCHEMAS,
+    DismissalLine,
+    Label,
+    OverrideLine,
+    Record,
+    VerdictLine,
+    line,
+)
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -47,7 +55,8 @@ _BY_HAND = (Label, OverrideLine, DismissalLine)
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
-_FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
+_FIRST = 2000
+_LAST = 2200  # years; the first and last there are cannot be told in another zone
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -80,7 +89,9 @@ def point(text: str, now: datetime | None = None) -> datetime:
 
 
 def aware(when: datetime) -> datetime:
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    if when.tzinfo is None:
+        return when.replace(tzinfo=UTC)
+    return when.astimezone(UTC)
 
 
 class LineFilter(NamedTuple):
@@ -113,7 +124,10 @@ class Damage(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        place, what = (f":{self.line}", "this line is skipped") if self.line else ("", "skipped")
+        if self.line:
+            place, what = (f":{self.line}", "this line is skipped")
+        else:
+            place, what = ("", "skipped")
         return f"{self.path}{place}: {self.why}; {what}"
 
 
@@ -129,14 +143,23 @@ def entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
     """Yield the wanted lines day by day, each id of a person once; `damaged` gets what is unreadable."""
-    seen: set[tuple[str, str]] = set()  # with who acted: of a team one could hide the other's lines else
+    seen: set[tuple[str, str]] = (
+        set()
+    )  # with who acted: of a team one could hide the other's lines else
     first = wanted.since and wanted.since.astimezone(UTC).date()
-    schemas = None if wanted.kinds is None else [SCHEMAS[kind].encode() for kind in wanted.kinds]
+    if wanted.kinds is None:
+        schemas = None
+    else:
+        schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds]
     for path, day in files(places, damaged).items():
         if first is not None and day is not None and day < first:
             continue
         for number, raw in raw_lines(path, damaged):
-            if schemas is not None and raw.endswith(b"}") and not any(schema in raw for schema in schemas):
+            if (
+                schemas is not None
+                and raw.endswith(b"}")
+                and not any(schema in raw for schema in schemas)
+            ):
                 continue
             record = parse(raw)
             if isinstance(record, str):
@@ -152,7 +175,8 @@ def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number in count(1):
-                if not (raw := file.readline(MAX_LINE)):
+                raw = file.readline(MAX_LINE)
+                if not raw:
                     return
                 if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
                     damaged(Damage(path, number, f"longer than {MAX_LINE} bytes"))
@@ -173,13 +197,18 @@ def parse(raw: bytes) -> Record | str:
             return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
             schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
-            return f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
+            return (
+                f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
+            )
         return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
-def sort_out(lines: Iterable[bytes], why_not: Callable[[Record], str]) -> tuple[list[Record], dict[int, str]]:
+def sort_out(
+    lines: Iterable[bytes], why_not: Callable[[Record], str]
+) -> tuple[list[Record], dict[int, str]]:
     """Return the records in lines from elsewhere, and by their places why other lines are not taken."""
-    taken, refused = list[Record](), dict[int, str]()
+    taken: list[Record] = []
+    refused: dict[int, str] = {}
     for place, raw in enumerate(lines):
         found = parse(raw)
         if isinstance(found, str):
@@ -210,17 +239,23 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
             found.add(place)
             continue
         for folder, folders, names in os.walk(place, onerror=unread):
-            for path in (Path(folder, name) for name in [*folders, *names] if name.endswith(_SUFFIX)):
+            for path in (
+                Path(folder, name) for name in [*folders, *names] if name.endswith(_SUFFIX)
+            ):
                 if os.path.isfile(path):  # noqa: PTH113
                     found.add(path)
                 else:
-                    damaged(Damage(path, 0, "not a regular file (a folder, a broken link or a device)"))
+                    damaged(
+                        Damage(path, 0, "not a regular file (a folder, a broken link or a device)")
+                    )
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
     order: list[tuple[date, int, str, Path]] = []
     for path in found:
-        day, named = date.min, _DAY.fullmatch(path.name)
+        day = date.min
+        named = _DAY.fullmatch(path.name)
         with suppress(ValueError):
-            day = date.fromisoformat(named[1]) if named else day
+            if named:
+                day = date.fromisoformat(named[1])
         order.append((day, int(named[2] or 0) if named else 0, str(path), path))
     return {path: None if day == date.min else day for day, _, _, path in sorted(order)}
 
@@ -232,8 +267,12 @@ class LedgerError(JudgekitError):
 
     def __init__(self, folder: Path, error: OSError, written: int = 0) -> None:
         self.written = written
-        why = f"{folder}: the ledger cannot be written ({error.strerror or error}); free space there"
-        super().__init__(f"{why}, make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere")
+        why = (
+            f"{folder}: the ledger cannot be written ({error.strerror or error}); free space there"
+        )
+        super().__init__(
+            f"{why}, make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
+        )
 
 
 class Ledger(NamedTuple):
@@ -246,15 +285,22 @@ class Ledger(NamedTuple):
     def of(cls, start: Path) -> Ledger:
         """Return the ledger of the project around a folder: all worktrees of a repository have one."""
         start = start.absolute()
-        top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
+        top = next(
+            (folder for folder in (start, *start.parents) if (folder / ".git").exists()), None
+        )
         if top is not None and (top / ".git").is_file():
             with suppress(OSError, ValueError):
-                kind, _, place = os.fsdecode((top / ".git").read_bytes()).rstrip("\r\n").partition(": ")
+                kind, _, place = (
+                    os.fsdecode((top / ".git").read_bytes()).rstrip("\r\n").partition(": ")
+                )
                 common = os.fsdecode((top / place / "commondir").read_bytes()).rstrip("\r\n")
                 git = Path(os.path.realpath(top / place / common))
-                top = git.parent if kind == "gitdir" and git.name == ".git" else top
+                if kind == "gitdir" and git.name == ".git":
+                    top = git.parent
         place = os.path.realpath(top or environment.project_root(str(start)))
-        digest = hashlib.sha256(os.path.normcase(place).encode("utf-8", "surrogateescape")).hexdigest()
+        digest = hashlib.sha256(
+            os.path.normcase(place).encode("utf-8", "surrogateescape")
+        ).hexdigest()
         readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name).strip("-.")[:_READABLE]
         name = f"{readable or 'project'}-{digest[:_HASH]}"
         return cls(home() / name, name)
@@ -262,7 +308,9 @@ class Ledger(NamedTuple):
     def add(self, *records: Record) -> None:
         """Append each record to the file of its day (UTC), whole or not at all; raises `LedgerError`."""
         named = [record.model_copy(update={"project": self.name}) for record in records]
-        dated = [(record.timestamp.astimezone(UTC).date(), line(record)) for record in named]
+        dated = []
+        for record in named:
+            dated.append((record.timestamp.astimezone(UTC).date(), line(record)))
         durable = any(isinstance(record, _BY_HAND) for record in records)
         written = 0
         if not dated:
@@ -273,14 +321,18 @@ class Ledger(NamedTuple):
                 for day, raw in dated:
                     parts = chain([""], (f".{number}" for number in count(1)))
                     paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
-                    path = next(it for it in paths if not it.exists() or it.stat().st_size < MAX_BYTES)
+                    path = next(
+                        it for it in paths if not it.exists() or it.stat().st_size < MAX_BYTES
+                    )
                     descriptor = outputs.open_to_append(str(path), private=True)
                     end = os.lseek(descriptor, 0, os.SEEK_END)
                     try:
                         os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
                         torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a killed writer
                         left = memoryview(b"\n" + raw if torn else raw)
-                        while left:  # where the first write falls short the next one says why (a full disk)
+                        while (
+                            left
+                        ):  # where the first write falls short the next one says why (a full disk)
                             left = left[os.write(descriptor, left) :]
                         if durable:
                             os.fsync(descriptor)
@@ -299,10 +351,18 @@ class Ledger(NamedTuple):
         return (read_line.record for read_line in entries([self.folder], wanted, damaged))
 
     def note(
-        self, verdict: Verdict, said: Iterable[Record], gate: PushRecord | None = None, *, text: bool
+        self,
+        verdict: Verdict,
+        said: Iterable[Record],
+        gate: PushRecord | None = None,
+        *,
+        text: bool,
     ) -> Verdict:
         """Append a verdict (a task's has no `gate`), and return it with dismissals; raises `LedgerError`."""
-        key = self._key() if any(each.quote for each in verdict.findings) else b""
+        if any(each.quote for each in verdict.findings):
+            key = self._key()
+        else:
+            key = b""
         hashes = [records.quote_hash(each.quote, key) for each in verdict.findings]
         marked = records.with_dismissals(verdict, hashes, said)
         self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
@@ -341,17 +401,25 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     raws = [b"unreadable"]
                 if day is not None and day < before:
                     for record in map(parse, raws):
-                        schema = "/damaged@" if isinstance(record, str) else record.schema_
+                        if isinstance(record, str):
+                            schema = "/damaged@"
+                        else:
+                            schema = record.schema_
                         counts[schema.partition("/")[2].partition("@")[0]] += 1
                         gone |= {record.id} if isinstance(record, VerdictLine) else set()
                     if not preview:
                         path.unlink()
                 elif day is not None:
                     labels = {raw: parse(raw) for raw in raws if label in raw}
-                    kept = [raw for raw in raws if getattr(labels.get(raw), "of", None) not in gone]
+                    kept = []
+                    for raw in raws:
+                        if getattr(labels.get(raw), "of", None) not in gone:
+                            kept.append(raw)
                     counts["label"] += len(raws) - len(kept)
                     if len(kept) < len(raws) and not preview:
-                        outputs.write_atomically(str(path), b"".join(kept), durable=True, private=True)
+                        outputs.write_atomically(
+                            str(path), b"".join(kept), durable=True, private=True
+                        )
     except OSError as error:
         raise LedgerError(folder, error) from None
     return +counts

@@ -115,20 +115,34 @@ MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's word
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
-def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
+def endpoint(
+    profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
+) -> Endpoint:
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
-    bare = model.removeprefix(profile.prefix) if isinstance(profile, LitellmProfile) else model
+    if isinstance(profile, LitellmProfile):
+        bare = model.removeprefix(profile.prefix)
+    else:
+        bare = model
     family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare)
     output = profile.of_model(profile.outputs, model, profile.output)
-    usual = Endpoint(profile, model, family, output, price=profile.of_model(profile.price, model, None))
+    usual = Endpoint(
+        profile, model, family, output, price=profile.of_model(profile.price, model, None)
+    )
     if isinstance(profile, CommandProfile):
         seen = ("PATH", "HOME", *profile.keep_env)
-        return replace(usual, parameters={name: environ[name] for name in seen if environ.get(name)})
+        return replace(
+            usual, parameters={name: environ[name] for name in seen if environ.get(name)}
+        )
     if not isinstance(profile, LitellmProfile):
         return usual
     address = base or first_set(profile.base_env, environ) or profile.base
-    logprobs = {"": profile.logprobs} if isinstance(profile.logprobs, bool) else profile.logprobs
-    parameters = {name: first_set(variables, environ) for name, variables in profile.parameters.items()}
+    if isinstance(profile.logprobs, bool):
+        logprobs = {"": profile.logprobs}
+    else:
+        logprobs = profile.logprobs
+    parameters = {
+        name: first_set(variables, environ) for name, variables in profile.parameters.items()
+    }
     return replace(
         usual,
         model=profile.prefix + bare,
@@ -157,7 +171,10 @@ def is_local(endpoint: Endpoint) -> bool:
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:
-    named = [value for name, value in endpoint.parameters.items() if _SECRET.search(name)]
+    named = []
+    for name, value in endpoint.parameters.items():
+        if _SECRET.search(name):
+            named.append(value)
     return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
 
 
@@ -167,7 +184,9 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
         if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
             continue
         text = text.replace(secret, "[key]")
-        text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
+        text = re.sub(
+            rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text
+        )
         ends = "|".join(re.escape(secret[-length:]) for length in range(len(secret) - 1, 3, -1))
         text = re.sub(rf"(?<![^\W_])(?:{ends})(?![^\W_])", "[key]", text)
     return text

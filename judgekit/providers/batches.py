@@ -33,15 +33,22 @@ if TYPE_CHECKING:
 MOST_REQUESTS = 50_000  # of a batch, and
 MOST_BYTES = 200_000_000  # of its file: OpenAI's limits
 _MOST_ANSWERED = 1_000_000_000  # bytes
-_SECONDS, _FILE_SECONDS = 60.0, 900.0  # for one call, and for one that sends or fetches a file
+_SECONDS = 60.0
+_FILE_SECONDS = 900.0  # for one call, and for one that sends or fetches a file
 _PAGES = 100  # of the list of batches, a hundred on each
 _TAG = "judgekit"  # in a batch's metadata
-_PROXY = "litellm_proxy/"  # it routes a file, and the batches of it, by the model that a header names
+_PROXY = (
+    "litellm_proxy/"  # it routes a file, and the batches of it, by the model that a header names
+)
 _ABOUT_LIMIT: Final = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
-_OF_OPENAI = ("openai-organization", "openai-project")  # headers, from variables that mean OpenAI alone
-_TOO_MANY, _SERVER_ERROR = 429, 500
+_OF_OPENAI = (
+    "openai-organization",
+    "openai-project",
+)  # headers, from variables that mean OpenAI alone
+_TOO_MANY = 429
+_SERVER_ERROR = 500
 _CHARS_PER_TOKEN = 4  # as estimates go
 _LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -70,7 +77,9 @@ def refusal(endpoint: Endpoint) -> str | None:
         return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
     if endpoint.pointwise:
         return f"{endpoint.model} is asked one question after another, each in a batch of its own"
-    return None if endpoint.api_key else f"no key: set {' or '.join(profile.key) or 'one'}"
+    if endpoint.api_key:
+        return None
+    return f"no key: set {' or '.join(profile.key) or 'one'}"
 
 
 def is_limit(problem: str) -> bool:
@@ -96,9 +105,12 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
 
 
 def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
-    usage = free(usage) if is_local(endpoint) else usage
+    if is_local(endpoint):
+        usage = free(usage)
     share = getattr(endpoint.profile, "batches", None)
-    return replace(usage, cost_usd=usage.cost_usd * share) if usage.cost_usd and share is not None else usage
+    if usage.cost_usd and share is not None:
+        return replace(usage, cost_usd=usage.cost_usd * share)
+    return usage
 
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
@@ -107,7 +119,10 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 
     def catch(asked: httpx.Request) -> None:
         sent.append(
-            (asked.url.path.removeprefix(urlsplit(endpoint.api_base or "").path.rstrip("/")), asked.content)
+            (
+                asked.url.path.removeprefix(urlsplit(endpoint.api_base or "").path.rstrip("/")),
+                asked.content,
+            )
         )
 
     try:
@@ -118,7 +133,9 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
     return sent[0]
 
 
-async def reply(endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer) -> Reply:
+async def reply(
+    endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
+) -> Reply:
     """Return the reply that an answer is, at the batch's price; raises `GatewayError` as a call does."""
     try:
         found = await _call(endpoint, request, style, answer, lambda _: None)
@@ -154,15 +171,21 @@ class BatchCalls:
 
     async def upload(self, name: str, content: bytes) -> str:
         """Return the id of a new file."""
-        model, file, routed = self.endpoint.model, (name, content, "application/jsonl"), dict[str, Any]()
+        model = self.endpoint.model
+        file = (name, content, "application/jsonl")
+        routed: dict[str, Any] = {}
         if model.startswith(_PROXY):
             routed["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
-        made = await self._do("acreate_file", seconds=_FILE_SECONDS, file=file, purpose="batch", **routed)
+        made = await self._do(
+            "acreate_file", seconds=_FILE_SECONDS, file=file, purpose="batch", **routed
+        )
         return str(made.id)
 
     async def create(self, file: str, path: str, tag: str) -> str:
         arguments: dict[str, Any] = {"completion_window": "24h", "endpoint": f"/v1{path}"}
-        made = await self._do("acreate_batch", input_file_id=file, metadata={_TAG: tag}, **arguments)
+        made = await self._do(
+            "acreate_batch", input_file_id=file, metadata={_TAG: tag}, **arguments
+        )
         return str(made.id)
 
     async def find(self, tag: str, file: str) -> str | None:
@@ -182,10 +205,15 @@ class BatchCalls:
         # Or litellm would fetch the output, too, for a cost of its own.
         quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
         found = await self._do("aretrieve_batch", batch_id=batch_id, **quiet)
-        counts, errors = getattr(found, "request_counts", None), getattr(found, "errors", None)
-        told = [f"{each.message or ''} ({each.code})" for each in getattr(errors, "data", None) or ()]
+        counts = getattr(found, "request_counts", None)
+        errors = getattr(found, "errors", None)
+        told = []
+        for each in getattr(errors, "data", None) or ():
+            told.append(f"{each.message or ''} ({each.code})")
         files = tuple(filter(None, (found.output_file_id, found.error_file_id)))
-        done, failed, total = (getattr(counts, name, 0) or 0 for name in ("completed", "failed", "total"))
+        done, failed, total = (
+            getattr(counts, name, 0) or 0 for name in ("completed", "failed", "total")
+        )
         return Batch(found.status, files, done + failed, total, "; ".join(told))
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
@@ -197,12 +225,22 @@ class BatchCalls:
         await self._do("afile_delete", file_id=file)
 
     async def _do(self, name: str, *, seconds: float = _SECONDS, **arguments: Any) -> Any:  # noqa: ANN401 - litellm's
-        endpoint, is_openai = self.endpoint, self.endpoint.model.startswith("openai/")
-        arguments |= {"api_key": endpoint.api_key or NO_KEY, "api_base": endpoint.api_base, "max_retries": 0}
-        arguments |= {"custom_llm_provider": "openai" if is_openai else "hosted_vllm", "timeout": seconds}
+        is_openai = self.endpoint.model.startswith("openai/")
+        endpoint = self.endpoint
+        arguments |= {
+            "api_key": endpoint.api_key or NO_KEY,
+            "api_base": endpoint.api_base,
+            "max_retries": 0,
+        }
+        arguments |= {
+            "custom_llm_provider": "openai" if is_openai else "hosted_vllm",
+            "timeout": seconds,
+        }
 
         def change(request: httpx.Request) -> None:
-            request.headers["connection"] = "close"  # each call has a client of its own, which nobody closes
+            request.headers["connection"] = (
+                "close"  # each call has a client of its own, which nobody closes
+            )
             for header in () if is_openai else _OF_OPENAI:
                 request.headers.pop(header, None)
 
@@ -226,8 +264,12 @@ def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
     for line in content.split(b"\n"):
         try:
             found = json.loads(line)
-            custom_id, response = str(found["custom_id"]), found.get("response")
-            answer = BatchAnswer(int(response["status_code"]), response["body"]) if response else None
+            custom_id = str(found["custom_id"])
+            response = found.get("response")
+            if response:
+                answer = BatchAnswer(int(response["status_code"]), response["body"])
+            else:
+                answer = None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # what is missing then is asked again
         # A failure that passes is as good as no answer: the next call may succeed.

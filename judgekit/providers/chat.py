@@ -51,7 +51,10 @@ def _join_parts(body: dict[str, Any]) -> bool:
     is_changed = False
     choices = body.get("choices")
     for choice in choices if isinstance(choices, list) else []:
-        message = choice.get("message") if isinstance(choice, dict) else None
+        if isinstance(choice, dict):
+            message = choice.get("message")
+        else:
+            message = None
         if not isinstance(message, dict) or not isinstance(message.get("content"), list):
             continue
         texts: list[str] = []

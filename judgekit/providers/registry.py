@@ -96,21 +96,32 @@ class _Profile(Strict):
     provider: Identifier
     title: Text
     rank: int = Field(100, description="order of detection, lowest first; ties by name")
-    family: Identifier | None = Field(None, description="family of its models; absent if it serves several")
-    families: dict[Text, Identifier] = Field({}, description="family by prefix of the bare model name")
+    family: Identifier | None = Field(
+        None, description="family of its models; absent if it serves several"
+    )
+    families: dict[Text, Identifier] = Field(
+        {}, description="family by prefix of the bare model name"
+    )
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
-    outputs: dict[Text, OutputMode] = Field({}, description="output mode by prefix of the model name")
+    outputs: dict[Text, OutputMode] = Field(
+        {}, description="output mode by prefix of the model name"
+    )
     limits: Limits = Limits()
     price: dict[Text, Price] = Field({}, description="by the beginning of a bare model name")
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
         """Return the value of the longest key of `table` that the bare name of `model` begins with."""
-        bare = model.removeprefix(self.prefix) if isinstance(self, LitellmProfile) else model
+        if isinstance(self, LitellmProfile):
+            bare = model.removeprefix(self.prefix)
+        else:
+            bare = model
         fitting = [key for key in table if bare.startswith(key)]
-        return table[max(fitting, key=len)] if fitting else default
+        if fitting:
+            return table[max(fitting, key=len)]
+        return default
 
 
 class LitellmProfile(_Profile):
@@ -118,39 +129,62 @@ class LitellmProfile(_Profile):
 
     kind: Literal["litellm"]
     prefix: Text = Field(description="prefix of the full names of its models, such as 'anthropic/'")
-    client: Text | None = Field(None, description="litellm's name, where it differs from the prefix")
-    models_path: Text | None = Field(None, description="path that lists the models, below the address")
+    client: Text | None = Field(
+        None, description="litellm's name, where it differs from the prefix"
+    )
+    models_path: Text | None = Field(
+        None, description="path that lists the models, below the address"
+    )
     key: list[Variable] = Field([], description="variables that may hold the key, first set wins")
     base: Text | None = Field(None, description="address, where no variable of base_env is set")
     base_env: list[Variable] = Field([], description="variables that may hold the address")
     models_env: Models = Field(Models(), description="variables that may name the model of a tier")
-    parameters: dict[Text, list[Variable]] = Field({}, description="litellm's arguments, variables of each")
+    parameters: dict[Text, list[Variable]] = Field(
+        {}, description="litellm's arguments, variables of each"
+    )
     arguments: dict[Text, dict[str, JsonValue]] = Field(
         {}, description="further litellm arguments by the beginning of a bare model name"
     )
-    thinking: dict[Text, int] = Field({}, description="tokens for thinking, by start of a bare name")
-    reads_reasoning: bool = Field(
-        default=False, description="an answer may stand where the thoughts of a model do, beside no other"
+    thinking: dict[Text, int] = Field(
+        {}, description="tokens for thinking, by start of a bare name"
     )
-    prompt_caching: bool = Field(default=False, description="mark the prompts' shared beginning for a cache")
+    reads_reasoning: bool = Field(
+        default=False,
+        description="an answer may stand where the thoughts of a model do, beside no other",
+    )
+    prompt_caching: bool = Field(
+        default=False, description="mark the prompts' shared beginning for a cache"
+    )
     logprobs: bool | dict[Text, bool] = Field(
-        default=False, description="replies bring token probabilities: all, or by start of a bare name"
+        default=False,
+        description="replies bring token probabilities: all, or by start of a bare name",
     )
     states_cost: bool = Field(default=False, description="its replies state their cost")
     batches: float | None = Field(
-        None, ge=0, le=1, description="it has batches like OpenAI's, for this share of the usual price"
+        None,
+        ge=0,
+        le=1,
+        description="it has batches like OpenAI's, for this share of the usual price",
     )
     embedded: bool = Field(default=False, description="judgekit runs the server")
-    pointwise: bool = Field(default=False, description="small model with logprobs, asked once per item")
+    pointwise: bool = Field(
+        default=False, description="small model with logprobs, asked once per item"
+    )
 
 
 class CommandUsage(Strict):
     """Where a program's JSON says what a call took; several keys of one kind are added up."""
 
-    where: dict[Text, JsonValue] = Field({}, description="what the line of jsonl with the usage must contain")
-    input: list[Text] = Field([], description="tokens of the prompt, those read from a cache included")
+    where: dict[Text, JsonValue] = Field(
+        {}, description="what the line of jsonl with the usage must contain"
+    )
+    input: list[Text] = Field(
+        [], description="tokens of the prompt, those read from a cache included"
+    )
     output: list[Text] = Field([], description="tokens of the reply")
-    cache_read: list[Text] = Field([], description="tokens of the prompt that were read from a cache")
+    cache_read: list[Text] = Field(
+        [], description="tokens of the prompt that were read from a cache"
+    )
     cache_write: list[Text] = Field([], description="tokens of the prompt written to a cache")
     cost: Text | None = Field(None, description="US dollars")
 
@@ -170,9 +204,13 @@ class CommandProfile(_Profile):
     reply: Literal["text", "json", "jsonl"] = Field(
         "text", description="what is printed: the reply, one JSON value, or one a line"
     )
-    reply_file: RelativePath | None = Field(None, description="file beside the folder that holds the reply")
+    reply_file: RelativePath | None = Field(
+        None, description="file beside the folder that holds the reply"
+    )
     reply_key: Text | None = Field(None, description="key of the reply's text in JSON")
-    reply_where: dict[Text, JsonValue] = Field({}, description="what the reply must hold; of jsonl the last")
+    reply_where: dict[Text, JsonValue] = Field(
+        {}, description="what the reply must hold; of jsonl the last"
+    )
     model_key: Text | None = Field(None, description="key of the model's name in JSON")
     usage: CommandUsage | None = None
     files: dict[RelativePath, str] = Field(
@@ -185,8 +223,12 @@ class CommandProfile(_Profile):
         description="files of the user's that the program may use and change, such as a sign-in: the first "
         "that exists; they begin with ~/ or with a variable of keep_env, as in $CODEX_HOME/",
     )
-    keep_env: list[Variable] = Field([], description="variables the program may see beside PATH and HOME")
-    set_env: dict[Variable, str] = Field({}, description="variables set for it; {folder} is replaced")
+    keep_env: list[Variable] = Field(
+        [], description="variables the program may see beside PATH and HOME"
+    )
+    set_env: dict[Variable, str] = Field(
+        {}, description="variables set for it; {folder} is replaced"
+    )
 
     @model_validator(mode="after")
     def _can_be_run_and_read(self) -> CommandProfile:
@@ -194,16 +236,24 @@ class CommandProfile(_Profile):
             raise ValueError("a command needs detect.command, the program that must be on PATH")
         if self.reply == "jsonl" and not self.reply_key:
             raise ValueError("reply: jsonl needs reply_key, where a line holds the text")
-        if self.reply == "text" and (self.reply_key or self.reply_where or self.model_key or self.usage):
-            raise ValueError("reply_key, reply_where, model_key and usage need reply: json or jsonl")
+        if self.reply == "text" and (
+            self.reply_key or self.reply_where or self.model_key or self.usage
+        ):
+            raise ValueError(
+                "reply_key, reply_where, model_key and usage need reply: json or jsonl"
+            )
         for text in (*self.argv, *self.files.values(), *self.set_env.values()):
             for name in re.findall(r"\{([a-z_]+)\}", text):
                 if name not in PLACEHOLDERS:
-                    raise ValueError(f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}")
+                    raise ValueError(
+                        f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}"
+                    )
         for source in (source for sources in self.links.values() for source in sources):
             variable = source.partition("/")[0].removeprefix("$")
             if not source.startswith("~/") and variable not in self.keep_env:
-                raise ValueError(f"links: {source!r} begins neither with ~/ nor with a variable of keep_env")
+                raise ValueError(
+                    f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
+                )
         return self
 
 
@@ -222,7 +272,9 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
 
 _FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
-_ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names, which users know it by
+_ALIASES = {
+    "custom": "openai-compatible"
+}  # the beginning of its models' names, which users know it by
 
 
 def profiles() -> list[Profile]:
@@ -238,7 +290,8 @@ def profiles() -> list[Profile]:
 
 def find(name: str) -> Profile:
     known = {profile.provider: profile for profile in profiles()}
-    if (profile := known.get(unaliased(name))) is None:
+    profile = known.get(unaliased(name))
+    if profile is None:
         raise UsageError(f"no provider {name!r}; there are: {', '.join(known)}")
     return profile
 

@@ -54,10 +54,20 @@ def find(endpoint: Endpoint) -> CallStyle | None:
 
 def keep(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember how a model is asked from now on; where nothing can be written, until this process ends."""
-    path, now, lasting = _path(endpoint), time.time(), style.lasting()
+    path = _path(endpoint)
+    now = time.time()
+    lasting = style.lasting()
     usual = CallStyle(endpoint.output)
-    changes = {name: value for name, value in lasting._asdict().items() if value != getattr(usual, name)}
-    content = {"version": _VERSION, "at": now, "usual": endpoint.output, "model": endpoint.model} | changes
+    changes = {}
+    for name, value in lasting._asdict().items():
+        if value != getattr(usual, name):
+            changes[name] = value
+    content = {
+        "version": _VERSION,
+        "at": now,
+        "usual": endpoint.output,
+        "model": endpoint.model,
+    } | changes
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
@@ -95,7 +105,9 @@ def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Ent
             content = json.loads(file.read(_MOST_BYTES))
         is_ours = content["version"] == _VERSION and content["usual"] == endpoint.output
         style = _style_in(content, endpoint) if is_ours else None
-        return None if style is None else _Entry(style, float(content["at"]), stamp)
+        if style is None:
+            return None
+        return _Entry(style, float(content["at"]), stamp)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -109,7 +121,8 @@ def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     mode = content.get("mode", usual.mode)
     switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
     limit = content.get("max_tokens", usual.max_tokens)
-    thinking, most = content.get("thinking", 0), content.get("most_tokens")
+    thinking = content.get("thinking", 0)
+    most = content.get("most_tokens")
     is_sound = (
         mode in modes
         and all(isinstance(value, bool) for value in switches.values())
@@ -119,7 +132,9 @@ def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     )
     if not is_sound:
         return None
-    return usual._replace(mode=mode, max_tokens=limit, thinking=thinking, most_tokens=most, **switches)
+    return usual._replace(
+        mode=mode, max_tokens=limit, thinking=thinking, most_tokens=most, **switches
+    )
 
 
 def _is_count(value: object) -> bool:

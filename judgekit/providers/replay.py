@@ -80,11 +80,14 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     found: dict[TierName, dict[str, Endpoint]] = {}
     first: dict[TierName, tuple[str, str]] = {}
     lines = read_lines(path, RecordedLine)
-    with_tokens = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
+    with_tokens = {
+        line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise
+    }
     for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
-            logprobs, own = line.model in with_tokens, (line.model, line.family, profile.output, str(path))
+            logprobs = line.model in with_tokens
+            own = (line.model, line.family, profile.output, str(path))
             endpoint = Endpoint(profile, *own, pointwise=line.pointwise, logprobs=logprobs)
             found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
@@ -101,7 +104,9 @@ class ReplayGateway:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         file = endpoint.api_base
         if endpoint.profile.kind != "replay" or file is None:
-            raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
+            raise GatewayError(
+                FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording"
+            )
         if file not in self._recordings:
             try:
                 lines = read_lines(Path(file), RecordedLine)
@@ -112,21 +117,29 @@ class ReplayGateway:
                 key = CallKey(line.subject, line.rubric, line.tier, line.part)
                 recording.setdefault((key, line.model), []).append(line)
         key = request.call_key
-        if not (waiting := self._recordings[file].get((key, endpoint.model), [])):
+        waiting = self._recordings[file].get((key, endpoint.model), [])
+        if not waiting:
             what = f"{key.tier} {key.part}".rstrip() + f" reply of {endpoint.model}"
             problem = f"{file} has no {what} under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
-        line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        if len(waiting) > 1:
+            line = waiting.pop(0)
+        else:
+            line = waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded = line.reply
         assert recorded is not None  # noqa: S101 - a line has a reply or a failure
         usage = Usage(**recorded.model_dump(include=_USAGE))
-        text, today = recorded.text, {own: label for label, own in request.labels.items()}
+        text = recorded.text
+        today = {own: label for label, own in request.labels.items()}
         # All at once: one installation's label may be another one's for a different candidate.
         if new := {label: today[own] for label, own in line.labels.items() if own in today}:
-            text = re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)
-        logprobs, tokens = tuple(recorded.logprobs), tuple(recorded.tokens)
+            text = re.sub(
+                rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text
+            )
+        logprobs = tuple(recorded.logprobs)
+        tokens = tuple(recorded.tokens)
         return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
 
     async def aclose(self) -> None:
@@ -137,20 +150,26 @@ class Recorder:
     """Appends another gateway's answers to a recording; raises `ConfigError` before any is asked for."""
 
     def __init__(self, inner: Gateway, path: Path) -> None:
-        self._inner, self._path = inner, path
+        self._inner = inner
+        self._path = path
         self._write("")
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:
-            self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
+            self._append(
+                endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message)
+            )
             raise
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
             **{name: getattr(reply.usage, name) for name in _USAGE},
-            logprobs=[{encodable(token): value for token, value in each.items()} for each in reply.logprobs],
+            logprobs=[
+                {encodable(token): value for token, value in each.items()}
+                for each in reply.logprobs
+            ],
             tokens=list(map(encodable, reply.tokens)),
             held=reply.held or None,
         )
@@ -177,5 +196,7 @@ class Recorder:
             outputs.append(str(self._path.absolute()), text, private=False)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            problem = f"no recording can be written there ({reason}); name a file in a folder of yours"
+            problem = (
+                f"no recording can be written there ({reason}); name a file in a folder of yours"
+            )
             raise ConfigError(problem, path=self._path, key=RECORD_VARIABLE) from None

@@ -51,7 +51,9 @@ class PanelRequest:
     mixed: bool = False
 
     def allows(self, profile: Profile) -> bool:
-        return not isinstance(profile, CommandProfile) if self.allow is None else self.asks_for(profile)
+        if self.allow is None:
+            return not isinstance(profile, CommandProfile)
+        return self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
         return profile.provider in map(registry.unaliased, self.allow or ())
@@ -76,10 +78,17 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
     profiles = registry.profiles()
     by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    first = [name for name in map(registry.unaliased, wanted.order or ()) if name in by_name]
-    known = [by_name[name] for name in dict.fromkeys((*first, *by_name))]
+    first = []
+    for name in map(registry.unaliased, wanted.order or ()):
+        if name in by_name:
+            first.append(name)
+    known = []
+    for name in dict.fromkeys((*first, *by_name)):
+        known.append(by_name[name])
     detected = partial(_detected, known, wanted, environ)
-    others = functools.cache(lambda: tuple(panel.endpoints for panel in detected() if panel.endpoints))
+    others = functools.cache(
+        lambda: tuple(panel.endpoints for panel in detected() if panel.endpoints)
+    )
     if not any(wanted.models.values()) and not _addressed(known, environ):
         models = _models_in({tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
@@ -87,14 +96,22 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         return _named(wanted, known, environ, others)
     found = detected()
     if panel := next(found, None):
-        panel = _mixed(panel, found) if wanted.mixed and panel.endpoints else panel
+        if wanted.mixed and panel.endpoints:
+            panel = _mixed(panel, found)
         return replace(panel, others=others)
-    problem = "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE "
+    problem = (
+        "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE "
+    )
     problem += "with JUDGEKIT_MODEL, or start a local server"
     if wanted.allow is not None:
-        problem = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+        problem = (
+            f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+        )
     commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
-    there = [profile for profile in commands if not wanted.allows(profile) and not detect(profile, environ)]
+    there = []
+    for profile in commands:
+        if not wanted.allows(profile) and not detect(profile, environ):
+            there.append(profile)
     return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
 
 
@@ -121,11 +138,15 @@ def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tier
             found[tier] = own
     if not found:
         known = ", ".join(sorted({each.model for jury in recorded.values() for each in jury}))
-        raise UsageError(f"--model {name}: {recording} has no replies of this model; it has {known}")
+        raise UsageError(
+            f"--model {name}: {recording} has no replies of this model; it has {known}"
+        )
     return found
 
 
-def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
+def _detected(
+    known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
+) -> Iterator[Panel]:
     """Yield the panel of each provider that is there, in order; one without models says what is wrong."""
     unnamed: list[Panel] = []
     for profile in _addressed(known, environ):
@@ -136,9 +157,16 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
-    there = [p for p in known if not detect(p, environ, named=wanted.asks_for(p))]
+    there = []
+    for p in known:
+        if not detect(p, environ, named=wanted.asks_for(p)):
+            there.append(p)
     reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
-    yield from (_panel(profile, models, environ) for profile in reached if (models := profile.models.by_tier))
+    yield from (
+        _panel(profile, models, environ)
+        for profile in reached
+        if (models := profile.models.by_tier)
+    )
     listed = _listed(reached, environ)
     for profile in reached:
         if offered := listed.get(profile.provider):
@@ -151,7 +179,9 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
     yield from unnamed
 
 
-def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others) -> Panel:
+def _named(
+    wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
+) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
 
     Where all are the user's own servers, no other provider takes a tier unless `allow` names it.
@@ -161,7 +191,10 @@ def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, o
     for tier, name in ((tier, name) for tier, jury in tiers.items() for name in jury):
         profile, model = profile_of(name, known)
         profile = profile or next(iter(_addressed(known, environ)), None)
-        problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
+        if profile:
+            problem = _unusable(profile, tier, wanted, environ)
+        else:
+            problem = "no allowed provider serves it"
         if profile is None or problem:
             by = wanted.by or f"configured ({tier})"
             return Panel({}, None, f"the model {name} is {by}, but {problem}")
@@ -172,12 +205,18 @@ def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, o
         endpoints = {tier: (endpoint(used[0], usual[tier], environ),) for tier in usual} | endpoints
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
     own = [profile for profile in used if isinstance(profile, LitellmProfile)]
-    at_home = len(own) == len(used) and all(p.detect.port or p.models_env.by_tier or p.embedded for p in own)
+    at_home = len(own) == len(used) and all(
+        p.detect.port or p.models_env.by_tier or p.embedded for p in own
+    )
     panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
-    return panel if at_home and wanted.allow is None else replace(panel, others=others)
+    if at_home and wanted.allow is None:
+        return panel
+    return replace(panel, others=others)
 
 
-def _unusable(profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables) -> str | None:
+def _unusable(
+    profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
+) -> str | None:
     named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=named) or _wrong_address(profile, environ)
     if problem is None or named or detect(profile, environ, named=True):
@@ -187,7 +226,9 @@ def _unusable(profile: Profile, tier: TierName, wanted: PanelRequest, environ: V
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    return {tier: nearest(tier, endpoints) for tier in TIERS} if endpoints else {}
+    if endpoints:
+        return {tier: nearest(tier, endpoints) for tier in TIERS}
+    return {}
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
@@ -199,8 +240,12 @@ def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
 
 def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
     reached = partial(endpoint, profile, environ=environ)
-    endpoints = {tier: tuple(map(reached, names(jury))) for tier, jury in models.items()}
-    return Panel(fill(endpoints), profile.provider, f"{profile.title}: {_evidence(profile, environ)}")
+    endpoints = {}
+    for tier, jury in models.items():
+        endpoints[tier] = tuple(map(reached, names(jury)))
+    return Panel(
+        fill(endpoints), profile.provider, f"{profile.title}: {_evidence(profile, environ)}"
+    )
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
@@ -223,9 +268,13 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
-def _models_in(variables: Mapping[TierName, str], environ: Variables, usual: str = "JUDGEKIT_MODEL") -> Named:
+def _models_in(
+    variables: Mapping[TierName, str], environ: Variables, usual: str = "JUDGEKIT_MODEL"
+) -> Named:
     every = names(environ.get(usual, ""))
-    found = {tier: names(environ.get(variable, "")) or every for tier, variable in variables.items()}
+    found = {}
+    for tier, variable in variables.items():
+        found[tier] = names(environ.get(variable, "")) or every
     return {tier: models for tier, models in found.items() if models}
 
 
@@ -245,7 +294,10 @@ def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Nam
     if not models and profile.provider == CUSTOM and (listed := servers.models([base])[0]):
         models = dict.fromkeys(TIERS, listed[:1])
     variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
-    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
+    return (
+        models,
+        None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server",
+    )
 
 
 def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
@@ -265,7 +317,10 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
 
 
 def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
-    local = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
+    local = []
+    for profile in known:
+        if isinstance(profile, LitellmProfile) and profile.detect.port:
+            local.append(profile)
     lists = servers.models([first_set(p.base_env, environ) or p.base or "" for p in local])
     return dict(zip((profile.provider for profile in local), lists, strict=True))
 
@@ -276,7 +331,9 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     groups = [*shown.env, *(shown.named if named else [])]
     is_set = any(all(first_set([name], environ) for name in group) for group in groups)
     if (shown.env or shown.named) and not is_set:
-        lacking = " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
+        lacking = (
+            " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
+        )
         return f"set {lacking}"
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
@@ -310,19 +367,29 @@ class ProviderState(NamedTuple):
     models: dict[TierName, str]
 
 
-def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> list[ProviderState]:
+def provider_report(
+    environ: Mapping[str, str], wanted: PanelRequest | None = None
+) -> list[ProviderState]:
     """Return all providers in the order they are tried; asks local servers (0.3 s); raises `ConfigError`."""
-    wanted, known = wanted or PanelRequest(), registry.profiles()
-    listed, addressed = _listed(known, environ), _addressed(known, environ)
+    wanted = wanted or PanelRequest()
+    known = registry.profiles()
+    listed = _listed(known, environ)
+    addressed = _addressed(known, environ)
     meant = {name for models in wanted.models.values() if models for name in names(models)}
-    by_name = {profile.provider for name in meant if (profile := profile_of(name, known)[0])}
+    by_name = set()
+    for name in meant:
+        if profile := profile_of(name, known)[0]:
+            by_name.add(profile.provider)
     states = []
     for profile in known:
-        lacking, models = detect(profile, environ, named=wanted.asks_for(profile)), profile.models.by_tier
+        lacking = detect(profile, environ, named=wanted.asks_for(profile))
+        models = profile.models.by_tier
         if offered := listed.get(profile.provider):
             models = dict.fromkeys(TIERS, offered[0])
         elif lacking is None and (port := profile.detect.port):
-            lacking = f"no server responds on port {port}" if offered is None else "it has no chat model"
+            lacking = (
+                f"no server responds on port {port}" if offered is None else "it has no chat model"
+            )
         elif lacking is None and profile in addressed and profile.provider not in by_name:
             lacking = next(_models_at(one, environ)[1] for one in addressed if one == profile)
         why = lacking or _evidence(profile, environ)
@@ -342,4 +409,6 @@ def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
             return f"{' and '.join(group)} set"
     if isinstance(profile, LitellmProfile) and profile.detect.port:
         return f"answers at {first_set(profile.base_env, environ) or profile.base}"
-    return f"{profile.detect.command} is on PATH" if isinstance(profile, CommandProfile) else "there"
+    if isinstance(profile, CommandProfile):
+        return f"{profile.detect.command} is on PATH"
+    return "there"

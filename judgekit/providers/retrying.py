@@ -91,13 +91,21 @@ def call_in_thread(
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
     """Return the seconds to wait after the `number`th try: as asked for, else by the table; and some more."""
-    asked = getattr(failure, "retry_after", None) if tries.keeps_to_request else None
-    pause = tries.pauses[min(number, len(tries.pauses)) - 1] if asked is None else float(asked)
+    if tries.keeps_to_request:
+        asked = getattr(failure, "retry_after", None)
+    else:
+        asked = None
+    if asked is None:
+        pause = tries.pauses[min(number, len(tries.pauses)) - 1]
+    else:
+        pause = float(asked)
     pause = min(max(pause, tries.shortest), tries.longest)
     return pause + random.uniform(0, min(pause * _SHARE_ADDED, _MOST_ADDED))  # noqa: S311 - no secret
 
 
-def _rules(tries: Tries, passes: Callable[[Exception, int], bool], seconds: float) -> dict[str, Any]:
+def _rules(
+    tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
+) -> dict[str, Any]:
     """Return tenacity's options; a cancellation is no failure, and is never tried again."""
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - the same
 
@@ -125,4 +133,6 @@ def _rules(tries: Tries, passes: Callable[[Exception, int], bool], seconds: floa
 
 
 def _failure_in(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome and state.outcome.failed else None
+    if state.outcome and state.outcome.failed:
+        return state.outcome.exception()
+    return None

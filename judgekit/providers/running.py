@@ -25,7 +25,9 @@ Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
 # Seconds that a fork waits for imports; litellm takes three of CPU, on a busy machine more than ten.
 _MOST_IMPORTING = 30.0
-_MOST_IDLE = 8  # threads that wait for work: to start one for each call holds up the loop that calls
+_MOST_IDLE = (
+    8  # threads that wait for work: to start one for each call holds up the loop that calls
+)
 
 _lock = threading.Lock()
 _home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
@@ -33,8 +35,12 @@ lasting: dict[str, Any] = {}
 """The gateways that all callers of this process share, by their kind."""
 closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 """What is awaited in the loop when the process ends."""
-_idle: list[Jobs] = []  # what the threads wait on that have nothing to do; changed by single operations
-_left: list[object] = []  # of the process that this one was forked from, whose sockets are not ours to close
+_idle: list[
+    Jobs
+] = []  # what the threads wait on that have nothing to do; changed by single operations
+_left: list[
+    object
+] = []  # of the process that this one was forked from, whose sockets are not ours to close
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -93,7 +99,10 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
     with _lock:
         if _home is None:
             loop = asyncio.new_event_loop()
-            _home = loop, threading.Thread(target=loop.run_forever, name="judgekit-models", daemon=True)
+            _home = (
+                loop,
+                threading.Thread(target=loop.run_forever, name="judgekit-models", daemon=True),
+            )
             _home[1].start()
         loop = _home[0]
     if loop is asyncio.get_running_loop():
@@ -137,7 +146,8 @@ def end() -> None:
 
 def _before_fork() -> None:
     """Wait until no other thread imports, and let none begin: nobody would end its import in the child."""
-    deadline, own = time.monotonic() + _MOST_IMPORTING, threading.get_ident()
+    deadline = time.monotonic() + _MOST_IMPORTING
+    own = threading.get_ident()
     _imp.acquire_lock()
     while time.monotonic() < deadline:
         locks = list(getattr(importlib._bootstrap, "_module_locks", {}).values())  # noqa: SLF001 - told nowhere else
@@ -160,4 +170,6 @@ def _in_child() -> None:
 
 atexit.register(end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_imp.release_lock, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_imp.release_lock, after_in_child=_in_child
+    )

@@ -32,7 +32,9 @@ _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 SHOWN = 5  # models that an address offers, where one is gone
 SECONDS = 0.3
 LIST_BYTES = 1_000_000
-_NO_CHAT = re.compile(r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE)
+_NO_CHAT = re.compile(
+    r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE
+)
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 _carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
@@ -76,11 +78,14 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
-        if (carry := _carrier.get()) is not None:
+        carry = _carrier.get()
+        if carry is not None:
             await request.aread()
-            if (carried := carry(request)) is not None:
+            carried = carry(request)
+            if carried is not None:
                 return _usual(carried)
-        if (most := _most.get()) is None:
+        most = _most.get()
+        if most is None:
             return await unbounded(self, request)
         request.headers["accept-encoding"] = "identity"
         response = await unbounded(self, request)
@@ -92,7 +97,9 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             await response.aclose()
         answer = httpx.Response(
             response.status_code,
-            headers=[item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY],
+            headers=[
+                item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY
+            ],
             content=body[:_MOST_SAID] if response.is_error else body,
             request=request,
             extensions=response.extensions,
@@ -126,7 +133,9 @@ def _check_origin(here: httpx.URL, location: str) -> None:
         if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):
             return
         there = f"{url.scheme}://{url.netloc.decode()}"
-    problem = f"it redirects to another address ({there}), which is not followed; configure that address"
+    problem = (
+        f"it redirects to another address ({there}), which is not followed; configure that address"
+    )
     raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
 
 
@@ -160,7 +169,10 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
             return None
         try:
             found = await listed(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
-            names = [str(model["id"]) for model in found if isinstance(model, dict) and model.get("id")]
+            names = []
+            for model in found:
+                if isinstance(model, dict) and model.get("id"):
+                    names.append(str(model["id"]))
         except Exception:  # noqa: BLE001 - whatever a stranger's server does
             return None
         return [name for name in names if not _NO_CHAT.search(name)]
@@ -178,10 +190,14 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
         return []
     url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
-        names = [str(model["id"]) for model in await listed(url, endpoint.api_key, seconds, MOST)]
+        names = []
+        for model in await listed(url, endpoint.api_key, seconds, MOST):
+            names.append(str(model["id"]))
     except Exception:  # noqa: BLE001 - whatever a stranger's server does
         return []
-    near = difflib.get_close_matches(endpoint.model.removeprefix(profile.prefix), names, n=SHOWN, cutoff=0.3)
+    near = difflib.get_close_matches(
+        endpoint.model.removeprefix(profile.prefix), names, n=SHOWN, cutoff=0.3
+    )
     return [*near, *(name for name in names if name not in near)]
 
 
@@ -207,12 +223,19 @@ async def listed(url: str, key: str | None, seconds: float, most: int) -> list[A
     """Return the `data` of a server's JSON; raises whatever httpx and a strange reply raise."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    headers = {"Authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
-    here = url.startswith("http:") and is_loopback(url)  # without a proxy, and certificates take long to load
+    if key and key != NO_KEY:
+        headers = {"Authorization": f"Bearer {key}"}
+    else:
+        headers = {}
+    here = url.startswith("http:") and is_loopback(
+        url
+    )  # without a proxy, and certificates take long to load
     with bounded(most):
         async with (
             asyncio.timeout(seconds),
             httpx.AsyncClient(timeout=seconds, trust_env=not here, verify=not here) as client,
         ):
-            models: list[Any] = (await client.get(url, headers=headers)).raise_for_status().json()["data"]
+            models: list[Any] = (
+                (await client.get(url, headers=headers)).raise_for_status().json()["data"]
+            )
             return models

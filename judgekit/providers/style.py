@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 MOST_CHANGES = 8  # as many as a style has: the format may change twice
 THINKING_TOKENS = 8_000  # added for a model that thinks, where no profile says how many
 NEWER_LIMIT = "max_completion_tokens"
-WEAKER: dict[OutputMode, OutputMode] = {"json_schema": "json_object", "tool": "text", "json_object": "text"}
+WEAKER: dict[OutputMode, OutputMode] = {
+    "json_schema": "json_object",
+    "tool": "text",
+    "json_object": "text",
+}
 _LEAST_ROOM = 256  # tokens, or what was asked for: with fewer no answer of judging ends
 
 
@@ -49,7 +53,9 @@ class CallStyle(NamedTuple):
         limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
         return min(limit for limit in limits if limit is not None)
 
-    def adapted(self, failure: GatewayError, endpoint: Endpoint, request: Request) -> CallStyle | None:
+    def adapted(
+        self, failure: GatewayError, endpoint: Endpoint, request: Request
+    ) -> CallStyle | None:
         """Return the style to try after a failure, or None when another one would not help."""
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
@@ -100,14 +106,22 @@ class CallStyle(NamedTuple):
         is_set = endpoint.profile.limits.thinking_tokens is not None
         return not is_set and not self.thinking_tokens(endpoint)
 
-    def _within(self, failure: GatewayError, endpoint: Endpoint, request: Request) -> CallStyle | None:
+    def _within(
+        self, failure: GatewayError, endpoint: Endpoint, request: Request
+    ) -> CallStyle | None:
         """Return the style whose reply fits into the room that the provider says there is."""
         room = failure.room or 0
-        if room < min(_LEAST_ROOM, request.max_tokens) or room >= self.reply_tokens(endpoint, request):
+        if room < min(_LEAST_ROOM, request.max_tokens) or room >= self.reply_tokens(
+            endpoint, request
+        ):
             return None
         if "cap" in failure.objections:
-            return self._replace(most_tokens=room) if self.most_tokens is None else None
-        return self._replace(room=room) if self.room is None else None
+            if self.most_tokens is None:
+                return self._replace(most_tokens=room)
+            return None
+        if self.room is None:
+            return self._replace(room=room)
+        return None
 
 
 def without_system(messages: Sequence[Message]) -> Messages:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     Wanted: TypeAlias = dict[str, dict[int, float]]
 
 POOL = 80  # hits that are scored; a page of results is far smaller
-POSTINGS = 4_000  # occurrences that are asked for before more frequent terms are left to the scoring: 1 ms
-QUICK_POOL, QUICK_POSTINGS = 30, 2_500  # the same for a prompt, of which three hits are shown at most
+POSTINGS = (
+    4_000  # occurrences that are asked for before more frequent terms are left to the scoring: 1 ms
+)
+QUICK_POOL = 30
+QUICK_POSTINGS = 2_500  # the same for a prompt, of which three hits are shown at most
 LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
@@ -44,12 +47,15 @@ class _Entry:
     __slots__ = ("candidate", "columns", "damping", "frequencies")
 
     def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
-        self.candidate, self.columns = candidate, columns
+        self.candidate = candidate
+        self.columns = columns
         self.frequencies: dict[int, float] = {}
         self.damping = 0.0
 
 
-def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False) -> list[Candidate]:
+def match(
+    opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
+) -> list[Candidate]:
     """Return the best matches of any of `parts`, rated, best first.
 
     An entry has the confidence of the part that it answers best. A `quick` answer scores fewer hits, by the
@@ -66,20 +72,27 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
         limits = min(pool, QUICK_POOL), 1, QUICK_POSTINGS // share
     postings: dict[int, list[str]] = {}
     asked = []
-    for part in sorted(parts, key=lambda each: min([term.count or opened.size for term in each.terms])):
+    for part in sorted(
+        parts, key=lambda each: min([term.count or opened.size for term in each.terms])
+    ):
         if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
             break  # what is left has frequent terms only
         asked.append((part, _likeliest(opened, part.terms, postings, limits)))
-    if not (found := sorted({number for _, likeliest in asked for number in likeliest})):
+    found = sorted({number for _, likeliest in asked for number in likeliest})
+    if not found:
         return []
     entries = _read(opened, terms, found)
     _count(opened, entries, wanted)
     rated: list[Candidate] = []
     for part, likeliest in asked:
-        most, likely = opened.profile.bm25["k1"] + 1, [number for number in entries if number in likeliest]
+        most = opened.profile.bm25["k1"] + 1
+        likely = [number for number in entries if number in likeliest]
         own = {number: _hit(entries[number], part, most) for number in likely}
         ranked = sorted(own, key=lambda number: -own[number].bm25)
-        best = own[ranked[0]].bm25 or 1.0 if ranked else 1.0
+        if ranked:
+            best = own[ranked[0]].bm25 or 1.0
+        else:
+            best = 1.0
         for hit in own.values():
             hit.score = hit.bm25 / best
         if not quick:
@@ -96,8 +109,12 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
 def _hit(entry: _Entry, part: Part, most: float) -> Candidate:
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
-    frequencies, titled = entry.frequencies, entry.candidate.titled
-    hit.part, hit.matched, hit.titled, hit.bm25 = part, set(), set(), 0.0
+    frequencies = entry.frequencies
+    titled = entry.candidate.titled
+    hit.part = part
+    hit.matched = set()
+    hit.titled = set()
+    hit.bm25 = 0.0
     for place, term in enumerate(part.terms):
         if term.number in frequencies:
             hit.matched.add(place)
@@ -123,7 +140,9 @@ def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:
     for phrase in term.phrases:
         wanted.setdefault(phrase, {})[number] = 1.0
         if phrase == term.prefix:
-            longer = dict(opened.connection.execute(_STARTING, (phrase, phrase + "\U0010ffff")).fetchall())
+            longer = dict(
+                opened.connection.execute(_STARTING, (phrase, phrase + "\U0010ffff")).fetchall()
+            )
             for stem in longer.keys() - {phrase}:
                 wanted.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
             count += sum(longer.values())
@@ -131,12 +150,18 @@ def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:
             stems = phrase.split()
             found = index_file.frequencies(opened.connection, stems)
             count += min([found.get(stem, 0) for stem in stems], default=0)
-    term.number, term.count = number, min(count, opened.size)
-    term.rarity = confidence.rarity(term.count, opened.size, opened.profile.background, common=term.common)
+    term.number = number
+    term.count = min(count, opened.size)
+    term.rarity = confidence.rarity(
+        term.count, opened.size, opened.profile.background, common=term.common
+    )
 
 
 def _likeliest(
-    opened: Index, terms: Sequence[Term], postings: dict[int, list[str]], limits: tuple[int, int, int]
+    opened: Index,
+    terms: Sequence[Term],
+    postings: dict[int, list[str]],
+    limits: tuple[int, int, int],
 ) -> set[int]:
     """Return the entries in which the rarest terms occur; `limits`: entries, enough and most occurrences."""
     pool, enough, most = limits
@@ -149,7 +174,10 @@ def _likeliest(
             seen += term.count
             if term.number not in postings:
                 (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-                postings[term.number] = found.split(",") if found else []
+                if found:
+                    postings[term.number] = found.split(",")
+                else:
+                    postings[term.number] = []
             for entry in postings[term.number]:
                 worth[entry] = worth.get(entry, 0.0) + term.rarity
     return {int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]}
@@ -158,12 +186,15 @@ def _likeliest(
 def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
     """Return entries by number; of a long one some stems are read, and for other terms FTS5 is asked."""
     execute = opened.connection.execute
-    entries, cut = {}, []
+    entries = {}
+    cut = []
     for row in execute(f"{_ENTRIES}({','.join(map(str, numbers))})").fetchall():
         number, *columns, damaged = row[:6]
         hit = candidate(opened, row[6:])
         stems = [column.split() for column in columns]
-        hit.damaged, hit.text, hit.length = bool(damaged), " ".join(columns), sum(map(len, stems))
+        hit.damaged = bool(damaged)
+        hit.text = " ".join(columns)
+        hit.length = sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
         if len(columns[2]) == _BODY:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
@@ -171,7 +202,8 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
             for byte in sizes:  # FTS5's numbers: seven bits a byte, the first bits first
                 value = value << 7 | byte & 0x7F
                 if byte < 0x80:  # noqa: PLR2004 - the bit that says that there is more
-                    hit.length, value = hit.length + value, 0
+                    hit.length = hit.length + value
+                    value = 0
             cut.append(number)
     for place, term in enumerate(terms if cut else ()):
         among = f"{_AMONG}({','.join(map(str, cut))})"
@@ -182,13 +214,17 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
 
 def _count(opened: Index, entries: dict[int, _Entry], wanted: Wanted) -> None:
     """Note how often each entry has which term, where, and what its length makes of that."""
-    profile, bm25 = opened.profile, opened.profile.bm25
+    bm25 = opened.profile.bm25
+    profile = opened.profile
     total = index_file.frequencies(opened.connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
     average = total / (opened.size or 1) + bm25["padding"] or 1
     phrases = {phrase: _spaced(phrase) for phrase in wanted if " " in phrase}
     for entry in entries.values():
-        hit, frequencies = entry.candidate, entry.frequencies
-        for place, (words, weight) in enumerate(zip(entry.columns, profile.weights.values(), strict=True)):
+        hit = entry.candidate
+        frequencies = entry.frequencies
+        for place, (words, weight) in enumerate(
+            zip(entry.columns, profile.weights.values(), strict=True)
+        ):
             own = wanted.keys() & words
             if len(own) <= _FEW:
                 counts = {word: words.count(word) for word in own}
@@ -199,7 +235,9 @@ def _count(opened: Index, entries: dict[int, _Entry], wanted: Wanted) -> None:
                         counts[word] += 1
             if phrases and words:
                 spaced = _spaced(" ".join(words))
-                counts |= {phrase: spaced.count(row) for phrase, row in phrases.items() if row in spaced}
+                counts |= {
+                    phrase: spaced.count(row) for phrase, row in phrases.items() if row in spaced
+                }
             for stem, count in counts.items():
                 for term, share in wanted[stem].items():
                     frequencies[term] = frequencies.get(term, 0.0) + weight * share * count
@@ -218,7 +256,8 @@ def _spaced(row: str) -> str:
 
 def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None:
     """Let those move up that are like the best: that have their most typical words."""
-    profile, feedback = opened.profile, opened.profile.feedback
+    feedback = opened.profile.feedback
+    profile = opened.profile
     first = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
     if not first or not first[0][0].bm25:
         return
@@ -239,7 +278,9 @@ def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None
     alike = []
     for _, entry in ranked:
         own = set().union(*entry.columns)
-        alike.append(sum([weight for word, weight in subject.items() if word in own]) / (1 + entry.damping))
+        alike.append(
+            sum([weight for word, weight in subject.items() if word in own]) / (1 + entry.damping)
+        )
     most = max(alike)
     for (hit, _), likeness in zip(ranked, alike, strict=True) if most else ():
         hit.score = (1 - feedback["share"]) * hit.score + feedback["share"] * likeness / most

@@ -28,9 +28,11 @@ MAX_OUTPUT = 1_000_000  # bytes
 _QUERY = 4_000  # characters that the program is sent
 _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
 _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
-_MAX_TAGS, _TAG = 20, 40
+_MAX_TAGS = 20
+_TAG = 40
 _SECRET = ("PASS", "TOKEN", "KEY", "SECRET", "AUTH", "URL", "PROXY")  # in the names of variables
-_SAID, _LEAST_SECRET = 200, 6  # characters of its own words, and of a secret in them
+_SAID = 200
+_LEAST_SECRET = 6  # characters of its own words, and of a secret in them
 _MOST = 1e15  # of a score
 _INSIDE = "JUDGEKIT_INSIDE"
 _FORM = 'expected {"candidates": [...]}, or a candidate a line'
@@ -41,31 +43,47 @@ class CommandError(JudgekitError):
 
 
 def search(
-    query: str, command: Sequence[str] | None, roots: Sequence[str], seconds: float, options: dict[str, Any]
+    query: str,
+    command: Sequence[str] | None,
+    roots: Sequence[str],
+    seconds: float,
+    options: dict[str, Any],
 ) -> RankedCandidates:
     """Return the candidates of a `command` in its order, else those of the stores at `roots`.
 
     `options` are those of the built-in search, which finds what is pinned. Where the command fails,
     `degraded` says why.
     """
-    found, why = None, None
+    found = None
+    why = None
     try:
-        found = ask(query, command, seconds, options) if command else None
+        if command:
+            found = ask(query, command, seconds, options)
+        else:
+            found = None
     except CommandError as error:
         why = f"retrieval.command: {error}; the built-in index answers instead"
     if found is None:
-        ranked, lacking = stores.search(query, roots, **options), stores.lacking(roots, options["project"])
-        ranked.degraded, ranked.notes = why, [*filter(None, [why]), *ranked.notes, *lacking]
+        ranked = stores.search(query, roots, **options)
+        lacking = stores.lacking(roots, options["project"])
+        ranked.notes = [*filter(None, [why]), *ranked.notes, *lacking]
+        ranked.degraded = why
         return ranked
-    ranked = stores.search("", roots, **options) if options.get("pins") else RankedCandidates([], [])
+    if options.get("pins"):
+        ranked = stores.search("", roots, **options)
+    else:
+        ranked = RankedCandidates([], [])
     ranked.candidates[:] = found
     return ranked
 
 
-def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str, Any]) -> list[Candidate]:
+def ask(
+    query: str, command: Sequence[str], seconds: float, options: Mapping[str, Any]
+) -> list[Candidate]:
     """Return the candidates of a program, each once, up to the `limit`; raises `CommandError`."""
     environ = environment.environ()
-    if (program := programs.find(os.path.expanduser(command[0]), environ)) is None:
+    program = programs.find(os.path.expanduser(command[0]), environ)
+    if program is None:
         raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
@@ -87,7 +105,9 @@ def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str
         raise CommandError(f"exit code {code}: {one_line(line, _SAID)}")
     labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
     # Named by the script where there is one, not by its interpreter.
-    root = next((word for word in argv[:0:-1] if os.path.isabs(word) and os.path.isfile(word)), program)
+    root = next(
+        (word for word in argv[:0:-1] if os.path.isabs(word) and os.path.isfile(word)), program
+    )
     found: dict[str, Candidate] = {}
     for number, item in enumerate(_items(output.decode("utf-8", "replace"))[: options["limit"]], 1):
         hit = _candidate(item, f"candidate {number}", root, labels)
@@ -98,8 +118,14 @@ def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str
 def _items(text: str) -> list[Any]:
     """Return what one JSON object holds, or each line of JSON."""
     try:
-        whole = quickjson.loads(text) if text.strip() else {"candidates": []}
-        items = whole.get("candidates", [whole]) if isinstance(whole, dict) else None
+        if text.strip():
+            whole = quickjson.loads(text)
+        else:
+            whole = {"candidates": []}
+        if isinstance(whole, dict):
+            items = whole.get("candidates", [whole])
+        else:
+            items = None
     except ValueError:
         items = []
         for number, line in enumerate(lines_of(text), 1):
@@ -116,11 +142,21 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     """Return a candidate; without a confidence of its own it is unrated. Raises `CommandError`."""
     if not isinstance(item, dict):
         raise CommandError(f"{where}: expected an object")
-    texts = {name: "" if item.get(name) is None else item[name] for name in (*_NAMES, *_TEXTS)}
-    tags, score, confidence = item.get("tags") or [], item.get("score"), item.get("confidence")
-    number = [isinstance(each, int | float) and not isinstance(each, bool) for each in (score, confidence)]
-    wrong = [f"{name}: expected a text" for name, text in texts.items() if not isinstance(text, str)]
-    wrong = wrong or [f"{key}: missing" for key in ("id", "title") if not one_line(texts[key], _NAMES[key])]
+    texts = {}
+    for name in (*_NAMES, *_TEXTS):
+        texts[name] = "" if item.get(name) is None else item[name]
+    tags = item.get("tags") or []
+    score = item.get("score")
+    confidence = item.get("confidence")
+    number = []
+    for each in (score, confidence):
+        number.append(isinstance(each, int | float) and not isinstance(each, bool))
+    wrong = [
+        f"{name}: expected a text" for name, text in texts.items() if not isinstance(text, str)
+    ]
+    wrong = wrong or [
+        f"{key}: missing" for key in ("id", "title") if not one_line(texts[key], _NAMES[key])
+    ]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         wrong.append("tags: expected a list of texts")
     if score is not None and not (number[0] and abs(score) < _MOST):
@@ -133,10 +169,13 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     text, snippet = (visible(texts[name][:most]) for name, most in _TEXTS.items())
     shown = tuple(one_line(tag, _TAG) for tag in tags[:_MAX_TAGS])
     hit = Candidate(id_, title, category, shown, time.time(), root, path or id_, COMMAND)
-    hit.path, hit.text = hit.place, text or snippet
+    hit.path = hit.place
+    hit.text = text or snippet
     hit.snippet = snippet or text[: stores.SNIPPET_LIMIT]
-    hit.score, hit.rated = float(score or 0), confidence is not None
-    hit.confidence, hit.confidence_label = float(confidence or 0), UNRATED
+    hit.score = float(score or 0)
+    hit.rated = confidence is not None
+    hit.confidence = float(confidence or 0)
+    hit.confidence_label = UNRATED
     if hit.rated:
         high, medium = (hit.confidence >= labels[name] for name in ("high", "medium"))
         hit.confidence_label = "high" if high else "medium" if medium else "low"

@@ -32,7 +32,9 @@ class Language:
         pairs = data["irregular"].split()
         self.irregular = dict(zip(pairs[::2], pairs[1::2], strict=True))
         self.stems: dict[str, str] = {}
-        self.abbreviations = {short: words.split("|") for short, words in data["abbreviations"].items()}
+        self.abbreviations = {
+            short: words.split("|") for short, words in data["abbreviations"].items()
+        }
 
 
 class Profile:
@@ -52,15 +54,22 @@ class Profile:
     confidence: dict[str, float]
     labels: dict[str, float]
 
-    def __init__(self, kind: str, data: Mapping[str, Any], languages: Mapping[str, Language]) -> None:
+    def __init__(
+        self, kind: str, data: Mapping[str, Any], languages: Mapping[str, Language]
+    ) -> None:
         self.__dict__.update(data)
-        self.kind, self.language = kind, languages[data["language"]]
+        self.kind = kind
+        self.language = languages[data["language"]]
 
 
 class Profiles:
     def __init__(self, data: Mapping[str, Any]) -> None:
-        languages = {name: Language(words) for name, words in data["languages"].items()}
-        self.by_kind = {kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()}
+        languages = {}
+        for name, words in data["languages"].items():
+            languages[name] = Language(words)
+        self.by_kind = {
+            kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()
+        }
 
     def of(self, kind: str) -> Profile:
         """Return the profile of a kind of store; the first where it is none, but a program's."""

@@ -69,16 +69,26 @@ class Candidate:
         place: str,
         kind: str,
     ) -> None:
-        self.id, self.title, self.category, self.tags, self.updated = id, title, category, tags, updated
-        self.root, self.place, self.kind = root, place, kind
+        self.id = id
+        self.title = title
+        self.category = category
+        self.tags = tags
+        self.updated = updated
+        self.root = root
+        self.place = place
+        self.kind = kind
         self.path = self.file = os.path.join(root, *place.split("/"))
-        self.snippet, self.damaged = "", False
+        self.snippet = ""
+        self.damaged = False
         self.score = self.bm25 = 0.0
-        self.confidence, self.confidence_label, self.worth_mentioning = 1.0, "high", True
+        self.confidence = 1.0
+        self.confidence_label = "high"
+        self.worth_mentioning = True
         self.features: dict[str, float] = {}
         self.matched: set[int] = set()
         self.titled: set[int] = set()
-        self.text, self.length = "", 0
+        self.text = ""
+        self.length = 0
         self.part: Part | None = None
         self.rated = True
         self.status = ""
@@ -106,8 +116,12 @@ class RankedCandidates:
     `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
     """
 
-    def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
-        self.candidates, self.notes, self.fallback = candidates, notes, fallback
+    def __init__(
+        self, candidates: list[Candidate], notes: list[str], fallback: str | None = None
+    ) -> None:
+        self.candidates = candidates
+        self.notes = notes
+        self.fallback = fallback
         self.pinned: list[Candidate] = []
         self.degraded: str | None = None
         self.repeated: list[Candidate] = []
@@ -123,20 +137,27 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
 def near(words: Sequence[str], tokens: Iterable[str]) -> float:
     """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
     numbers = {word: number for number, word in enumerate(words)}
-    last = [-NEAR - 1] * (len(words) + 1)  # one more at the end, which is also the one before the first
+    last = [-NEAR - 1] * (
+        len(words) + 1
+    )  # one more at the end, which is also the one before the first
     together = set()
     for place, token in enumerate(tokens):
-        if (number := numbers.get(token)) is None:
+        number = numbers.get(token)
+        if number is None:
             continue
         last[number] = place
         if place - last[number - 1] <= NEAR:
             together.add(number - 1)
         if place - last[number + 1] <= NEAR:
             together.add(number)
-    return min(len(together) / min(len(words) - 1, PAIRS), 1.0) if len(words) > 1 else 0.0
+    if len(words) > 1:
+        return min(len(together) / min(len(words) - 1, PAIRS), 1.0)
+    return 0.0
 
 
-def order(hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: Profile) -> list[Candidate]:
+def order(
+    hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: Profile
+) -> list[Candidate]:
     """Return the hits of a store of so many documents, rated, best first, without those that are noise."""
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = [hit for hit in hits if hit.bm25 >= floor]
@@ -154,7 +175,9 @@ def order(hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: 
     return kept
 
 
-def rate(hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile) -> None:
+def rate(
+    hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile
+) -> None:
     """Give each of the hits of one query its features and its confidence.
 
     The evidence for an entry is the logarithm of a likelihood ratio: each of its terms counts its rarity
@@ -162,26 +185,35 @@ def rate(hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profi
     `body_share` of it, less in a long body. The odds follow by Bayes' rule: every entry of the store may be
     meant, and any of an imagined collection. Rivals have a term in common; all others have no evidence.
     """
-    factor, rarities = profile.confidence, [term.rarity for term in terms]
+    factor = profile.confidence
+    rarities = [term.rarity for term in terms]
     words = list(dict.fromkeys([term.phrases[0] for term in terms if " " not in term.phrases[0]]))
     in_titles = sum([rarities[number] for number in set().union(*[hit.titled for hit in hits])])
     evidences = []
     groups: dict[frozenset[int], list[float]] = {}
     for hit in hits:
-        chance = log(hit.length / LONG) if hit.length > LONG else 0.0
+        if hit.length > LONG:
+            chance = log(hit.length / LONG)
+        else:
+            chance = 0.0
         in_body = sum([max(rarities[number] - chance, 0.0) for number in hit.matched - hit.titled])
-        evidences.append(sum([rarities[number] for number in hit.titled]) + factor["body_share"] * in_body)
+        evidences.append(
+            sum([rarities[number] for number in hit.titled]) + factor["body_share"] * in_body
+        )
         groups.setdefault(frozenset(hit.matched), []).append(evidences[-1])
-    rivals = {
-        matched: [one for other, same in groups.items() if not matched.isdisjoint(other) for one in same]
-        for matched in groups
-    }
+    rivals = {}
+    for matched in groups:
+        rivals[matched] = [
+            one for other, same in groups.items() if not matched.isdisjoint(other) for one in same
+        ]
     for hit, evidence in zip(hits, evidences, strict=True):
         among = rivals[frozenset(hit.matched)]
         silent = max(documents - len(among), 0) + profile.background["documents"]
         others = max(sum(map(exp, among)) - exp(evidence), 0.0)
         several = len(hit.matched) >= SEVERAL
-        covered, titled = (sum([rarities[n] for n in numbers]) for numbers in (hit.matched, hit.titled))
+        covered, titled = (
+            sum([rarities[n] for n in numbers]) for numbers in (hit.matched, hit.titled)
+        )
         hit.features = found = {
             "odds": min(max(evidence - log(others + silent), -MOST), MOST),
             "titled": titled / in_titles if in_titles else UNKNOWN,
@@ -189,11 +221,19 @@ def rate(hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profi
             "alone": 1 / (sum([other > evidence - SAME for other in among]) + (not several)),
             "coverage": covered / (sum(rarities) or 1),
         }
-        logit = factor["intercept"] + factor["odds"] * found["odds"] + factor["titled"] * found["titled"]
+        logit = (
+            factor["intercept"]
+            + factor["odds"] * found["odds"]
+            + factor["titled"] * found["titled"]
+        )
         logit += factor["near"] * found["near"] + factor["alone"] * found["alone"]
-        hit.confidence, medium = 1 / (1 + exp(-logit)), profile.labels["medium"]
+        hit.confidence = 1 / (1 + exp(-logit))
+        medium = profile.labels["medium"]
         if hit.damaged:
             hit.confidence = min(hit.confidence, medium)
         high = hit.confidence >= profile.labels["high"] and not hit.damaged
-        hit.confidence_label = "high" if high else "medium" if hit.confidence >= medium else "low"
+        if high:
+            hit.confidence_label = "high"
+        else:
+            hit.confidence_label = "medium" if hit.confidence >= medium else "low"
         hit.worth_mentioning = hit.confidence >= profile.labels["mention"]

@@ -29,12 +29,15 @@ _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
 _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
 
 
-def open_index(root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None) -> Index:
+def open_index(
+    root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
+) -> Index:
     """Return an up-to-date index of the store at `root`, kept or in memory; raises `NoFullTextError`."""
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        if (kept := _kept(root, profiles, patience, anew=anew)) is not None:
+        kept = _kept(root, profiles, patience, anew=anew)
+        if kept is not None:
             return kept
         from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
@@ -57,7 +60,8 @@ def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) 
                 path = path_of(root)
             if path is None:
                 return None
-            if (index := _open(path, root, profiles, patience)) is not None:
+            index = _open(path, root, profiles, patience)
+            if index is not None:
                 return index
             anew = True
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
@@ -99,7 +103,8 @@ def _open(path: str, root: str, profiles: Profiles, patience: float | None) -> I
 
 def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
     """Return the watched places (None: any), and the numbers of files, that changed or may have."""
-    path, execute = f"{index.path}.turn", index.connection.execute
+    path = f"{index.path}.turn"
+    execute = index.connection.execute
     try:
         with open(path, "rb") as kept:
             file, folder, queries = map(int, kept.read(100).split())
@@ -115,19 +120,25 @@ def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
             rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
             some = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
             more = execute(some, (folder, FOLDERS)).fetchall()
-            folder = more[-1][-1] if len(more) == FOLDERS else 0
+            if len(more) == FOLDERS:
+                folder = more[-1][-1]
+            else:
+                folder = 0
             rows += more
-        places = [
-            place
-            for place, is_folder, x, y, z, sure, _ in rows
-            if not sure or index_file.look(f"{index.root}/{place}", folder=is_folder) != (x, y, z)
-        ]
+        places = []
+        for place, is_folder, x, y, z, sure, _ in rows:
+            if not sure or index_file.look(f"{index.root}/{place}", folder=is_folder) != (x, y, z):
+                places.append(place)
         some = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
         rows = execute(some, (file, SLICE)).fetchall()
-        file = rows[-1][0] if len(rows) == SLICE else 0
+        if len(rows) == SLICE:
+            file = rows[-1][0]
+        else:
+            file = 0
         numbers = [number for number, _ in _differing(rows, index.root)]
         if file == 0 and queries >= LAP:
-            places, queries = None, 0
+            places = None
+            queries = 0
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -139,11 +150,14 @@ def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
     return places, numbers
 
 
-def _differing(rows: Iterable[tuple[int, str, int, int, int, int]], root: str) -> list[tuple[int, str]]:
+def _differing(
+    rows: Iterable[tuple[int, str, int, int, int, int]], root: str
+) -> list[tuple[int, str]]:
     return [
         (number, place)
         for number, place, size, mtime, inode, read in rows
-        if index_file.look(f"{root}/{place}") != (size, mtime, inode) or not index_file.is_sure(mtime, read)
+        if index_file.look(f"{root}/{place}") != (size, mtime, inode)
+        or not index_file.is_sure(mtime, read)
     ]
 
 
@@ -151,8 +165,11 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
     """Read entries to be shown anew where files changed; True: ask once more, and show none `outdated`."""
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
-    rows = [row for place in places for row in index.connection.execute(query, (place,)).fetchall()]
-    if not (stale := _differing(rows, index.root)):
+    rows = []
+    for place in places:
+        rows.extend(index.connection.execute(query, (place,)).fetchall())
+    stale = _differing(rows, index.root)
+    if not stale:
         return False
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 
@@ -163,19 +180,27 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
     """Bring a file that was just written into every whole index that holds it; return the roots of these."""
     touched: list[str] = []
     real = os.path.realpath(path)
-    root, above = os.path.dirname(real), real
+    root = os.path.dirname(real)
+    above = real
     while index_file.sqlite is not None and root != above:
-        index = _kept(root, profiles, EDIT_PATIENCE, anew=False) if path_of(root) else None
+        if path_of(root):
+            index = _kept(root, profiles, EDIT_PATIENCE, anew=False)
+        else:
+            index = None
         if index is not None:
             try:
                 if not index.pending:
                     recheck(index, [os.path.relpath(real, root).replace(os.sep, "/")])
                     touched.append(root)
-            except (index_file.sqlite.DatabaseError, *SPOILT):  # the next prompt needs it, and builds it anew
+            except (
+                index_file.sqlite.DatabaseError,
+                *SPOILT,
+            ):  # the next prompt needs it, and builds it anew
                 pass
             finally:
                 index.close()
-        root, above = os.path.dirname(root), root
+        above = root
+        root = os.path.dirname(root)
     return touched
 
 
@@ -197,11 +222,14 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     try:
         connection = index_file.connect(path)
         try:
-            known, problems = about(connection), connection.execute(index_file.PROBLEMS).fetchall()
+            known = about(connection)
+            problems = connection.execute(index_file.PROBLEMS).fetchall()
             files, watched = (connection.execute(query).fetchall() for query in (_FILES, _WATCH))
         finally:
             connection.close()
-        seen = [(f"{root}/{place}", False, tuple(stamp)) for _, place, *stamp, _ in files]
+        seen = []
+        for _, place, *stamp, _ in files:
+            seen.append((f"{root}/{place}", False, tuple(stamp)))
         seen += [(f"{root}/{place}", folder, (x, y, z)) for place, folder, x, y, z, *_ in watched]
         return found | {
             "kind": known["kind"] or None,
@@ -210,8 +238,14 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             "pending": known["pending"],
             "problems": [text for (text,) in problems],
             "updated": known["updated"] / 1e9 or None,
-            "stale": (known["root"], known["read_by"], known["pending"]) != (root, read_by(profiles), 0)
-            or any((index_file.look(at, folder=folder) or _GONE) != stamp for at, folder, stamp in seen),
+            "stale": (known["root"], known["read_by"], known["pending"])
+            != (root, read_by(profiles), 0)
+            or any(
+                (index_file.look(at, folder=folder) or _GONE) != stamp for at, folder, stamp in seen
+            ),
         }
-    except (index_file.sqlite.DatabaseError, *SPOILT) as error:  # it will be replaced by the next query
+    except (
+        index_file.sqlite.DatabaseError,
+        *SPOILT,
+    ) as error:  # it will be replaced by the next query
         return found | {"problems": [f"the index is damaged: {error}"]}

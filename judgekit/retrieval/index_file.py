@@ -45,7 +45,9 @@ _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _MOST = 2**63 - 1  # what fits into a column
 
-PROBLEMS = "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
+PROBLEMS = (
+    "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
+)
 
 
 class _OneFunction:
@@ -54,7 +56,9 @@ class _OneFunction:
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
         def keeping(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
-            kept: dict[str, Any] = {}  # all statements, for as long as a connection is open: for one search
+            kept: dict[
+                str, Any
+            ] = {}  # all statements, for as long as a connection is open: for one search
             return lambda text: kept.get(text) or kept.setdefault(text, prepare(text))
 
         return keeping
@@ -68,7 +72,10 @@ if "functools" not in sys.modules and sys.implementation.name == "cpython":
     sys.modules["functools"] = _stand_in
     try:
         import _sqlite3
-    except (ImportError, AttributeError):  # AttributeError: a version that takes more from functools
+    except (
+        ImportError,
+        AttributeError,
+    ):  # AttributeError: a version that takes more from functools
         sys.modules.pop("_sqlite3", None)
     finally:
         del sys.modules["functools"]
@@ -96,13 +103,18 @@ class Index:
     def __init__(
         self, connection: Connection, root: str, profiles: Profiles, path: str | None = None
     ) -> None:
-        self.connection, self.root, self.profiles, self.path = connection, root, profiles, path
+        self.connection = connection
+        self.root = root
+        self.profiles = profiles
+        self.path = path
         self.left_out = 0
         self.outdated: set[str] = set()
         self.trouble: str | None = None
 
     def load(self, about: dict[str, Any]) -> None:
-        self.kind, self.size, self.pending = about["kind"], about["size"], about["pending"]
+        self.kind = about["kind"]
+        self.size = about["size"]
+        self.pending = about["pending"]
         self.folders = about["folders"]
         if self.kind:
             self.profile = self.profiles.by_kind[self.kind]
@@ -112,7 +124,9 @@ class Index:
         notes = []
         if self.pending:
             files = "file" if self.pending == 1 else "files"
-            notes.append(f"{self.root}: {self.pending:,} {files} not read yet; the next query continues")
+            notes.append(
+                f"{self.root}: {self.pending:,} {files} not read yet; the next query continues"
+            )
         if self.left_out:
             most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {most}")
@@ -187,7 +201,9 @@ def read_by(profiles: Profiles) -> str:
     """Return what changes when stores would be read differently."""
     read = []
     for kind, profile in profiles.by_kind.items():
-        folders = {name: (each["folder"], each["body"]) for name, each in profile.categories.items()}
+        folders = {}
+        for name, each in profile.categories.items():
+            folders[name] = (each["folder"], each["body"])
         read.append((kind, folders, profile.max_bytes))
     words = [profile.language.fingerprint for profile in profiles.by_kind.values()]
     return environment.checksum(repr((COLUMNS_VERSION, read, words)).encode())
@@ -204,11 +220,17 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
 
 def path_of(root: str) -> str | None:
     folder = f"{environment.cache_home()}/{FOLDER}/{environment.file_name_for(root)}"
-    start, end = f"v{VERSION}.", ".sqlite"
+    start = f"v{VERSION}."
+    end = ".sqlite"
     try:
         names = os.listdir(folder)
     except OSError:
         return None
-    found = [name[len(start) : -len(end)] for name in names if name.startswith(start) and name.endswith(end)]
+    found = []
+    for name in names:
+        if name.startswith(start) and name.endswith(end):
+            found.append(name[len(start) : -len(end)])
     newest = max((int(number) for number in found if number.isdecimal()), default=None)
-    return None if newest is None else f"{folder}/{start}{newest}{end}"
+    if newest is None:
+        return None
+    return f"{folder}/{start}{newest}{end}"

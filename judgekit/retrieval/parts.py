@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     Word: TypeAlias = tuple[int, list[Term]]  # its place in the sentence, and its terms
 
 WHOLE = 7  # terms of a part that is searched as it is
-WINDOW, STEP = 6, 3  # words of a longer one that are searched together, and from one window to the next
+WINDOW = 6
+STEP = 3  # words of a longer one that are searched together, and from one window to the next
 MAX_TERMS = 64  # of a whole prompt
-HEAD, TAIL = 900, 500  # characters of a prompt that are read
+HEAD = 900
+TAIL = 500  # characters of a prompt that are read
 CLAUSE = 2  # words of a clause that is searched beside its sentence
-_ENDS, _PAUSES = (".", "!", "?"), (";", ":")
+_ENDS = (".", "!", "?")
+_PAUSES = (";", ":")
 _CLOSING = "\"')]}*_`"
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
 _SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
@@ -38,7 +41,8 @@ class Part:
     __slots__ = ("terms", "text")
 
     def __init__(self, text: str, terms: Sequence[Term]) -> None:
-        self.text, self.terms = text, terms
+        self.text = text
+        self.terms = terms
 
 
 def parse(prompt: str, language: Language) -> list[Part]:
@@ -67,7 +71,10 @@ def parse(prompt: str, language: Language) -> list[Part]:
                 windows += _windows(clause)
         for window in windows:
             of_part = {term.text: term for _, found in window for term in found}
-            own = pieces if window is sentence else pieces[window[0][0] : window[-1][0] + 1]
+            if window is sentence:
+                own = pieces
+            else:
+                own = pieces[window[0][0] : window[-1][0] + 1]
             parts.setdefault(tuple(of_part), Part(" ".join(own), list(of_part.values())))
         if len(known) >= MAX_TERMS:
             break
@@ -89,7 +96,8 @@ def _windows(words: list[Word]) -> list[list[Word]]:
 
 def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences, lines and items of a text, then the lines of code and logs in it."""
-    pasted, is_fenced = [], False
+    pasted = []
+    is_fenced = False
     for line in text.split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             is_fenced = not is_fenced

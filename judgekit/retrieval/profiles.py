@@ -122,7 +122,9 @@ class RetrievalProfileFile(Strict):
 def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
     """Return a kind's profile: the project's, else the user's, else ours; raises `ConfigError`."""
     path = find(kind, project)
-    profile = yamlfile.read(path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES)
+    profile = yamlfile.read(
+        path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES
+    )
     if profile.retrieval != kind:
         raise ConfigError(f"expected {kind!r}, as the file is named", path=path, key="retrieval")
     return profile
@@ -133,9 +135,13 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
     languages = {}
     for name in sorted({profile.language for profile in profiles.values()}):
-        path, most = find(name, project), yamlfile.CONFIG_BYTES
+        path = find(name, project)
+        most = yamlfile.CONFIG_BYTES
         file = yamlfile.read(path, LanguageFile, version_key="language", most=most)
-        pairs = [(form, base) for base, forms in file.irregular.items() for form in forms.split()]
+        pairs = []
+        for base, forms in file.irregular.items():
+            for form in forms.split():
+                pairs.append((form, base))
         indexed = repr((sorted(file.stop), pairs, file.abbreviations))
         languages[name] = {
             "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
@@ -145,10 +151,14 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
             "joiners": " ".join(file.joiners),
             "min_prefix": file.prefix.min_length,
             "irregular": " ".join(f"{form} {base}" for form, base in pairs),
-            "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
+            "abbreviations": {
+                short: "|".join(words) for short, words in file.abbreviations.items()
+            },
         }
     named = {"retrieval", "title"}
-    plain = {kind: each.model_dump(mode="json", exclude=named) for kind, each in profiles.items()}
+    plain = {}
+    for kind, each in profiles.items():
+        plain[kind] = each.model_dump(mode="json", exclude=named)
     return {"languages": languages, "profiles": plain}
 
 
@@ -156,7 +166,11 @@ def render() -> str:
     """Return what `bundled.json` must hold: the bundled profiles and the default settings."""
     endings = sorted({ending for source in scan.KINDS.values() for ending in source.ENDINGS})
     stemmer = tomllib.loads(Path(compiled.BUNDLED).with_name("stemmer.toml").read_text("utf-8"))
-    data = {"settings": RetrievalConfig().model_dump(mode="json"), "endings": endings, "stemmer": stemmer}
+    data = {
+        "settings": RetrievalConfig().model_dump(mode="json"),
+        "endings": endings,
+        "stemmer": stemmer,
+    }
     return json.dumps(data | compile_profiles(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -165,7 +179,9 @@ def find(name: str, project: Path | None) -> Path:
         path = folder / f"{name}.yaml"
         if yamlfile.check_own(path, path.parents[2]) if origin == "project" else path.is_file():
             return path
-    raise ConfigError(f"no file {name}.yaml in any retrieval folder; name one that exists", key="language")
+    raise ConfigError(
+        f"no file {name}.yaml in any retrieval folder; name one that exists", key="language"
+    )
 
 
 if __name__ == "__main__":

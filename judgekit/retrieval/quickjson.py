@@ -14,7 +14,11 @@ _BLANKS = " \t\n\r"
 class _Rules:
     """What a scanner of `_json` asks of the decoder that it belongs to."""
 
-    strict, object_hook, object_pairs_hook, parse_float, parse_int = True, None, None, float, int
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
 
     @staticmethod
     def parse_constant(name: str) -> None:
@@ -27,7 +31,9 @@ _scan = make_scanner(_context)
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     """Return the value of the JSON `text`, NULs in it as spaces; raises `ValueError` when it is not JSON."""
-    text = text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
+    text = (
+        text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
+    )
     try:
         value, end = _scan(text, 0)
     # SystemError comes while `json` is not loaded.
@@ -35,7 +41,9 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
         raise ValueError("not valid JSON") from None
     if end != len(text):
         raise ValueError("not valid JSON")
-    return _encodable(value) if "\\ud" in text or "\\uD" in text else value
+    if "\\ud" in text or "\\uD" in text:
+        return _encodable(value)
+    return value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
@@ -61,8 +69,14 @@ def written(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return "{" + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value.items()) + "}"
-    return "[" + ",".join(map(written, value)) + "]" if isinstance(value, (list, tuple)) else repr(value)
+        return (
+            "{"
+            + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value.items())
+            + "}"
+        )
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(written, value)) + "]"
+    return repr(value)
 
 
 def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
@@ -71,4 +85,6 @@ def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
         return {_encodable(key): _encodable(inner) for key, inner in value.items()}
-    return [_encodable(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_encodable(inner) for inner in value]
+    return value

@@ -11,7 +11,14 @@ import os
 from contextlib import suppress
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.sources import Entry, Unreadable, auto_memory, claude_memory, contained, markdown
+from judgekit.retrieval.sources import (
+    Entry,
+    Unreadable,
+    auto_memory,
+    claude_memory,
+    contained,
+    markdown,
+)
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -26,7 +33,11 @@ KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown
 """The kinds of stores, in the order in which they are recognised."""
 
 IGNORE = ".judgekitignore"
-OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the others, in stores of any kind
+OWN = (
+    "index.md",
+    "MEMORY.md",
+    IGNORE,
+)  # files that say something about the others, in stores of any kind
 MAX_FILES = 250_000
 MAX_DEPTH = 12
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
@@ -57,7 +68,8 @@ class Listing:
     __slots__ = ("files", "folders", "problems", "read", "stamp")
 
     def __init__(self, stamp: index_file.Stamp | None, read: int) -> None:
-        self.stamp, self.read = stamp, read
+        self.stamp = stamp
+        self.read = read
         self.files: dict[str, index_file.Stamp] = {}
         self.folders: list[str] = []
         self.problems: list[str] = []
@@ -67,9 +79,13 @@ class Store:
     """A folder, whose `root` is a real path, and the rules by which its kind of store is listed."""
 
     def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
-        self.root, self.kind, self.source = root, kind, KINDS[kind]
+        self.root = root
+        self.kind = kind
+        self.source = KINDS[kind]
         # Looked into in a store of any kind, since a first record there changes the kind.
-        every = [each for profile in profiles.by_kind.values() for each in profile.categories.values()]
+        every: list[dict[str, str]] = []
+        for profile in profiles.by_kind.values():
+            every.extend(profile.categories.values())
         usual = [category["folder"] for category in every if category["folder"]]
         self._profile = profiles.by_kind[kind]
         self._listed: Listed | None = None
@@ -78,12 +94,19 @@ class Store:
         self.patterns: list[Pattern] = []
         own = os.path.join(root, IGNORE)
         if os.path.isfile(own) and not os.path.islink(own):
-            with suppress(OSError), open(own, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            with (
+                suppress(OSError),
+                open(own, encoding="utf-8-sig", errors="replace", newline="\n") as file,
+            ):
                 self.patterns = ignore_patterns(lines_of(file.read(100_000)))
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""
-        path, read = f"{self.root}/{relative}" if relative else self.root, index_file.clock()
+        if relative:
+            path = f"{self.root}/{relative}"
+        else:
+            path = self.root
+        read = index_file.clock()
         listing = Listing(index_file.look(path, folder=True), read)
         if relative and os.path.islink(path) and not self._holds(relative, listing):
             return listing
@@ -95,13 +118,18 @@ class Store:
                     self._list_entry(relative, entry, listing)
         except PermissionError:
             where = relative or self.root
-            listing.problems.append(f"{where}: this folder may not be read, so nothing in it is searched")
+            listing.problems.append(
+                f"{where}: this folder may not be read, so nothing in it is searched"
+            )
         except OSError:  # no such folder: nothing to list
             pass
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
-        name = f"{relative}/{entry.name}" if relative else entry.name
+        if relative:
+            name = f"{relative}/{entry.name}"
+        else:
+            name = entry.name
         # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
         if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
             return
@@ -109,7 +137,10 @@ class Store:
         if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
             return
         if not is_folder:
-            has_entries = self.source.BELOW if relative else self.source.IN_ROOT
+            if relative:
+                has_entries = self.source.BELOW
+            else:
+                has_entries = self.source.IN_ROOT
             if has_entries and entry.name.endswith(self.source.ENDINGS):
                 self._add(name, entry, listing)
         elif self._is_looked_into(name):
@@ -125,7 +156,9 @@ class Store:
         if name in self.record_folders:
             return True
         # The folders above one with records have none, but lead to it.
-        if any(name == folder or folder.startswith(f"{name}/") for folder in self._read_list().folders):
+        if any(
+            name == folder or folder.startswith(f"{name}/") for folder in self._read_list().folders
+        ):
             return True
         is_shallow = name.count("/") < MAX_DEPTH
         return self.source.DEEP and is_shallow and name.rpartition("/")[2] not in _NOT_DOCUMENTS
@@ -133,7 +166,11 @@ class Store:
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         if entry.is_dir(follow_symlinks=False):
             return True
-        if not self.source.LINKED_FOLDERS or name not in self.record_folders or not entry.is_symlink():
+        if (
+            not self.source.LINKED_FOLDERS
+            or name not in self.record_folders
+            or not entry.is_symlink()
+        ):
             return False
         return os.path.isdir(entry.path) and self._holds(name, listing)
 
@@ -143,13 +180,16 @@ class Store:
                 return
         except OSError:  # a link to itself
             return
-        if (stamp := index_file.look(entry.path)) is None:  # it went away meanwhile
+        stamp = index_file.look(entry.path)
+        if stamp is None:  # it went away meanwhile
             return
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
         elif self.room == -1:
-            listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is ignored")
+            listing.problems.append(
+                f"{self.root}: more than {MAX_FILES:,} files; the rest is ignored"
+            )
 
     def _holds(self, relative: str, listing: Listing) -> bool:
         if contained(self.root, relative):
@@ -177,7 +217,10 @@ def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | No
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
     """Read a whole store without an index: its profile, its entries by path, and what is wrong with it."""
     profile = profiles.by_kind[kind_of(root, profiles)]
-    store, folders, files, problems = Store(root, profile.kind, profiles), [""], list[str](), list[str]()
+    store = Store(root, profile.kind, profiles)
+    folders = [""]
+    files: list[str] = []
+    problems: list[str] = []
     while folders:
         listing = store.list(folders.pop())
         files += listing.files

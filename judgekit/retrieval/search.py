@@ -36,11 +36,17 @@ MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
 MIN_PREFIX = 4  # letters of a keyword that may be the beginning of a word
-_TAG, _TITLE, _BEGINNING = 3, 2, 1  # points
-_LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
+_TAG = 3
+_TITLE = 2
+_BEGINNING = 1  # points
+_LEADS_OUT = (
+    "outside the project, so it is not searched; only your own configuration may name such a root"
+)
 _NO_PIN = "no active memory has this id or path; nothing is injected for it"
 _PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
-_TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
+_TABLE = (
+    "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
+)
 _PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
@@ -69,7 +75,9 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     confidence. What `pins` name is found for any query. `pool` hits of a store are rated. After `patience`
     seconds what was read is searched.
     """
-    profiles, ranked, found_any = profiles or Profiles(bundled()), RankedCandidates([], []), False
+    profiles = profiles or Profiles(bundled())
+    ranked = RankedCandidates([], [])
+    found_any = False
     searched = _Search(query, profiles, project, pins, ranked)
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
     for root in dict.fromkeys(roots):
@@ -81,16 +89,23 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
         found_any = True
-        found = None if scorer == _KEYWORD else searched.by_fulltext(folder, limit, pool, patience)
+        if scorer == _KEYWORD:
+            found = None
+        else:
+            found = searched.by_fulltext(folder, limit, pool, patience)
         if found is None:
             found = searched.by_keyword(folder)[:limit]
         elif snippets:
-            for candidate, (passage, _) in zip(found, passages(query, found, profiles), strict=True):
+            for candidate, (passage, _) in zip(
+                found, passages(query, found, profiles), strict=True
+            ):
                 candidate.snippet = passage
         ranked.candidates += found
     if len(roots) > 1:  # of candidates for the same file the first one stays
         best: dict[str, Candidate] = {}
-        for candidate in sorted(ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)):
+        for candidate in sorted(
+            ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)
+        ):
             best.setdefault(candidate.file, candidate)
         ranked.candidates[:] = best.values()
         ranked.notes[:] = dict.fromkeys(ranked.notes)
@@ -130,7 +145,9 @@ def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str])
     from judgekit.retrieval import worktree  # noqa: PLC0415 - few stores are outside
 
     main = worktree.in_main_worktree(base.rstrip(os.sep))
-    if main is not None and (folder + os.sep).startswith(os.path.realpath(main).rstrip(os.sep) + os.sep):
+    if main is not None and (folder + os.sep).startswith(
+        os.path.realpath(main).rstrip(os.sep) + os.sep
+    ):
         return True
     absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
     return root in trusted and (absolute or os.path.normpath(root).split(os.sep)[0] == os.pardir)
@@ -149,7 +166,10 @@ def resolve(root: str, project: str) -> str:
 
     # What git ignores is in the main working tree alone.
     main = worktree.in_main_worktree(os.path.abspath(project))
-    shared = os.path.normpath(os.path.join(main, root)) if main is not None else folder
+    if main is not None:
+        shared = os.path.normpath(os.path.join(main, root))
+    else:
+        shared = folder
     return shared if os.path.isdir(shared) else folder
 
 
@@ -157,12 +177,23 @@ class _Search:
     """One query over several stores; `pinned` is what was found by name so far."""
 
     def __init__(
-        self, text: str, profiles: Profiles, project: str, pins: Sequence[str], ranked: RankedCandidates
+        self,
+        text: str,
+        profiles: Profiles,
+        project: str,
+        pins: Sequence[str],
+        ranked: RankedCandidates,
     ) -> None:
-        self.text, self.profiles, self.project, self.pins, self.ranked = text, profiles, project, pins, ranked
+        self.text = text
+        self.profiles = profiles
+        self.project = project
+        self.pins = pins
+        self.ranked = ranked
         self.pinned: dict[str, Candidate] = {}
 
-    def by_fulltext(self, root: str, limit: int, pool: int, patience: float | None) -> list[Candidate] | None:
+    def by_fulltext(
+        self, root: str, limit: int, pool: int, patience: float | None
+    ) -> list[Candidate] | None:
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -190,19 +221,29 @@ class _Search:
         if not asked and not self.pins:
             return []
         for _ in range(MAX_ROUNDS):
-            named = self._pinned(opened) if self.pins else {}
+            if self.pins:
+                named = self._pinned(opened)
+            else:
+                named = {}
             opened.connection.execute("BEGIN")  # one lock for all statements
             found = bm25.match(opened, asked, pool, quick=quick)[:limit]
             opened.connection.execute("COMMIT")
-            if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *found)]):
+            if not index.recheck(
+                opened, [candidate.place for candidate in (*named.values(), *found)]
+            ):
                 break
-        named = {pin: candidate for pin, candidate in named.items() if candidate.place not in opened.outdated}
+        named = {
+            pin: candidate
+            for pin, candidate in named.items()
+            if candidate.place not in opened.outdated
+        }
         self.pinned = named | self.pinned
         self._note(opened.notes())
         return [candidate for candidate in found if candidate.place not in opened.outdated]
 
     def _pinned(self, opened: Index) -> dict[str, Candidate]:
-        execute, pinned = opened.connection.execute, {}
+        execute = opened.connection.execute
+        pinned = {}
         for pin in self.pins:
             row = None
             for place in self._places(pin, opened.root):
@@ -256,17 +297,21 @@ def match_keywords(
     wanted = [terms.Term(word, [word], [word], common=word in language.common) for word in found]
     hits = []
     for path, entry in entries:
-        title, tags = plain_words(entry.title), plain_words(" ".join(entry.tags))
+        title = plain_words(entry.title)
+        tags = plain_words(" ".join(entry.tags))
         worth = []
         for word in found:
-            begins = len(word) >= MIN_PREFIX and any(other.startswith(word) for other in title | tags)
+            begins = len(word) >= MIN_PREFIX and any(
+                other.startswith(word) for other in title | tags
+            )
             worth.append(_TAG if word in tags else _TITLE if word in title else _BEGINNING * begins)
         matched = {number for number, point in enumerate(worth) if point}
         if matched:
             hit = _candidate(root, path, entry, profile)
             hit.bm25 = hit.score = float(sum(worth))
             hit.matched = hit.titled = matched
-            hit.damaged, hit.text = entry.problem is not None, entry.title.lower()
+            hit.damaged = entry.problem is not None
+            hit.text = entry.title.lower()
             hits.append(hit)
     for number, term in enumerate(wanted):
         count = sum(number in hit.matched for hit in hits)
@@ -276,7 +321,9 @@ def match_keywords(
 
 def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
     updated = entry.updated or os.path.getmtime(os.path.join(root, path))
-    hit = Candidate(entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind)
+    hit = Candidate(
+        entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind
+    )
     hit.status = entry.status
     return hit
 
@@ -292,9 +339,12 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
     return entry.body[:limit] if entry is not None else ""
 
 
-def passages(text: str, hits: Sequence[Candidate], profiles: Profiles | None = None) -> list[tuple[str, str]]:
+def passages(
+    text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
+) -> list[tuple[str, str]]:
     """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
-    profiles, found = profiles or Profiles(bundled()), []
+    profiles = profiles or Profiles(bundled())
+    found = []
     wanted: dict[str, list[terms.Term]] = {}  # by kind: languages may differ
     connection = index_file.connect(":memory:")
     try:
@@ -325,8 +375,12 @@ def _end(connection: Connection, text: str, expression: str) -> int:
     """Return where the part of a text ends in which `_MOST` words match, which is all of nearly every one."""
     connection.execute(_PUT, (text.translate({1: " ", 2: " "}),))
     row = connection.execute(_MARKED, (expression,)).fetchone()
-    before, *rest = row[0].split("\1") if row else ("",)
-    end, matched = len(before), 0
+    if row:
+        before, *rest = row[0].split("\1")
+    else:
+        before, *rest = ("",)
+    end = len(before)
+    matched = 0
     for piece in rest:
         inside, _, outside = piece.partition("\2")
         matched += max(len(terms.words(inside)), len(inside) // 8)

@@ -22,7 +22,8 @@ _PAIR = 2  # letters: a shorter word keeps its end
 
 _TABLES = bundled()["stemmer"]
 _WHOLE: dict[str, str] = _TABLES["whole"]
-_STEPS, _AS_THEY_ARE = _TABLES["steps"], frozenset(_TABLES["as_they_are"])
+_STEPS = _TABLES["steps"]
+_AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
@@ -34,7 +35,8 @@ def stems(text: str, language: Language) -> list[str]:
         known.clear()
     found = []
     for word in words(fold(text)):
-        if (cut := known.get(word)) is None:
+        cut = known.get(word)
+        if cut is None:
             cut = known[word] = stem_of(word, language)
         if cut:
             found.append(cut)
@@ -44,7 +46,9 @@ def stems(text: str, language: Language) -> list[str]:
 def stem_of(word: str, language: Language) -> str:
     """Return the stem of a folded word; an empty one for a stop word, and for a form of one (`got`)."""
     base = language.irregular.get(word, word)
-    return "" if word in language.stop or base in language.stop else stem(base)
+    if word in language.stop or base in language.stop:
+        return ""
+    return stem(base)
 
 
 def fold(text: str) -> str:
@@ -93,12 +97,19 @@ def stem(word: str) -> str:
             marked += "Y" if char == "y" and (not marked or marked[-1] in _VOWELS) else char
         word = marked
     # R1 begins behind the first consonant after a vowel, R2 behind the next one in R1.
-    shape, size = word.translate(_SHAPE), len(word)
+    shape = word.translate(_SHAPE)
+    size = len(word)
     r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
     r1 = r1 or (shape.find("vc") + 2 if "vc" in shape else size)
-    r2 = shape.find("vc", r1) + 2 if "vc" in shape[r1:] else size
+    if "vc" in shape[r1:]:
+        r2 = shape.find("vc", r1) + 2
+    else:
+        r2 = size
     if word.endswith(("sses", "ied", "ies")):
-        word = word[:-2] if size > len("lies") or word.endswith("sses") else word[:-1]
+        if size > len("lies") or word.endswith("sses"):
+            word = word[:-2]
+        else:
+            word = word[:-1]
     elif word[-1] == "s" and not word.endswith(("us", "ss")) and "v" in shape[:-2]:
         word = word[:-1]
     if word in _AS_THEY_ARE:
@@ -130,10 +141,14 @@ def _ends_short(word: str) -> bool:
 
 
 def _without_ed_and_ing(word: str, r1: int) -> str:
-    ending = next((end for end in ("eedly", "ingly", "edly", "eed", "ing", "ed") if word.endswith(end)), "")
+    ending = next(
+        (end for end in ("eedly", "ingly", "edly", "eed", "ing", "ed") if word.endswith(end)), ""
+    )
     rest = word[: len(word) - len(ending)]
     if ending.startswith("ee"):
-        return rest + "ee" if len(rest) >= r1 and rest not in ("exc", "proc", "succ") else word
+        if len(rest) >= r1 and rest not in ("exc", "proc", "succ"):
+            return rest + "ee"
+        return word
     ying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"  # dying
     if not ending or (_VOWELS.isdisjoint(rest) and not ying):
         return word
@@ -142,16 +157,25 @@ def _without_ed_and_ing(word: str, r1: int) -> str:
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if rest.endswith(_DOUBLES):
-        return rest if len(rest) == len("add") and rest[0] in "aeo" else rest[:-1]
-    return rest + "e" if len(rest) <= r1 and _ends_short(rest) else rest
+        if len(rest) == len("add") and rest[0] in "aeo":
+            return rest
+        return rest[:-1]
+    if len(rest) <= r1 and _ends_short(rest):
+        return rest + "e"
+    return rest
 
 
-HEAD, TAIL = 500, 250  # characters of a prompt that are read
+HEAD = 500
+TAIL = 250  # characters of a prompt that are read
 MAX_TERMS = 32
-MAX_WORD = 64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
+MAX_WORD = (
+    64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
+)
 MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
 _JOINERS = "_-./:"
-_IN_TOKENS = "".join([char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))])
+_IN_TOKENS = "".join(
+    [char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))]
+)
 _PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
 
 
@@ -163,22 +187,45 @@ class Term:
     `number` there, the `count` of entries that have it, and its `rarity`.
     """
 
-    __slots__ = ("common", "count", "expression", "number", "phrases", "prefix", "rarity", "shown", "text")
+    __slots__ = (
+        "common",
+        "count",
+        "expression",
+        "number",
+        "phrases",
+        "prefix",
+        "rarity",
+        "shown",
+        "text",
+    )
 
     def __init__(
-        self, text: str, phrases: list[str], forms: list[str], *, prefix: bool = False, common: bool = False
+        self,
+        text: str,
+        phrases: list[str],
+        forms: list[str],
+        *,
+        prefix: bool = False,
+        common: bool = False,
     ) -> None:
-        self.text, self.phrases, self.common = text, phrases, common
-        self.number, self.count, self.rarity = 0, 0, 0.0
+        self.text = text
+        self.phrases = phrases
+        self.common = common
+        self.number = 0
+        self.count = 0
+        self.rarity = 0.0
         self.prefix = phrases[0] if prefix else None
-        self.expression, self.shown = _any_of(phrases, prefix=prefix), _any_of(forms, prefix=prefix)
+        self.expression = _any_of(phrases, prefix=prefix)
+        self.shown = _any_of(forms, prefix=prefix)
 
 
 def _any_of(forms: list[str], *, prefix: bool) -> str:
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
     if prefix:
         quoted[0] += "*"
-    return f"({' OR '.join(quoted)})" if len(quoted) > 1 else quoted[0]
+    if len(quoted) > 1:
+        return f"({' OR '.join(quoted)})"
+    return quoted[0]
 
 
 def parse(prompt: str, language: Language) -> list[Term]:
@@ -195,7 +242,10 @@ def parse(prompt: str, language: Language) -> list[Term]:
 def of_token(token: str, language: Language) -> list[Term]:
     """Return the terms of one word or compound: the phrase, then each of its parts."""
     parts = words(token)
-    found = [_phrase(token, [" ".join(parts)], language)] if 1 < len(parts) <= MAX_PARTS else []
+    if 1 < len(parts) <= MAX_PARTS:
+        found = [_phrase(token, [" ".join(parts)], language)]
+    else:
+        found = []
     for part in parts:
         if inner := camel(part):
             found.append(_phrase(part, [part, " ".join(inner)], language))
@@ -218,9 +268,13 @@ def camel(word: str) -> list[str]:
     cuts = []
     for at in range(1, len(word)):
         after = word[at + 1 :]
-        if word[at].isupper() and (not word[at - 1].isupper() or (after[:1].islower() and after != "s")):
+        if word[at].isupper() and (
+            not word[at - 1].isupper() or (after[:1].islower() and after != "s")
+        ):
             cuts.append(at)
-    return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)] if cuts else []
+    if cuts:
+        return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)]
+    return []
 
 
 def hidden_words(text: str, language: Language) -> str:
@@ -238,7 +292,8 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     """Return what is searched by: a short prompt, else its beginning and its end, with valid characters."""
     text = prompt
     if len(prompt) > head + tail:
-        first, last = prompt[:head], prompt[-tail:]
+        first = prompt[:head]
+        last = prompt[-tail:]
         text = f"{first.rpartition(' ')[0] or first}\n{last.partition(' ')[2] or last}"  # no half words
     text = text.encode("utf-8", "replace").decode("utf-8")
     if text.isascii():
@@ -250,7 +305,9 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 def _phrase(text: str, forms: list[str], language: Language) -> Term | None:
     phrases = [" ".join(stems(form, language)) for form in forms]
-    return Term(text.lower(), phrases, forms) if any(" " in phrase for phrase in phrases) else None
+    if any(" " in phrase for phrase in phrases):
+        return Term(text.lower(), phrases, forms)
+    return None
 
 
 def _word(word: str, language: Language) -> Term | None:

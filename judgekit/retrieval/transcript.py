@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
-_SESSION_CHARS = 36  # of a session's id, with which Claude Code and Codex end the name of a transcript
-_ANSWERS = ("assistant", "response_item", "gemini")  # types of entries, of Claude Code, Codex, Gemini
+_SESSION_CHARS = (
+    36  # of a session's id, with which Claude Code and Codex end the name of a transcript
+)
+_ANSWERS = (
+    "assistant",
+    "response_item",
+    "gemini",
+)  # types of entries, of Claude Code, Codex, Gemini
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
 # What clients put into a conversation as if the user had typed it.
 _NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
@@ -41,7 +47,9 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    turns = filter(None, map(_turn, _entries(path, -400_000)))  # far more bytes than a few turns need
+    turns = filter(
+        None, map(_turn, _entries(path, -400_000))
+    )  # far more bytes than a few turns need
     return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
 
@@ -49,7 +57,9 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
     """Return the latest texts that people (no agents) typed in `project` and that are `wanted`, each once."""
     found: dict[str, float] = {}
     stamps = ((environment.stamp(path), path) for path in _files())
-    for changed, path in sorted(((stamp[1] / 1e9, path) for stamp, path in stamps if stamp), reverse=True):
+    for changed, path in sorted(
+        ((stamp[1] / 1e9, path) for stamp, path in stamps if stamp), reverse=True
+    ):
         if len(found) >= most and changed < sorted(found.values())[-most]:
             break
         heres = (_is_here(entry, project) for entry in _entries(path, _HEAD_BYTES))
@@ -57,7 +67,11 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
             continue
         for entry in _entries(path, _WHOLE_BYTES):
             role, text = _turn(entry) or ("", "")
-            typed = role == "user" and not entry.get("isCompactSummary") and not text.startswith(_NOT_TYPED)
+            typed = (
+                role == "user"
+                and not entry.get("isCompactSummary")
+                and not text.startswith(_NOT_TYPED)
+            )
             if typed and wanted(text):
                 moment = _moment(entry)
                 found[text] = max(found.get(text, 0.0), changed if moment is None else moment)
@@ -81,7 +95,9 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    return next((moment for moment in map(_moment, _entries(path, _HEAD_BYTES)) if moment is not None), None)
+    return next(
+        (moment for moment in map(_moment, _entries(path, _HEAD_BYTES)) if moment is not None), None
+    )
 
 
 def _moment(entry: dict[str, Any]) -> float | None:
@@ -100,7 +116,8 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
         session: object = name[-_SESSION_CHARS:]
         if name.startswith("session-"):  # Gemini's, which begins with the id
             session = next(_entries(path, _HEAD_BYTES), {}).get("sessionId")
-        if (digest := environment.digest(str(session))) not in digests:
+        digest = environment.digest(str(session))
+        if digest not in digests:
             continue
         exchanges: list[Exchange] = []
         for entry in _entries(path, _WHOLE_BYTES):
@@ -117,12 +134,24 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 def _calls(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the name and the arguments of each tool call in an entry, as JSON."""
     message = entry.get("message", entry.get("payload", entry))
-    if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("type") not in _ANSWERS:
+    if (
+        not isinstance(message, dict)
+        or entry.get("isSidechain")
+        or entry.get("type") not in _ANSWERS
+    ):
         return
-    content, of_gemini = message.get("content"), message.get("toolCalls")
+    content = message.get("content")
+    of_gemini = message.get("toolCalls")
     blocks = [message, *(content if isinstance(content, list) else ())]
-    calls = [each for each in blocks if isinstance(each, dict) and each.get("type") in _CALLS]
-    calls += [each for each in of_gemini if isinstance(each, dict)] if isinstance(of_gemini, list) else []
+    calls = []
+    for each in blocks:
+        if isinstance(each, dict) and each.get("type") in _CALLS:
+            calls.append(each)
+    calls += (
+        [each for each in of_gemini if isinstance(each, dict)]
+        if isinstance(of_gemini, list)
+        else []
+    )
     for call in calls:
         parts = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
         yield json.dumps([part for part in parts if part is not None], ensure_ascii=False)
@@ -131,7 +160,9 @@ def _calls(entry: dict[str, Any]) -> Iterator[str]:
 def _files() -> Iterator[str]:
     for home in _homes():
         for folder, _, names in os.walk(home):
-            yield from (str(Path(folder, name)) for name in sorted(names) if name.endswith(".jsonl"))
+            yield from (
+                str(Path(folder, name)) for name in sorted(names) if name.endswith(".jsonl")
+            )
 
 
 def _homes() -> list[Path]:
@@ -165,14 +196,26 @@ def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     message = entry.get("message", entry.get("payload", entry))  # of Claude Code, Codex, Gemini
     if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("isMeta"):
         return None
-    role = message.get("role") if "payload" in entry else entry.get("type")
+    if "payload" in entry:
+        role = message.get("role")
+    else:
+        role = entry.get("type")
     role = "assistant" if role == "gemini" else role
     if role not in ("user", "assistant"):
         return None
-    content = message.get("displayContent", message.get("content"))  # Gemini's user typed only the former
+    content = message.get(
+        "displayContent", message.get("content")
+    )  # Gemini's user typed only the former
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", None)
-        blocks = (block for block in content if isinstance(block, dict) and block.get("type") in kinds)
+        blocks = (
+            block for block in content if isinstance(block, dict) and block.get("type") in kinds
+        )
         content = " ".join(str(block.get("text", "")) for block in blocks)
-    text = content.strip() if isinstance(content, str) else ""
-    return (role, text) if text and not text.startswith("<") else None
+    if isinstance(content, str):
+        text = content.strip()
+    else:
+        text = ""
+    if text and not text.startswith("<"):
+        return (role, text)
+    return None

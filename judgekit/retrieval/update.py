@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 BATCH = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
-_ABANDONED = 600  # seconds after which what is still being laid out belongs to a process that was killed
+_ABANDONED = (
+    600  # seconds after which what is still being laid out belongs to a process that was killed
+)
 _UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
 
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
@@ -42,14 +44,22 @@ _ADD_NOTE = "INSERT INTO note (text, place) SELECT ?, path FROM file WHERE numbe
 _OF_NAME = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
     problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ? WHERE number = ?"""
-_TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
+_TOUCH_FILE = (
+    "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
+)
 _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
-    said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
+    said = {
+        "root": root,
+        "read_by": index_file.read_by(profiles),
+        "kind": kind,
+        "size": 0,
+        "pending": 0,
+    }
     said |= {"folders": 0, "updated": index_file.clock()}
     connection.executemany(_SET_ABOUT, said.items())
 
@@ -73,7 +83,10 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     newest = index_file.path_of(root)
     if newest is not None and path != newest:
         return
-    generation = 0 if newest is None else int(newest.split(".")[-2]) + 1
+    if newest is None:
+        generation = 0
+    else:
+        generation = int(newest.split(".")[-2]) + 1
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -96,9 +109,14 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     # What killed processes left half made, and what other versions of this program left long ago.
     with os.scandir(folder) as entries:
         for entry in list(entries):
-            limit = _ABANDONED if _MAKING in entry.name else _UNUSED
+            if _MAKING in entry.name:
+                limit = _ABANDONED
+            else:
+                limit = _UNUSED
             with suppress(OSError):  # it has been finished or swept meanwhile, or is none of ours
-                if time.time() - entry.stat().st_mtime > limit and not entry.name.startswith(f"v{VERSION}."):
+                if time.time() - entry.stat().st_mtime > limit and not entry.name.startswith(
+                    f"v{VERSION}."
+                ):
                     os.unlink(entry.path)
 
 
@@ -135,22 +153,32 @@ class Plan:
         }
         changed = []
         for name in scan.OWN:
-            read, stamp = index_file.clock(), index_file.look(f"{index.root}/{name}")
+            read = index_file.clock()
+            stamp = index_file.look(f"{index.root}/{name}")
             _, before, was_sure = self._known.get(name, (False, None, True))
             after = (False, stamp, stamp is None or is_sure(stamp[1], read))
             if after != (False, before, was_sure):
                 self.watched[name] = after
             if stamp != before or not was_sure:  # some are entries too
                 changed.append(name)
-                self.changed += [row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)]
+                self.changed += [
+                    row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)
+                ]
 
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
             store.room -= self._rows("SELECT count(*) FROM file")[0][0]
         # These say which folders and files there are.
-        deep = self.anew or places is None or not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed)
+        deep = (
+            self.anew
+            or places is None
+            or not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed)
+        )
         wanted = sorted((place for place in places or () if place not in scan.OWN), reverse=True)
-        pending = [""] if deep else [place for place in wanted if self._known.get(place, (1,))[0]]
+        if deep:
+            pending = [""]
+        else:
+            pending = [place for place in wanted if self._known.get(place, (1,))[0]]
         listed: dict[str, Collection[str]] = {}  # the folders in each
         while pending:
             place = pending.pop()  # after the folder that it is in
@@ -172,17 +200,21 @@ class Plan:
                 self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        return [] if self.anew else self._connection.execute(query, values).fetchall()
+        if self.anew:
+            return []
+        return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, deep: bool) -> list[str]:
         """Note what is different in one folder, and return which of those below it have to be listed."""
-        before, stamp = self._known.get(place), listing.stamp
+        before = self._known.get(place)
+        stamp = listing.stamp
         sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
         if before != (True, stamp, sure):
             self.watched[place] = (True, stamp, sure)
         unknown = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
-            if (known := unknown.pop(path, None)) is None:
+            known = unknown.pop(path, None)
+            if known is None:
                 self.lost.append(number)
             elif known != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
@@ -199,16 +231,25 @@ class ReadFile:
     __slots__ = ("digest", "note", "read", "row", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
-        self.read, self.stamp = index_file.clock(), index_file.look(f"{root}/{place}")
+        self.read = index_file.clock()
+        self.stamp = index_file.look(f"{root}/{place}")
         entry, problem = scan.read(root, place, profile)
         shown = entry or Entry("", "", "")
-        self.texts = None if entry is None else texts(entry, profile.language)
+        if entry is None:
+            self.texts = None
+        else:
+            self.texts = texts(entry, profile.language)
         shown_texts = (shown.id, shown.title, shown.category, ",".join(shown.tags), shown.status)
         names = [_clean(name) for name in shown_texts]
         updated = shown.updated or (self.stamp[1] / 1e9 if self.stamp else 0.0)
         self.row = (None if problem is None else _clean(problem), *names, updated)
-        self.note = None if shown.note is None else _clean(f"{place}: {shown.note}")
-        self.digest = zlib.crc32(repr((self.row, self.texts, self.note)).encode("utf-8", "surrogatepass"))
+        if shown.note is None:
+            self.note = None
+        else:
+            self.note = _clean(f"{place}: {shown.note}")
+        self.digest = zlib.crc32(
+            repr((self.row, self.texts, self.note)).encode("utf-8", "surrogatepass")
+        )
 
 
 def texts(entry: Entry, language: Language) -> list[str]:
@@ -227,7 +268,8 @@ class Writer:
     """Changes an index inside a transaction, and keeps count of entries and of what they hold."""
 
     def __init__(self, connection: Connection) -> None:
-        self.execute, self.executemany = connection.execute, connection.executemany
+        self.execute = connection.execute
+        self.executemany = connection.executemany
         self.about = about(connection)
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
 
@@ -245,7 +287,9 @@ class Writer:
             self.execute(_ADD_WATCH, (row and row[0], path, folder, *(stamp or (None,) * 3), sure))
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
-            self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes])
+            self.executemany(
+                "INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes]
+            )
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
         new = [(path, numbers[folder]) for path, folder in plan.new.items()]
         self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new)
@@ -298,7 +342,10 @@ class Writer:
             self._changes[word] = self._changes.get(word, 0) + change
 
     def finish(self) -> None:
-        changed = [(term, change) for term, change in self._changes.items() if change]
+        changed = []
+        for term, change in self._changes.items():
+            if change:
+                changed.append((term, change))
         self.executemany(_COUNT, changed)
         fewer = [(term,) for term, change in changed if change < 0]
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", fewer)
@@ -355,11 +402,15 @@ def refresh(
             with transaction(index) as writer:
                 (now,) = index.connection.execute("PRAGMA data_version").fetchone()
                 if now != version:  # another process wrote meanwhile, most likely the same
-                    changed, plan = plan.changed, Plan(index, writer.about["kind"], places)
+                    changed = plan.changed
+                    plan = Plan(index, writer.about["kind"], places)
                     plan.changed += changed
                 # The newest are read first: they are the likeliest to matter.
                 newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
-                index.left_out = 0 if most is None else max(0, len(newest) - most)
+                if most is None:
+                    index.left_out = 0
+                else:
+                    index.left_out = max(0, len(newest) - most)
                 plan.new = {path: plan.new[path] for path in newest[:most]}
                 writer.carry_out(plan)
                 _read_batch(index, writer)

@@ -41,14 +41,20 @@ def main_worktree(root: str) -> str:
     git_folder = git_folder_of(root)
     if not git_folder or git_folder == os.path.join(root, _MARK):
         return root
-    common = os.path.normpath(os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir"))))
+    common = os.path.normpath(
+        os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir")))
+    )
     back = _first_line(os.path.join(git_folder, "gitdir"))
-    if not back or os.path.realpath(os.path.dirname(git_folder)) != os.path.realpath(f"{common}/worktrees"):
+    if not back or os.path.realpath(os.path.dirname(git_folder)) != os.path.realpath(
+        f"{common}/worktrees"
+    ):
         return root
     linked = os.path.realpath(os.path.join(git_folder, back))
     if linked != os.path.join(os.path.realpath(root), _MARK):
         return root
-    return os.path.dirname(common) if os.path.basename(common) == _MARK else common
+    if os.path.basename(common) == _MARK:
+        return os.path.dirname(common)
+    return common
 
 
 def in_main_worktree(folder: str) -> str | None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
 from judgekit.rubric.loader import LoadedRubric, beside
-from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric, WrongCase
+from judgekit.rubric.schema import (
+    CompareCase,
+    ScoreCase,
+    ScoreRubric,
+    SelectCase,
+    SelectRubric,
+    WrongCase,
+)
 from judgekit.text import counted
 
 if TYPE_CHECKING:
@@ -38,10 +45,15 @@ class Remark(NamedTuple):
         return str(ConfigError(self.text, path=self.path, line=self.line, key=self.key))
 
 
-def remarks(loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()) -> list[Remark]:
+def remarks(
+    loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
+) -> list[Remark]:
     """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
     found = [*_modes(loaded), *_cases(loaded, cases)]
-    for path, own in ((beside(loaded.path, "cases"), cases), (beside(loaded.path, "leniency"), wrong)):
+    for path, own in (
+        (beside(loaded.path, "cases"), cases),
+        (beside(loaded.path, "leniency"), wrong),
+    ):
         found += _lines(path, loaded.rubric, own)
     if isinstance(loaded.rubric, ScoreRubric):
         found += _dimensions(loaded.path, loaded.rubric)
@@ -50,21 +62,32 @@ def remarks(loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCa
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     """Return which strict and lenient outcomes one set of whole scores can have; None if too many to try."""
-    whole, dimensions = [*rubric.scale.labels], rubric.dimensions.values()
-    points = [[*rubric.scale.answers.values()] if each.scale else whole for each in dimensions]
+    whole = [*rubric.scale.labels]
+    dimensions = rubric.dimensions.values()
+    points = []
+    for each in dimensions:
+        points.append([*rubric.scale.answers.values()] if each.scale else whole)
     if prod(map(len, points)) > _MOST_COMBINATIONS:
         return None
-    named = [dict(zip(rubric.dimensions, scores, strict=True)) for scores in product(*points)]
+    named = []
+    for scores in product(*points):
+        named.append(dict(zip(rubric.dimensions, scores, strict=True)))
     return {(rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")) for scores in named}
 
 
 def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
-    rubric, strict, lenient = loaded.rubric, loaded.rubric.modes.strict, loaded.rubric.modes.lenient
+    lenient = loaded.rubric.modes.lenient
+    strict = loaded.rubric.modes.strict
+    rubric = loaded.rubric
     texts = []
     if strict.confirm == "reject" and lenient.confirm == "accept":
-        texts.append("strict confirms rejections and lenient confirms acceptances; is that reversed?")
+        texts.append(
+            "strict confirms rejections and lenient confirms acceptances; is that reversed?"
+        )
     if isinstance(rubric, SelectRubric):
-        is_worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
+        is_worded = any(
+            criterion.strict != criterion.lenient for criterion in rubric.criteria.values()
+        )
         if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
@@ -80,7 +103,9 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    tags = Counter(term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms))
+    tags = Counter(
+        term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms)
+    )
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
@@ -92,17 +117,27 @@ def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
 
 
 def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path, rubric = beside(loaded.path, "cases"), loaded.rubric
+    path = beside(loaded.path, "cases")
+    rubric = loaded.rubric
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
         yield Remark(
-            path, "", f"{counted(len(cases), 'case', 'cases')}: agreement is not meaningful below {FEW}"
+            path,
+            "",
+            f"{counted(len(cases), 'case', 'cases')}: agreement is not meaningful below {FEW}",
         )
-    reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
+    if isinstance(rubric, ScoreRubric):
+        reached = outcomes(rubric)
+    else:
+        reached = None
     for number, case in enumerate(cases, 1):
         label = case.label
-        if isinstance(case, CompareCase) and case.a == case.b and {label.strict, label.lenient} != {"tie"}:
+        if (
+            isinstance(case, CompareCase)
+            and case.a == case.b
+            and {label.strict, label.lenient} != {"tie"}
+        ):
             text = f"{case.id}: a and b are the same text, which is always a tie; change one"
             yield Remark(path, "label", text, wrong=True, line=number)
         if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
@@ -116,22 +151,31 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         return
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
-        wins, for_a, accepted = len(labels) - labels.count("tie"), labels.count("A"), labels.count("accept")
-        if rubric.task == "compare" and not (wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE):
+        wins = len(labels) - labels.count("tie")
+        for_a = labels.count("A")
+        accepted = labels.count("accept")
+        if rubric.task == "compare" and not (
+            wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE
+        ):
             text = f"in {mode} {for_a} labels are A and {labels.count('B')} are B"
             yield Remark(path, "label", f"{text}: swap some of the texts")
         if rubric.task == "score" and not LEAST_SHARE <= accepted / len(labels) <= 1 - LEAST_SHARE:
             text = f"{accepted} of {len(labels)} should be accepted in {mode}"
-            yield Remark(path, "label", f"{text}: a judge that always gives the same verdict would look good")
+            yield Remark(
+                path, "label", f"{text}: a judge that always gives the same verdict would look good"
+            )
     if rubric.task == "score" and all(case.label.strict == case.label.lenient for case in cases):
-        yield Remark(path, "label", "strict and lenient agree on every case; add a case where they differ")
+        yield Remark(
+            path, "label", "strict and lenient agree on every case; add a case where they differ"
+        )
 
 
 def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
     """Yield the ids that are there twice, and what the rubric needs and a case lacks."""
     seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
-        if (first := seen.setdefault(case.id, number)) != number:
+        first = seen.setdefault(case.id, number)
+        if first != number:
             text = f"line {first} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
         if not (isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase)):
@@ -139,7 +183,9 @@ def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark
         for need in rubric.given.needs:
             if not (case.files if need == "sources" else getattr(case, need).strip()):
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
+                yield Remark(
+                    path, "files" if need == "sources" else need, text, wrong=True, line=number
+                )
 
 
 def changes(before: Rubric, after: Rubric) -> list[str]:
@@ -150,22 +196,32 @@ def changes(before: Rubric, after: Rubric) -> list[str]:
 def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
-            yield from _changes(f"{key}.{name}" if key else str(name), before.get(name), after.get(name))
+            yield from _changes(
+                f"{key}.{name}" if key else str(name), before.get(name), after.get(name)
+            )
     elif before != after and isinstance(before, list) and isinstance(after, list):
         words = [f"without {_short(item)}" for item in before if item not in after]
         words += [f"with {_short(item)}" for item in after if item not in before]
         yield f"{key}: {'; '.join(words) or 'in another order'}"
     elif before != after:
-        was, now = _short(before), _short(after)
-        changed = f"removed, was {was}" if after is None else f"{was} -> {now}"
+        was = _short(before)
+        now = _short(after)
+        if after is None:
+            changed = f"removed, was {was}"
+        else:
+            changed = f"{was} -> {now}"
         yield f"{key}: {changed if before is not None else f'new, {now}'}"
 
 
 def _short(value: object) -> str:
     """Return a value in words, all of it: texts are what a rubric is made of."""
     if isinstance(value, dict):
-        inner = (f"{name} {_short(part)}" for name, part in value.items() if part not in (None, [], ""))
+        inner = (
+            f"{name} {_short(part)}" for name, part in value.items() if part not in (None, [], "")
+        )
         return f"({', '.join(inner)})"
     if isinstance(value, list):
         return ", ".join(map(_short, value))
-    return f"{value:g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return repr(value) if isinstance(value, str) else str(value)

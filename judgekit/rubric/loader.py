@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from judgekit import outputs
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric, WrongCase
+from judgekit.rubric.schema import (
+    CASES,
+    Case,
+    Rubric,
+    RubricFile,
+    ScoreRubric,
+    SelectRubric,
+    WrongCase,
+)
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import rubric_name
 
@@ -66,19 +74,27 @@ def find_rubric(
 ) -> LoadedRubric:
     """Return the newest rubric for `ID`, `ID@VERSION` or a path; raises `UsageError`, `ConfigError`."""
     if not isinstance(reference, str):
-        raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
-    located: tuple[Path, Origin] | None = (Path(reference), "path") if reference.endswith(_YAML) else None
+        raise UsageError(
+            f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}"
+        )
+    located: tuple[Path, Origin] | None = (
+        (Path(reference), "path") if reference.endswith(_YAML) else None
+    )
     if not located and not _REFERENCE.fullmatch(reference):
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
     for origin, folder in () if located else folders("rubrics", project):
         # A file whose name has no version comes first, and is refused when it is read.
-        paths = {
-            tuple(map(int, numbers.split("."))) if _REFERENCE.fullmatch(path.stem) else (inf,): path
-            for path in folder.glob(f"{name}@{version or '*'}.yaml")
-            if (numbers := path.stem.partition("@")[2])
-            and not (origin == "bundled" and not version and path.stem in BY_FULL_NAME)
-        }
+        paths = {}
+        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
+            if (numbers := path.stem.partition("@")[2]) and not (
+                origin == "bundled" and not version and path.stem in BY_FULL_NAME
+            ):
+                paths[
+                    tuple(map(int, numbers.split(".")))
+                    if _REFERENCE.fullmatch(path.stem)
+                    else (inf,)
+                ] = path
         if paths:
             located = paths[max(paths)], origin
             break
@@ -87,7 +103,10 @@ def find_rubric(
         ids = [stem.partition("@")[0] for stem in stems]
         near = difflib.get_close_matches(reference, [*stems, *ids], n=1)
         known = f"there are: {', '.join(stems)}, or give the path of a YAML file"
-        meant = f"; did you mean {near[0]}?" if near else ""
+        if near:
+            meant = f"; did you mean {near[0]}?"
+        else:
+            meant = ""
         raise UsageError(f"no rubric {reference!r}; {known}{meant}")
     loaded = load_rubric(*located)
     if kinds and not isinstance(loaded.rubric, kinds):
@@ -103,10 +122,16 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
     try:
-        return find_rubric(reference, project, (SelectRubric if section == "retrieval" else ScoreRubric,))
+        return find_rubric(
+            reference, project, (SelectRubric if section == "retrieval" else ScoreRubric,)
+        )
     except UsageError as error:
         # What stands in a file of a clone is not repeated.
-        problem = str(error).replace(f" {reference!r}", " of that name").replace(repr(reference), "the value")
+        problem = (
+            str(error)
+            .replace(f" {reference!r}", " of that name")
+            .replace(repr(reference), "the value")
+        )
         raise settings.wrong(section, "rubric", problem, project) from None
 
 
@@ -120,7 +145,9 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
-        raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
+        raise ConfigError(
+            f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric"
+        )
     return LoadedRubric(rubric, path, digest, origin)
 
 
@@ -132,7 +159,9 @@ def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
 def read_cases(loaded: LoadedRubric) -> list[Case]:
     """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
     path = beside(loaded.path, "cases")
-    return yamlfile.read_lines(path, CASES[loaded.rubric.task]) if path.is_file() else []
+    if path.is_file():
+        return yamlfile.read_lines(path, CASES[loaded.rubric.task])
+    return []
 
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
@@ -142,15 +171,23 @@ def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
     return yamlfile.read_lines(path, WrongCase) if is_there else []
 
 
-def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None) -> list[Path]:
+def begin(
+    name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
+) -> list[Path]:
     """Write a rubric like another or a starter, its cases and schema; raises `UsageError`, `ConfigError`."""
-    ref = name if "@" in name else f"{name}@1.0.0"
+    if "@" in name:
+        ref = name
+    else:
+        ref = f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
         wanted = "small letters, digits and hyphens; three numbers"
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
-    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
+    if like:
+        source = like.path
+    else:
+        source = files.folder("rubrics") / "starters" / f"{task}.yaml"
     text = source.read_text(encoding="utf-8")
     names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
     if not re.search("^version:", text, re.MULTILINE):  # which may be left out
@@ -159,16 +196,21 @@ def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | 
         text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
     from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
 
-    text = text if text.startswith(_MODELINE) else _MODELINE + text
+    if not text.startswith(_MODELINE):
+        text = _MODELINE + text
     renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     cases = beside(source, "cases")
-    labelled = cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    if cases.is_file():
+        labelled = cases.read_text(encoding="utf-8")
+    else:
+        labelled = ""
     begun = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
     if there := next((file for file in begun if file.exists()), None):
         raise UsageError(f"{there} already exists; choose another id or version, or edit that file")
-    if not (schema := to / _SCHEMA_FILE).exists():
+    schema = to / _SCHEMA_FILE
+    if not schema.exists():
         begun[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
     for file, content in begun.items():
         try:

@@ -10,7 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 from pydantic import Field, JsonValue, RootModel, ValidationError, WrapValidator, model_validator
 
@@ -117,8 +127,14 @@ class Scale(Strict):
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
         points = self.max - self.min + 1
-        if points <= 1 or len(self.labels) != points or {*self.labels} != {*range(self.min, self.max + 1)}:
-            raise ValueError("a scale needs min < max and one label for each whole number between them")
+        if (
+            points <= 1
+            or len(self.labels) != points
+            or {*self.labels} != {*range(self.min, self.max + 1)}
+        ):
+            raise ValueError(
+                "a scale needs min < max and one label for each whole number between them"
+            )
         return self
 
 
@@ -237,9 +253,13 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
 
     @model_validator(mode="after")
     def _scores_are_on_the_scale(self) -> ScoreRubric:
-        lacking = [need for need in self.given.needs if getattr(self.given, need) is None]
+        lacking = []
+        for need in self.given.needs:
+            if getattr(self.given, need) is None:
+                lacking.append(need)
         lacks = "needs lists {0}; give the heading in given.{0}"
-        scale, wrong = self.scale, [Problem(("given", "needs"), lacks.format(need)) for need in lacking]
+        scale = self.scale
+        wrong = [Problem(("given", "needs"), lacks.format(need)) for need in lacking]
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
             for part, bars in (("accept", mode.accept), ("reject", mode.reject)):
                 for key, bar in bars:
@@ -247,16 +267,22 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                         text = f"the threshold {bar:g} is not on the scale from {scale.min} to {scale.max}"
                         wrong.append(Problem(("modes", name, part, key), text))
             if mode.reject.any_below > mode.accept.each:
-                wrong.append(Problem(("modes", name), "a score could be accepted and rejected at once"))
+                wrong.append(
+                    Problem(("modes", name), "a score could be accepted and rejected at once")
+                )
         named = self.dimensions.items()
         points = {name: scale.answers if each.scale else scale.labels for name, each in named}
         for number, example in enumerate(self.prompt.examples):
             given = example.scores
-            if given.keys() != points.keys() or any(given[name] not in points[name] for name in given):
+            if given.keys() != points.keys() or any(
+                given[name] not in points[name] for name in given
+            ):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 wrong.append(Problem(("prompt", "examples", number), text))
         if self.prompt.few_shot and not self.prompt.examples:
-            wrong.append(Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples"))
+            wrong.append(
+                Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
+            )
         weighted = [name for name, each in named if "weight" in each.model_fields_set]
         means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
         if weighted and (len(self.dimensions) == 1 or means == {None}):
@@ -277,7 +303,9 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         if any(value < rule.reject.any_below for value in values):
             return "reject"
         enough = rule.accept.mean is None or self.mean(scores) >= rule.accept.mean
-        return "accept" if enough and all(value >= rule.accept.each for value in values) else "improve"
+        if enough and all(value >= rule.accept.each for value in values):
+            return "accept"
+        return "improve"
 
 
 class SelectRubric(_Rubric):
@@ -292,7 +320,9 @@ class SelectRubric(_Rubric):
         """Apply the rule of `mode` to one candidate: whether each criterion holds."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
-        return all(answers) if rule.keep == "all" else any(answers)
+        if rule.keep == "all":
+            return all(answers)
+        return any(answers)
 
 
 class CompareRubric(_Rubric):
@@ -315,15 +345,22 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
             raise
     usual = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
     usual["prompt"]["system"] = usual["prompt"]["system"].format(title=data.get("title"))
-    scale, usual["scale"] = usual["scale"], data.get("scale", usual["scale"])
+    scale = usual["scale"]
+    usual["scale"] = data.get("scale", usual["scale"])
     match data:
         case {"scale": {"min": int(low), "max": int(high)}}:
             share = (high - low) / (scale["max"] - scale["min"])
-            for bars in (mode[key] for mode in usual["modes"].values() for key in ("accept", "reject")):
+            for bars in (
+                mode[key] for mode in usual["modes"].values() for key in ("accept", "reject")
+            ):
                 bars.update({key: low + (bar - scale["min"]) * share for key, bar in bars.items()})
     full = _over(usual, data, 3)
-    if isinstance(dimensions := data.get("dimensions"), dict):
-        questions = {name: {"question": each} for name, each in dimensions.items() if isinstance(each, str)}
+    dimensions = data.get("dimensions")
+    if isinstance(dimensions, dict):
+        questions = {}
+        for name, each in dimensions.items():
+            if isinstance(each, str):
+                questions[name] = {"question": each}
         full["dimensions"] = {**dimensions, **questions}
     for mode in full["modes"].values() if isinstance(full["modes"], dict) else ():
         match mode:
@@ -336,7 +373,10 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
 def _over(usual: Any, given: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
     if not (levels and isinstance(usual, dict) and isinstance(given, dict)):
         return given
-    return {**usual, **{key: _over(usual.get(key), value, levels - 1) for key, value in given.items()}}
+    return {
+        **usual,
+        **{key: _over(usual.get(key), value, levels - 1) for key, value in given.items()},
+    }
 
 
 class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
@@ -387,7 +427,9 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        if named := {*self.label.strict, *self.label.lenient} - {each.id for each in self.candidates}:
+        if named := {*self.label.strict, *self.label.lenient} - {
+            each.id for each in self.candidates
+        }:
             names = ", ".join(sorted(named))
             raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self

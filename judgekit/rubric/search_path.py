@@ -49,7 +49,10 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 def published() -> dict[str, str]:
     """Return the SHA-256 of every published version, by `id@version`."""
     locked = lines_of((files.folder("rubrics") / "versions.lock").read_bytes().decode())
-    return {reference: digest for digest, _, reference in (line.partition("  ") for line in locked if line)}
+    return {
+        reference: digest
+        for digest, _, reference in (line.partition("  ") for line in locked if line)
+    }
 
 
 def head(path: Path) -> Head | None:
@@ -64,4 +67,6 @@ def head(path: Path) -> Head | None:
     if published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
     found = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
-    return Head(path.stem, found["task"], found["title"]) if {"task", "title"} <= found.keys() else None
+    if {"task", "title"} <= found.keys():
+        return Head(path.stem, found["task"], found["title"])
+    return None

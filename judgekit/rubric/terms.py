@@ -27,7 +27,9 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str, str]] = []
     if text.lstrip()[:1] == "{":
         try:
-            found = [(name, term, entry["nterm"]) for term, entry in json.loads(text)["data"].items()]
+            found = [
+                (name, term, entry["nterm"]) for term, entry in json.loads(text)["data"].items()
+            ]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{name}: {_THESAURUS}") from None
     else:
@@ -40,26 +42,38 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     pairs = []
     for place, term, dimension in found:
         plain = one_line(term, MOST_LETTERS + 1)
-        if not any(map(str.isalnum, plain)) or len(plain) > MOST_LETTERS or not str(dimension).strip():
+        if (
+            not any(map(str.isalnum, plain))
+            or len(plain) > MOST_LETTERS
+            or not str(dimension).strip()
+        ):
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
             raise InputError(f"{place}: {wanted}, got {one_line(f'{term}: {dimension}', 100)!r}")
         pairs.append((plain, str(dimension).strip()))
     return pairs
 
 
-def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], Counter[str]]:
+def add(
+    loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[str]], Counter[str]]:
     """Add terms to a rubric's file; return the new ones by dimension, and counts by unknown dimension."""
     rubric = loaded.rubric
     if loaded.sha256 in published().values():
         own = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
         raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {own}")
     if not isinstance(rubric, ScoreRubric):
-        raise UsageError(f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score")
+        raise UsageError(
+            f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
+        )
     names = {name.casefold(): name for name in rubric.dimensions}
-    there = {name: {*map(str.casefold, (name, *each.terms))} for name, each in rubric.dimensions.items()}
-    added, unknown = dict[str, list[str]](), Counter[str]()
+    there = {
+        name: {*map(str.casefold, (name, *each.terms))} for name, each in rubric.dimensions.items()
+    }
+    added: dict[str, list[str]] = {}
+    unknown = Counter[str]()
     for term, dimension in pairs:
-        if (name := names.get(dimension.casefold())) is None:
+        name = names.get(dimension.casefold())
+        if name is None:
             unknown[dimension] += 1
         elif term.casefold() not in there[name]:
             there[name].add(term.casefold())
@@ -74,7 +88,9 @@ def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[st
             if not of.get("terms"):
                 of.pop("terms", None)
                 of.insert(min(1, len(of) - 1), "terms", [])
-            for term in reversed(terms):  # a comment behind the last of a list belongs to what follows
+            for term in reversed(
+                terms
+            ):  # a comment behind the last of a list belongs to what follows
                 of["terms"].insert(0, term)
 
     if added:

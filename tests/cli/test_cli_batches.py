@@ -91,9 +91,15 @@ def test_each_tier_is_one_batch_and_nothing_is_left_behind(batched: Callable[...
     with BatchServer(tiers) as server:
         models = {"quick": "small", "deep": "large", "tiebreaker": "largest"}
         done = batched(server, *JUDGE, "--mode", "strict", **models)
-        asked = [[line["body"]["model"] for line in batch.lines] for batch in server.batches.values()]
+        asked = [
+            [line["body"]["model"] for line in batch.lines] for batch in server.batches.values()
+        ]
         assert asked == [["small"] * 4, ["large"] * 3, ["largest"]]
-        assert (done.code, words(), live(server)) == (0, ["accept", "reject", "accept", "accept"], 0)
+        assert (done.code, words(), live(server)) == (
+            0,
+            ["accept", "reject", "accept", "accept"],
+            0,
+        )
         assert (server.kept, MANIFEST.exists()) == ([], False)
         assert read()[2]["judged"]["consensus"] == "majority"
         assert "batch batch_1: 4 requests to custom/small" in done.err
@@ -126,7 +132,9 @@ def test_samples_and_re_asks_are_in_one_batch_each(batched: Callable[..., Outcom
         assert (sizes(server), words()) == ([9, 3], ["accept"] * 3)
 
 
-def test_no_model_of_the_author_judges_alone_in_batches_either(batched: Callable[..., Outcome]) -> None:
+def test_no_model_of_the_author_judges_alone_in_batches_either(
+    batched: Callable[..., Outcome],
+) -> None:
     write("one")
     with BatchServer(by_content) as server:
         models = {"quick": "gpt-5-mini", "deep": "gpt-5"}
@@ -221,7 +229,9 @@ def test_texts_are_compared_in_batches(batched: Callable[..., Outcome]) -> None:
     Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
     def answer(asked: Asked) -> Answer:
-        labels = asked.body["response_format"]["json_schema"]["schema"]["properties"]["better"]["enum"]
+        labels = asked.body["response_format"]["json_schema"]["schema"]["properties"]["better"][
+            "enum"
+        ]
         before = asked.text[: asked.text.rindex("first")]
         return says(json.dumps({"reasoning": "r", "better": max(labels[:2], key=before.rfind)}))
 
@@ -242,7 +252,10 @@ def test_what_a_batch_leaves_out_is_asked_by_ordinary_calls(
         server.ends[1] = (status, 1)
         done = batched(server)
         assert (sizes(server), live(server), words()) == ([4], 3, ["accept"] * 4)
-        assert f"batch batch_1 is {status}: 3 requests have no answer; asked by ordinary calls" in done.err
+        assert (
+            f"batch batch_1 is {status}: 3 requests have no answer; asked by ordinary calls"
+            in done.err
+        )
         assert (server.kept, MANIFEST.exists()) == ([], False)
 
 
@@ -253,7 +266,10 @@ def test_or_it_is_left_to_the_next_run(batched: Callable[..., Outcome]) -> None:
         server.ends[2] = ("expired", 1)  # of deep's, after quick has rejected one
         done = batched(server, *none)
         assert (done.code, sizes(server), live(server)) == (2, [4, 3], 0)
-        assert (words()[1], sorted(words())) == ("reject", ["accept", "reject", *["undetermined"] * 2])
+        assert (words()[1], sorted(words())) == (
+            "reject",
+            ["accept", "reject", *["undetermined"] * 2],
+        )
         told = {each["error"] for each in read() if each["verdict"] == "undetermined"}
         assert told == {"its batch expired (batch_2); the next run asks it in another batch"}
         done = batched(server, *none)
@@ -278,12 +294,16 @@ def test_lines_that_fail_are_told_apart(batched: Callable[..., Outcome]) -> None
         assert (live(server), done.code) == (1, 2)
 
 
-def test_a_style_that_is_refused_is_weakened_for_the_next_batch(batched: Callable[..., Outcome]) -> None:
+def test_a_style_that_is_refused_is_weakened_for_the_next_batch(
+    batched: Callable[..., Outcome],
+) -> None:
     write("one", "two", "three")
 
     def answer(asked: Asked) -> Answer:
         if "temperature" in asked.body:
-            return fails(400, "Unsupported value: 'temperature' does not support 0 with this model.")
+            return fails(
+                400, "Unsupported value: 'temperature' does not support 0 with this model."
+            )
         return by_content(asked)
 
     with BatchServer(answer) as server:
@@ -291,7 +311,9 @@ def test_a_style_that_is_refused_is_weakened_for_the_next_batch(batched: Callabl
         assert (sizes(server), live(server), words()) == ([3, 3], 0, ["accept"] * 3)
 
 
-def test_lines_that_are_missing_double_or_foreign_do_no_harm(batched: Callable[..., Outcome]) -> None:
+def test_lines_that_are_missing_double_or_foreign_do_no_harm(
+    batched: Callable[..., Outcome],
+) -> None:
     write("one", "two", "three")
 
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -305,7 +327,9 @@ def test_lines_that_are_missing_double_or_foreign_do_no_harm(batched: Callable[.
         assert (live(server), words()) == (1, ["accept"] * 3)
 
 
-def test_two_lines_that_contradict_each_other_are_no_answer(batched: Callable[..., Outcome]) -> None:
+def test_two_lines_that_contradict_each_other_are_no_answer(
+    batched: Callable[..., Outcome],
+) -> None:
     others = (
         {"status_code": 200, "body": json.loads(says(scores(1, 1, 1)).body)},
         {"status_code": 200, "body": {"choices": []}},
@@ -354,7 +378,10 @@ def test_a_batch_that_fails_as_a_whole_ends_the_run_and_the_next_submits_it_agai
         server.ends[1] = ("failed", 0)
         done = batched(server)
         assert (done.code, server.kept) == (65, [])
-        assert "batch batch_1 was refused: line 1 is no JSON (invalid_json_line); run the same" in done.err
+        assert (
+            "batch batch_1 was refused: line 1 is no JSON (invalid_json_line); run the same"
+            in done.err
+        )
         done = batched(server)
         assert (done.code, sizes(server), words()) == (0, [2, 2], ["accept"] * 2)
 
@@ -366,7 +393,9 @@ def test_a_batch_that_fails_as_a_whole_ends_the_run_and_the_next_submits_it_agai
     "event", ["create files", "look batches", "content files", "list batches", "create batches"]
 )
 @pytest.mark.parametrize("fault", [fails(500), fails(429, retry_after=0.01), RESET, fails(503)])
-def test_passing_faults_are_lived_through(batched: Callable[..., Outcome], event: str, fault: Answer) -> None:
+def test_passing_faults_are_lived_through(
+    batched: Callable[..., Outcome], event: str, fault: Answer
+) -> None:
     write("one", "two", "three")
     left = [fault] * 3
 
@@ -379,7 +408,9 @@ def test_passing_faults_are_lived_through(batched: Callable[..., Outcome], event
         assert (server.kept, live(server)) == ([], 0)
 
 
-def test_a_batch_that_was_made_although_the_call_failed_is_found(batched: Callable[..., Outcome]) -> None:
+def test_a_batch_that_was_made_although_the_call_failed_is_found(
+    batched: Callable[..., Outcome],
+) -> None:
     write("one", "two")
     made: list[bool] = []
 
@@ -407,7 +438,10 @@ def test_what_cannot_pass_ends_the_run_which_goes_on_later(batched: Callable[...
 
     with BatchServer(by_content, faults=(lock,)) as server:
         done = batched(server)
-        assert (done.code, f"{server.base}: wrong key; run the same command" in done.err) == (65, True)
+        assert (done.code, f"{server.base}: wrong key; run the same command" in done.err) == (
+            65,
+            True,
+        )
         is_locked.clear()
         assert (batched(server).code, sizes(server), words()) == (0, [2], ["accept"] * 2)
 
@@ -422,7 +456,9 @@ def test_enqueued_tokens_make_batches_smaller_and_let_them_wait(
     def limit(event: str, asked: Asked) -> Answer | None:
         if event != "create batches":
             return None
-        waiting = sum(len(each.lines) for each in server.batches.values() if each.status == "validating")
+        waiting = sum(
+            len(each.lines) for each in server.batches.values() if each.status == "validating"
+        )
         if waiting + server.files[asked.body["input_file_id"]].count(b"\n") <= 3:
             return None
         if how != "failed":
@@ -434,7 +470,9 @@ def test_enqueued_tokens_make_batches_smaller_and_let_them_wait(
 
     with BatchServer(by_content, faults=(limit,)) as server:
         done = batched(server)
-        taken = [len(batch.lines) for batch in server.batches.values() if batch.status == "completed"]
+        taken = [
+            len(batch.lines) for batch in server.batches.values() if batch.status == "completed"
+        ]
         assert (done.code, words()) == (0, ["accept"] * 8), done.err
         assert (taken, server.kept, live(server)) == ([2, 2, 2, 2], [], 0)
 
@@ -444,7 +482,9 @@ def test_enqueued_tokens_make_batches_smaller_and_let_them_wait(
 STAGES = ("create files", "create batches", "look batches", "content files", "delete files")
 
 
-def end_at(stage: str, after: Callable[[], object], server: list[BatchServer], nth: int = 1) -> Fault:
+def end_at(
+    stage: str, after: Callable[[], object], server: list[BatchServer], nth: int = 1
+) -> Fault:
     """Return a fault that ends the run when a request comes for the nth time, after the server did it."""
     count = Counter[str]()
 
@@ -548,7 +588,9 @@ def test_a_manifest_is_private_and_says_to_nobody_where_a_key_goes(
         raw = MANIFEST.read_bytes()
         assert (MANIFEST.stat().st_mode & 0o77, b"jk-own" in raw) == (0, False)
         with closing(sqlite3.connect(MANIFEST)) as table:
-            table.execute("UPDATE batch SET place = replace(place, ?, ?)", (server.base, other.base))
+            table.execute(
+                "UPDATE batch SET place = replace(place, ?, ?)", (server.base, other.base)
+            )
             table.commit()
         server.faults.clear()
         assert (batched(server).code, other.events) == (64, [])
@@ -565,7 +607,11 @@ def test_a_batch_costs_the_share_that_its_profile_says(
     priced = "price: {stand: {input: 1000, output: 1000}}"
     write("one", "two", "three")
     with BatchServer(by_content) as server:
-        for text, cost in (("batches: 1", 0.018), ("batches: 0.5", 0.009), ("batches: 0.25", 0.0045)):
+        for text, cost in (
+            ("batches: 1", 0.018),
+            ("batches: 0.5", 0.009),
+            ("batches: 0.25", 0.0045),
+        ):
             own_profile(isolated, "openai-compatible", "batches: 1", text, priced)
             server.ends[len(server.batches) + 1] = ("expired", 2)
             done = batched(server, *LENIENT, "--fresh", "--no-cache")
@@ -577,7 +623,9 @@ def test_a_batch_costs_the_share_that_its_profile_says(
         monkeypatch.delenv("JUDGEKIT_API_BASE")
         done = batched(server, *LENIENT, "--fresh", "--no-cache", "--model", "openai/gpt-4o-mini")
         usual = 11 * 0.15e-6 + 7 * 0.6e-6
-        assert [each["judged"]["rounds"][0]["usage"]["cost_usd"] for each in read()] == [usual / 2] * 3
+        assert [each["judged"]["rounds"][0]["usage"]["cost_usd"] for each in read()] == [
+            usual / 2
+        ] * 3
 
 
 def test_no_batch_exceeds_the_limit(batched: Callable[..., Outcome], isolated: Path) -> None:
@@ -601,7 +649,11 @@ def test_no_batch_exceeds_the_limit(batched: Callable[..., Outcome], isolated: P
 @pytest.mark.parametrize(
     ("more", "environ", "why"),
     [
-        ("--model anthropic/claude-haiku-4-5", {"ANTHROPIC_API_KEY": "k-0123456789"}, "anthropic has no bat"),
+        (
+            "--model anthropic/claude-haiku-4-5",
+            {"ANTHROPIC_API_KEY": "k-0123456789"},
+            "anthropic has no bat",
+        ),
         ("--max-cost 1", {}, "no price is known for custom/stand-in"),
         ("--deadline 60", {}, "leave --deadline out"),
         ("", {"JUDGEKIT_RECORD": "r.jsonl"}, "a recording holds no batches"),
@@ -620,10 +672,14 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(
         monkeypatch.setenv(name, value)
     with BatchServer(by_content) as server:
         done = batched(server, *LENIENT, *more.split())
-        assert (done.code, server.events, server.requests, why in done.err) == (64, [], [], True), done.err
+        assert (done.code, server.events, server.requests, why in done.err) == (64, [], [], True), (
+            done.err
+        )
 
 
-def test_options_that_belong_together_are_asked_for(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_belong_together_are_asked_for(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("one")
     by_user("server: {url: 'https://judge.example.org'}\n")
     monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", "t")

@@ -141,7 +141,9 @@ def test_a_clones_file_that_is_none_of_its_own_is_refused_in_a_line(
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "rubrics/kls@9.0.0.yaml"])
-def test_a_folder_on_the_way_is_no_link_either(judgekit: Run, project: Path, secret: Path, name: str) -> None:
+def test_a_folder_on_the_way_is_no_link_either(
+    judgekit: Run, project: Path, secret: Path, name: str
+) -> None:
     (secret.parent / name).parent.mkdir(exist_ok=True)
     (secret.parent / name).write_text(secret.read_text())
     (project / ".judgekit").symlink_to(secret.parent)
@@ -151,7 +153,9 @@ def test_a_folder_on_the_way_is_no_link_either(judgekit: Run, project: Path, sec
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_files_harm_nobody(judgekit: Run, project: Path, secret: Path, served: Served, kind: str) -> None:
+def test_odd_files_harm_nobody(
+    judgekit: Run, project: Path, secret: Path, served: Served, kind: str
+) -> None:
     folder = project / ".judgekit" / calibration.FOLDER
     folder.mkdir(parents=True)
     KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)
@@ -217,6 +221,8 @@ def test_no_other_file_of_a_clone_is_repeated_in_an_error(judgekit: Run, project
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         done = judgekit(*command.split())
-        assert (done.code, SECRET in done.err + done.out, str(path) in done.err) == (78, False, True), (
-            done.err
-        )
+        assert (done.code, SECRET in done.err + done.out, str(path) in done.err) == (
+            78,
+            False,
+            True,
+        ), done.err

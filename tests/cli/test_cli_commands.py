@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 WHOLE: Any = application()
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="interrupts and ends processes otherwise")
+POSIX = pytest.mark.skipif(
+    sys.platform == "win32", reason="interrupts and ends processes otherwise"
+)
 PROGRAM = [sys.executable, "-m", "judgekit"]
 
 
@@ -49,7 +51,10 @@ def test_a_wrong_command_line_is_one_line_and_a_group_alone_is_its_help(judgekit
         (["rubric", "show"], "(judgekit rubric show --help lists the options)"),
         (["jugde"], "(judgekit --help lists the options)"),
         (["jugde", "a.md"], "jugde"),
-        (["judge", "a.md", "--task-id", ""], "--task-id: expected a name for all paths together, got"),
+        (
+            ["judge", "a.md", "--task-id", ""],
+            "--task-id: expected a name for all paths together, got",
+        ),
         (["search", " "], "QUERY: expected words to search for, got nothing"),
     ):
         done = judgekit(*arguments)
@@ -74,9 +79,15 @@ def test_help_imports_nothing_heavy_and_a_command_no_other_command() -> None:
     for words in (["--help"], ["--version"]):
         done = imports.of(words)
         assert (done.codes, done.imported) == ([0], {})
-    others = [f"judgekit.cli.{each.partition('.')[0]}" for name, each in COMMANDS.items() if name != "schema"]
+    others = [
+        f"judgekit.cli.{each.partition('.')[0]}"
+        for name, each in COMMANDS.items()
+        if name != "schema"
+    ]
     assert imports.of(["schema", "verdict"], heavy=others).imported.keys() <= {"judgekit.cli.app"}
-    done = imports.of(["schema", "retrieval"], heavy=["judgekit.retrieval.profiles"])  # the probe can fail
+    done = imports.of(
+        ["schema", "retrieval"], heavy=["judgekit.retrieval.profiles"]
+    )  # the probe can fail
     assert done.imported == {"judgekit.retrieval.profiles": "judgekit.cli.schema"}
 
 
@@ -95,8 +106,19 @@ def test_the_api_is_loaded_when_it_is_used() -> None:
         package.nothing  # noqa: B018 - it is the point
 
 
-def test_both_streams_are_guarded_and_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("\x1b]0;EVIL\x07", "\x1b[2J", "\x1b[1;1H", "\x1bc", "\x9b2J", "\r", "\x08", "\x1b["):
+def test_both_streams_are_guarded_and_complaints_have_no_colours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command in (
+        "\x1b]0;EVIL\x07",
+        "\x1b[2J",
+        "\x1b[1;1H",
+        "\x1bc",
+        "\x9b2J",
+        "\r",
+        "\x08",
+        "\x1b[",
+    ):
         shown = printable(f"a{command}b")
         assert (shown.isprintable(), shown.startswith("a\\x")) == (True, True)
     text = "\x1b[32m\x1b[1mACCEPT\x1b[0m\ta\nb é"
@@ -168,7 +190,9 @@ def test_colours_follow_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert printed == [False, False, None]
 
 
-def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes_of_faults(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
@@ -186,20 +210,38 @@ def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.
     monkeypatch.chdir(gone)
     gone.rmdir()
     done = judgekit("judge", "a.md")
-    assert (done.code, done.err) == (65, "judgekit: the current folder was removed; change to another one\n")
+    assert (done.code, done.err) == (
+        65,
+        "judgekit: the current folder was removed; change to another one\n",
+    )
 
 
-def test_unknown_variables_are_told(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"API_BASSE": "API_BASE", "JUDGE_DEADLIN": "JUDGE_DEADLINE", "MODLE": "MODEL", "ZQX": None}
+def test_unknown_variables_are_told(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {
+        "API_BASSE": "API_BASE",
+        "JUDGE_DEADLIN": "JUDGE_DEADLINE",
+        "MODLE": "MODEL",
+        "ZQX": None,
+    }
     for name in known:
         monkeypatch.setenv(f"JUDGEKIT_{name}", "x")
     monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "prefer")
     done = judgekit("search", "token")
-    ends = {name: f"; did you mean JUDGEKIT_{meant}?" if meant else "" for name, meant in known.items()}
+    ends = {
+        name: f"; did you mean JUDGEKIT_{meant}?" if meant else "" for name, meant in known.items()
+    }
     none = "judgekit has no such variable, so it has no effect"
-    assert done.err.splitlines() == [f"judgekit: JUDGEKIT_{name}: {none}{end}" for name, end in ends.items()]
-    payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the token?"})
-    hook = subprocess.run([*PROGRAM, "hook"], input=payload.encode(), capture_output=True, check=False)
+    assert done.err.splitlines() == [
+        f"judgekit: JUDGEKIT_{name}: {none}{end}" for name, end in ends.items()
+    ]
+    payload = json.dumps(
+        {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the token?"}
+    )
+    hook = subprocess.run(
+        [*PROGRAM, "hook"], input=payload.encode(), capture_output=True, check=False
+    )
     assert (done.code, hook.returncode, b"ZQX" in hook.stdout + hook.stderr) == (0, 0, False)
 
 
@@ -213,13 +255,17 @@ def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("JUDGEKIT_MINE_KEY", "x")
     assert judgekit("search", "token").err == ""
     root = Path(package.__file__).parents[1]
-    places = [*root.glob("judgekit/**/*.py"), *root.glob("docs/**/*.md"), *root.glob("providers/*.yaml")]
+    places = [
+        *root.glob("judgekit/**/*.py"),
+        *root.glob("docs/**/*.md"),
+        *root.glob("providers/*.yaml"),
+    ]
     text = "\n".join(path.read_text(encoding="utf-8") for path in places)
     named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
     known = {*environment.NAMES, *settings.VARIABLES}
-    assert {f"JUDGEKIT_{name}_{key}".upper() for name, keys in KEYS.items() for key in keys.split()} == {
-        *settings.VARIABLES
-    }
+    assert {
+        f"JUDGEKIT_{name}_{key}".upper() for name, keys in KEYS.items() for key in keys.split()
+    } == {*settings.VARIABLES}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
 
 
@@ -238,7 +284,9 @@ def test_what_is_kept_is_said_in_one_line(words: str, requests: int, tmp_path: P
     command = [*PROGRAM, *words.split()]
     with Loopback(says(scores(5, 5, 5)), SILENT) as server:
         environ = {**os.environ, "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
-        with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE
+        ) as process:
             assert _waited(lambda: len(server.requests) >= requests)
             process.send_signal(signal.SIGINT)
             said = process.communicate(timeout=60)[1].decode()
@@ -323,12 +371,18 @@ def test_doctor_pays_only_where_it_is_told_to_and_says_the_price_first(
     assert "for $5.0480 at most" in done.out
 
 
-def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, project: Path) -> None:
+def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(
+    judgekit: Run, project: Path
+) -> None:
     done = judgekit("doctor")
     lines = done.out.splitlines()
     states = {line.split("  ", 1)[1].split(":")[0].strip(): line.split()[0] for line in lines}
     assert done.code == 0
-    assert [states[each] for each in ("configuration", "models", "prompt hook")] == ["ok", "note", "note"]
+    assert [states[each] for each in ("configuration", "models", "prompt hook")] == [
+        "ok",
+        "note",
+        "note",
+    ]
     for section, told in (
         ("judge: {rubric: nosuch}", "judge.rubric: no rubric of that name"),
         ("gate: {rubric: memory-relevance}", "gate.rubric: the rubric memory-relevance@"),
@@ -369,7 +423,9 @@ def test_another_tools_switch_for_a_judge_is_named_where_it_does_nothing(
         assert "has no effect" not in text
 
 
-def test_providers_listed_and_checked(judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_listed_and_checked(
+    judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "")
     done, _ = served(says(scores(4, 4, 4)), "provider", "check")
     assert (done.code, "answered in" in done.out) == (0, True)
@@ -414,7 +470,9 @@ def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.Monke
     assert (lost.code, lost.out, len(lost.err.splitlines())) == (70, "", 1)
 
 
-def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo(
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done, _ = served(by_content, "demo")
     assert done.code == 0
     for text in (
@@ -425,7 +483,9 @@ def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pyt
     ):
         assert text in done.out
     assert "openai-compatible" in done.out or "stand-in" in done.out
-    documents = r"Documents: first.md accept, second.md \w+; without a model first.md undetermined.\n"
+    documents = (
+        r"Documents: first.md accept, second.md \w+; without a model first.md undetermined.\n"
+    )
     seen = re.search(
         rf"\nMemories: the prompts got 1, \d, 0; the search found (\d), with the judge (\d).\n{documents}",
         done.out,
@@ -438,7 +498,10 @@ def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pyt
         monkeypatch.delenv(name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     done = judgekit("demo")
-    assert (done.code, "No model judged anything. Set a provider's key, or run" in done.out) == (0, True)
+    assert (done.code, "No model judged anything. Set a provider's key, or run" in done.out) == (
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("home", ["/proc/nohome", "/dev/null"])
@@ -473,11 +536,22 @@ def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pyt
     ],
 )
 def test_a_home_that_cannot_be_written_is_no_fault_of_ours(
-    served: Served, project: Path, monkeypatch: pytest.MonkeyPatch, words: str, code: int | None, home: str
+    served: Served,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    code: int | None,
+    home: str,
 ) -> None:
     if home.startswith("/proc") and not Path("/proc").is_dir():
         pytest.skip("no /proc here")
-    for name in ("JUDGEKIT_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR"):
+    for name in (
+        "JUDGEKIT_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_STATE_HOME",
+        "CLAUDE_CONFIG_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", home)
     Path("rows.jsonl").write_text('{"id": "r1", "text": "fine"}\n')

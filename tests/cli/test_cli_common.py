@@ -61,7 +61,9 @@ def test_help_is_whole_and_says_the_same_either_way(judgekit: Run) -> None:
     assert judgekit("help", "nosuch").code == 64
 
 
-@pytest.mark.parametrize("words", ["-V", "--version", "judge -V", "-V judge", "eval judge --version"])
+@pytest.mark.parametrize(
+    "words", ["-V", "--version", "judge -V", "-V judge", "eval judge --version"]
+)
 def test_the_version_is_said_wherever_it_is_asked_for(judgekit: Run, words: str) -> None:
     done = judgekit(*words.split())
     assert (done.code, done.out, done.err) == (0, f"judgekit {package.__version__}\n", "")
@@ -99,12 +101,16 @@ def test_verbose_shows_each_call_and_where_it_was_kept() -> None:
             assert " tokens in, " in line
 
 
-def test_verbose_shows_where_a_fault_of_ours_is(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbose_shows_where_a_fault_of_ours_is(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("judgekit.judging.search.search", lambda *_: 1 / 0)
     assert "Traceback" not in judgekit("search", "x").err
     with monkeypatch.context() as patch:
         usual, ours = logging.getLogger, type("Log", (), {"setLevel": print})
-        patch.setattr("logging.getLogger", lambda name="": ours if name == "judgekit" else usual(name))
+        patch.setattr(
+            "logging.getLogger", lambda name="": ours if name == "judgekit" else usual(name)
+        )
         patch.setenv("JUDGEKIT_VERBOSE", "1")  # put back at the end
         assert "Traceback" in judgekit("search", "x", "-v").err
 
@@ -164,17 +170,23 @@ def test_a_file_for_results_is_written_whole_or_not_at_all(judgekit: Run, projec
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
-@pytest.mark.parametrize("words", ["schema verdict", "doctor", "-V", "schema verdict --out /dev/full"])
+@pytest.mark.parametrize(
+    "words", ["schema verdict", "doctor", "-V", "schema verdict --out /dev/full"]
+)
 def test_a_full_disk_is_said_in_one_line(words: str) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "judgekit", *words.split()]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 65
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith(("cannot write the output: No space left on device\n", "on device)\n"))
+    assert done.stderr.endswith(
+        ("cannot write the output: No space left on device\n", "on device)\n")
+    )
 
 
-def test_colours_are_forced_unless_they_are_refused(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_forced_unless_they_are_refused(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b" not in judgekit("search", "token").out
     monkeypatch.setenv("FORCE_COLOR", "1")

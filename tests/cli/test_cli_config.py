@@ -24,13 +24,22 @@ def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.Monke
         "judge: {mode: lenient, deadline: 60, tiers: {deep: openai/x}}\nretrieval: {judge: project}\n"
         "gate: {depth: [{name: a, depth: quick}]}\n"
     )
-    by_project("judge: {deadline: 90, rubric: code-review}\nretrieval: {judge: on}\ngate: {budget: 90}\n")
+    by_project(
+        "judge: {deadline: 90, rubric: code-review}\nretrieval: {judge: on}\ngate: {budget: 90}\n"
+    )
     Path(".claude/memory/memory-config.json").write_text('{"retrieval": {"max_inject": 1}}')
     monkeypatch.setenv("JUDGEKIT_GATE_MODE", "blocking")
     found = {each["key"]: each for each in judgekit("config", "show", "--json").json}
     user, project = str(settings.user_file()), str(Path.cwd() / ".judgekit" / "config.yaml")
     memory = str(Path.cwd() / ".claude" / "memory" / "memory-config.json")
-    a_rule = {"name": "a", "depth": "quick", "paths": [], "authors": [], "least_lines": 0, "most_lines": None}
+    a_rule = {
+        "name": "a",
+        "depth": "quick",
+        "paths": [],
+        "authors": [],
+        "least_lines": 0,
+        "most_lines": None,
+    }
     for key, value, source, where in (
         ("judge.mode", "lenient", "user", user),
         ("judge.deadline", 60, "user", user),  # which the project may not raise
@@ -46,10 +55,12 @@ def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.Monke
     ):
         assert found[key] == {"key": key, "value": value, "source": source, "where": where}
     loaded = settings.load(Path.cwd()).model_dump()
-    assert {key: each["value"] for key, each in found.items() if not key.startswith("JUDGEKIT")} == {
-        **settings._flat(loaded)
-    }
-    line = next(each for each in judgekit("config", "show").out.splitlines() if "judge.mode" in each)
+    assert {
+        key: each["value"] for key, each in found.items() if not key.startswith("JUDGEKIT")
+    } == {**settings._flat(loaded)}
+    line = next(
+        each for each in judgekit("config", "show").out.splitlines() if "judge.mode" in each
+    )
     assert line.split() == ["judge.mode", "lenient", "user:", user]
 
 

@@ -88,14 +88,21 @@ def test_accepting_a_calibration(judgekit: Run, labels: str, project: Path, isol
     assert digest in accepted.read_text()  # its own output
     accepted.unlink()
     outcome = judgekit("calibrate", "accept", str(path))
-    assert (outcome.code, "0 wrong of 100" in outcome.out, "quick accept" in outcome.out) == (0, True, True)
+    assert (outcome.code, "0 wrong of 100" in outcome.out, "quick accept" in outcome.out) == (
+        0,
+        True,
+        True,
+    )
     assert f"accepted: {path}" in outcome.err
     before = accepted.read_text()
     assert digest in before
     path.write_text(path.read_text().replace('"labels": 100', '"labels": 0'))
     outcome = judgekit("calibrate", "accept", str(path))
     assert (outcome.code, accepted.read_text()) == (78, before)
-    assert f"{path}: gates.0.labels: 0 wrong of 0 does not support a rate of at most 0.1" in outcome.err
+    assert (
+        f"{path}: gates.0.labels: 0 wrong of 0 does not support a rate of at most 0.1"
+        in outcome.err
+    )
 
 
 def test_what_cannot_be_promised(judgekit: Run, labels: str) -> None:
@@ -135,7 +142,9 @@ def by_rank(asked: Asked) -> Answer:
     return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))
 
 
-def test_margins_are_learned(judgekit: Run, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_margins_are_learned(
+    judgekit: Run, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def compared(*names: str, mode: str = "strict") -> dict[str, Any]:
         files = [f"{name}.md" for name in names]
         how = (*ANSWER, "--prompt", "Answer.", "--mode", mode, "--format", "jsonl")
@@ -179,8 +188,14 @@ CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
     ("", " empty"),
     ("{", "1: "),
     ("{}", "1: id"),
-    ({"text": "x", "label": {"strict": 4, "lenient": "accept"}}, "1: label.strict must be accept, improve"),
-    ({"text": "x", "label": "meh"}, "1: label must be accept, improve, reject or a number; got 'meh'"),
+    (
+        {"text": "x", "label": {"strict": 4, "lenient": "accept"}},
+        "1: label.strict must be accept, improve",
+    ),
+    (
+        {"text": "x", "label": "meh"},
+        "1: label must be accept, improve, reject or a number; got 'meh'",
+    ),
     ({**PAIR, "label": 4}, "1: label must be A, B or tie; got 4"),
     ({"text": "x"}, "1: label: missing key; add it"),
     (
@@ -188,7 +203,10 @@ CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
         "1: label must be A, B or tie; got 'C'",
     ),
     ({**PAIR, "b": "x"}, "1: a and b are the same text, which is always a tie; change one"),
-    ({**PAIR, "b": "x", "label": {"strict": "tie", "lenient": "B"}}, "1: a and b are the same text"),
+    (
+        {**PAIR, "b": "x", "label": {"strict": "tie", "lenient": "B"}},
+        "1: a and b are the same text",
+    ),
 )
 
 
@@ -211,7 +229,9 @@ def test_what_a_file_of_cases_may_hold(judgekit: Run, tmp_path: Path) -> None:
     assert all(labelled.read(file) for file in EXAMPLES.glob("*.jsonl"))
     file = write(tmp_path, chosen("a", text="one\u2028two\x85three\x0cfour"), chosen("b"))
     assert "2 labelled items" in judgekit("eval", "judge", file).out
-    file = write(tmp_path, chosen("b", variant="rerun", pair="a"), chosen("a"))  # before its original
+    file = write(
+        tmp_path, chosen("b", variant="rerun", pair="a"), chosen("a")
+    )  # before its original
     assert "flips when asked again" in judgekit("eval", "judge", file).out
     pair = "pair: expected the id of an original case of this file, got "
     for more, told in (
@@ -250,7 +270,11 @@ def _by_model(asked: Asked) -> Answer:
 
 def test_models_are_compared_on_the_same_cases(project: Path, served: Served) -> None:
     cases = [
-        {"id": f"c{n}", "text": "TODO" if n % 3 else "fine", "label": "reject" if n % 3 else "accept"}
+        {
+            "id": f"c{n}",
+            "text": "TODO" if n % 3 else "fine",
+            "label": "reject" if n % 3 else "accept",
+        }
         for n in range(30)
     ]
     command = (
@@ -302,12 +326,17 @@ def test_scores_of_people_are_compared_as_numbers(project: Path, served: Served)
     assert kind["scores"]["spearman"] is None  # which gives all the same score
     done, _ = served(_by_model, *command)
     assert "mean error of scores" in done.out
-    Path("cases.jsonl").write_text('{"id": "a", "question": "q?", "answer": "TODO", "label": "reject"}\n')
+    Path("cases.jsonl").write_text(
+        '{"id": "a", "question": "q?", "answer": "TODO", "label": "reject"}\n'
+    )
     done, asked = served(_by_model, "eval", "judge", "cases.jsonl", *command[3:], "--json")
     assert (done.json["judges"][0]["accuracy"]["value"], "q?" in asked[0].text) == (1, True)
     for text, problem in (
         ("id,answer,label\na,x,4\na,y,3\n", "row 2: duplicate id 'a'; keep one"),
-        ("id,answer,label\na,x,great\n", "row 1: label must be accept, improve, reject or a number"),
+        (
+            "id,answer,label\na,x,great\n",
+            "row 1: label must be accept, improve, reject or a number",
+        ),
         ("id,answer\na,x\n", "expected a column label"),
     ):
         Path("cases.csv").write_text(text)
@@ -327,19 +356,29 @@ def test_models_that_cannot_be_compared_are_refused_before_any_is_asked(
         assert (done.code in (64, 78), asked, problem in done.err) == (True, [], True), more
     done, _ = served(_by_model, "eval", "judge", live, "--models", "a")
     assert (done.code, "--models asks models" in done.err) == (64, True)
-    done = judgekit("eval", "judge", live, "--rubric", "kls", "--models", "anthropic/claude-haiku-5-5")
+    done = judgekit(
+        "eval", "judge", live, "--rubric", "kls", "--models", "anthropic/claude-haiku-5-5"
+    )
     assert (done.code, done.out, "anthropic/claude-haiku-5-5" in done.err) == (64, "", True)
 
 
 @pytest.mark.parametrize(
     ("page", "first", "command"),
     [
-        ("calibrate.md", "kls-lenient", "calibrate --rubric kls --mode lenient labels.jsonl --out c.json"),
+        (
+            "calibrate.md",
+            "kls-lenient",
+            "calibrate --rubric kls --mode lenient labels.jsonl --out c.json",
+        ),
         ("eval.md", "variants.jsonl: ", "eval judge variants.jsonl"),
     ],
 )
-def test_pages_show_the_output(judgekit: Run, project: Path, page: str, first: str, command: str) -> None:
-    (shown,) = re.findall(rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+def test_pages_show_the_output(
+    judgekit: Run, project: Path, page: str, first: str, command: str
+) -> None:
+    (shown,) = re.findall(
+        rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL
+    )
     words = [str(EXAMPLES / each) if each.endswith(".jsonl") else each for each in command.split()]
     assert judgekit(*words).out.splitlines() == shown.splitlines()
 
@@ -360,7 +399,9 @@ def test_words_and_names_are_not_obeyed(judgekit: Run, tmp_path: Path) -> None:
     rows = [row.split()[0] for row in done.out.splitlines() if "precision" in row]
     assert sorted(rows) == sorted(("[31maccept", "accept", "acept", "x" * 39 + "…"))
     said = {"q\n\x1b[2J": {"choice": "accept", "model": "m\x1b[1m"}}
-    found = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
+    found = judgekit(
+        "eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said})
+    )
     assert "q\\n\\x1b[2J (m\\x1b[1m): 1 item" in found.out
     assert "\x1b" not in done.out + found.out
 
@@ -417,17 +458,25 @@ def test_figures_with_their_intervals_as_the_page_shows_them(judgekit: Run) -> N
     """Every row of the page is a row of the output; only digits and which bins hold a hit may differ."""
     done = judgekit(*SCOPED)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("retrieval: 14 documents in 2 scopes, 12 queries, 10 of them judged;")
+    assert done.out.startswith(
+        "retrieval: 14 documents in 2 scopes, 12 queries, 10 of them judged;"
+    )
     for name in METRICS:
-        assert re.search(rf"^  {name} +\d\.\d{{3}}  \[\d\.\d{{3}}, \d\.\d{{3}}\]$", done.out, re.MULTILINE)
-    assert re.search(r"^Confidence of \d+ hits: Brier 0\.\d{4}, ECE 0\.\d{4}$", done.out, re.MULTILINE)
+        assert re.search(
+            rf"^  {name} +\d\.\d{{3}}  \[\d\.\d{{3}}, \d\.\d{{3}}\]$", done.out, re.MULTILINE
+        )
+    assert re.search(
+        r"^Confidence of \d+ hits: Brier 0\.\d{4}, ECE 0\.\d{4}$", done.out, re.MULTILINE
+    )
     assert "To 12 prompts, 10 of them answerable, the hook would add" in done.out
     assert "Asked against the documents of the next scope" in done.out
     page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```text\n(retrieval: .*?)```", page, re.DOTALL)
     bins = re.compile(r"^  \d\.\d to .*\n", re.MULTILINE)
     rows = [re.sub(r"[\d.]+", "0", bins.sub("", text)) for text in (shown, done.out)]
-    assert [line.split() for line in rows[0].splitlines()] == [line.split() for line in rows[1].splitlines()]
+    assert [line.split() for line in rows[0].splitlines()] == [
+        line.split() for line in rows[1].splitlines()
+    ]
 
 
 def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) -> None:
@@ -438,7 +487,10 @@ def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) 
     assert set(found["confidence"]) == {"hits", "brier", "ece", "bins", "labels"}
     hook = {"prompts", "injected", "nudged"}
     assert set(found["injection"]) == hook | {"answerable", "precision", "coverage"}
-    assert (set(found["elsewhere"]), set(found["bootstrap"])) == (hook, {"level", "resamples", "seed"})
+    assert (set(found["elsewhere"]), set(found["bootstrap"])) == (
+        hook,
+        {"level", "resamples", "seed"},
+    )
     assert (found["queries"], found["judged"], found["scopes"], found["depth"]) == (12, 10, 2, 100)
     alone = judgekit("eval", "retrieval", str(RETRIEVAL), "--json").json
     assert (alone["scopes"], alone["elsewhere"]) == (None, None)

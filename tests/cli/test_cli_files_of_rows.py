@@ -91,12 +91,19 @@ def test_an_id_of_zero_is_an_id(served: Served, judgekit: Run) -> None:
     Path("d.jsonl").write_text(LINES.split("\n", maxsplit=1)[0] + "\n")
     done, _ = served(by_content, *JUDGE, "d.jsonl", "--out", "out.jsonl")
     assert json.loads(Path("out.jsonl").read_text())["id"] == 0
-    assert judgekit("report", "out.jsonl", "--labels", "d.jsonl", "--json").json["labelled"]["labels"] == 1
+    assert (
+        judgekit("report", "out.jsonl", "--labels", "d.jsonl", "--json").json["labelled"]["labels"]
+        == 1
+    )
     Path("c.csv").write_text("id,answer,label\n0,TODO,fail\n1,fine,pass\n")
-    done, _ = served(by_content, "eval", "judge", "c.csv", "--rubric", "kls", "--models", "m", "--json")
+    done, _ = served(
+        by_content, "eval", "judge", "c.csv", "--rubric", "kls", "--models", "m", "--json"
+    )
     assert {each["id"] for each in done.json["outcomes"]} == {"0", "1"}
     Path("c.jsonl").write_text('{"id": 0, "answer": "fine", "label": "pass"}\n')
-    done, _ = served(by_content, "eval", "judge", "c.jsonl", "--rubric", "kls", "--models", "m", "--json")
+    done, _ = served(
+        by_content, "eval", "judge", "c.jsonl", "--rubric", "kls", "--models", "m", "--json"
+    )
     assert {each["id"] for each in done.json["outcomes"]} == {"0"}
 
 

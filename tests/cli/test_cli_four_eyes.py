@@ -75,13 +75,18 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
         else:
             keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
         if first == "named":
-            by_user("judge: {tiers: {quick: anthropic/claude-haiku-5-5, deep: anthropic/claude-opus-5-5}}\n")
+            by_user(
+                "judge: {tiers: {quick: anthropic/claude-haiku-5-5, deep: anthropic/claude-opus-5-5}}\n"
+            )
         if first == "variable":
             monkeypatch.setenv("JUDGEKIT_MODEL", "anthropic/claude-opus-5-5")
         done = judgekit(*BY, "anthropic", "bad.md")
         assert own.requests == []
     found = [json.loads(line) for line in done.out.splitlines()]
-    assert [(each["verdict"], each["independent"]) for each in found] == [("accept", True), ("reject", True)]
+    assert [(each["verdict"], each["independent"]) for each in found] == [
+        ("accept", True),
+        ("reject", True),
+    ]
     assert [each["substitutes"] for each in found] == [["openai"], ["openai"]]
     assert done.err.count("openai: used in place of models of the author's family") == 1
     assert "providers.allow" in done.err
@@ -90,14 +95,18 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert "(openai/gpt-6-luna, in place of the author's family)" in plain.out
 
 
-def test_named_models_keep_the_text(judgekit: Run, monkeypatch: pytest.MonkeyPatch, openai: Loopback) -> None:
+def test_named_models_keep_the_text(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, openai: Loopback
+) -> None:
     with Loopback(GOOD) as own:
         monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
         by_user(QWEN)
         assert "not independent" in judgekit("judge", "good.md", "--author-family", "alibaba").out
         assert (openai.requests, len(own.requests)) == ([], 2)
         by_user(f"{QWEN}providers: {{allow: [custom, openai]}}\n")
-        assert "not independent" not in judgekit("judge", "good.md", "--author-family", "alibaba").out
+        assert (
+            "not independent" not in judgekit("judge", "good.md", "--author-family", "alibaba").out
+        )
         assert len(openai.requests) == 2
 
 
@@ -151,7 +160,14 @@ def behind(**models: str) -> Answer:
         (behind(), "anthropic", None),
         *(
             (sends(said), "anthropic", None)  # in vain
-            for said in (b"[", b"[" * 100_000, b"{}", b" " * 1_100_000, b'{"data": [{}]}', b'{"data": 1}')
+            for said in (
+                b"[",
+                b"[" * 100_000,
+                b"{}",
+                b" " * 1_100_000,
+                b'{"data": [{}]}',
+                b'{"data": 1}',
+            )
         ),
     ],
 )
@@ -168,7 +184,9 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
         assert (unknown["verdict"], unknown["independent"], server.infos) == ("accept", None, 1)
         for _ in range(2):
             done = judgekit(*BY, wrote, "bad.md")
-            assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [independent] * 2
+            assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [
+                independent
+            ] * 2
     assert server.infos == 1
 
 
@@ -176,9 +194,14 @@ def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
     monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
     monkeypatch.setattr(proxies, "SECONDS", 30.0)
-    with Loopback(listing=SILENT) as mute, Proxy(behind(team="anthropic/claude-opus-5-5")) as server:
+    with (
+        Loopback(listing=SILENT) as mute,
+        Proxy(behind(team="anthropic/claude-opus-5-5")) as server,
+    ):
         with ThreadPoolExecutor() as pool:
-            waiting = [pool.submit(proxies.with_family, custom(mute.base, "team")) for _ in range(2)]
+            waiting = [
+                pool.submit(proxies.with_family, custom(mute.base, "team")) for _ in range(2)
+            ]
             while not mute.listed:
                 time.sleep(0.01)
             assert proxies.with_family(custom(server.base, "team")).family == "anthropic"
@@ -188,7 +211,9 @@ def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
         assert len(mute.listed) == 1  # those who want to know the same wait for one answer
 
 
-def test_a_profile_says_of_which_family_an_alias_is(judgekit: Run, use: Use, isolated: Path) -> None:
+def test_a_profile_says_of_which_family_an_alias_is(
+    judgekit: Run, use: Use, isolated: Path
+) -> None:
     own = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     path = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
@@ -223,7 +248,11 @@ def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
         verdict = done.json
         assert (verdict["verdict"], done.code, judged.verdict) == (word, code, word)
         if word == "undetermined":
-            assert (verdict["scores"], verdict["judge_tier"], verdict["consensus"]) == (None, None, "none")
+            assert (verdict["scores"], verdict["judge_tier"], verdict["consensus"]) == (
+                None,
+                None,
+                "none",
+            )
             assert "judge.independence is require" in done.err
             assert all(each["opinion"]["outcome"] == "accept" for each in verdict["rounds"])
 
@@ -234,7 +263,11 @@ def prefers(letter: str) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         before = asked.text[: asked.text.index({"A": "# Good", "B": "# Bad"}[letter])]
         schema: Any = asked.body["response_format"]["json_schema"]["schema"]["properties"]["better"]
-        labels = [each for each in schema["enum"] if re.search(rf"\b{each}\b", asked.text) and each != "tie"]
+        labels = [
+            each
+            for each in schema["enum"]
+            if re.search(rf"\b{each}\b", asked.text) and each != "tie"
+        ]
         return says(json.dumps({"reasoning": "So.", "better": max(labels, key=before.rfind)}))
 
     return answer

@@ -32,15 +32,22 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
     work = GitRepo(tmp_path / "work")
     work.commit("base", readme_txt="x\n")
     work("branch", "base")
-    for number, name in enumerate(("bad", "good", "picture")):  # each file comes with another commit
-        work.commit(f"change {number}", **{f"{name}_md": {"bad": BAD, "good": GOOD}.get(name, b"\0\1")})
+    for number, name in enumerate(
+        ("bad", "good", "picture")
+    ):  # each file comes with another commit
+        work.commit(
+            f"change {number}", **{f"{name}_md": {"bad": BAD, "good": GOOD}.get(name, b"\0\1")}
+        )
     monkeypatch.chdir(work.folder)
     return work
 
 
 def test_a_report_says_it_of_each_file_once_and_exits_with_0(judgekit: Run, served: Served) -> None:
     done = judgekit(*GATE)
-    assert (done.code, (done.out + done.err).count("not judged")) == (0, 1)  # not with each file and below
+    assert (done.code, (done.out + done.err).count("not judged")) == (
+        0,
+        1,
+    )  # not with each file and below
     done, _ = served(by_content, *GATE)
     assert done.code == 0
     words = [line.split()[:2] for line in done.out.splitlines() if not line.startswith(" ")]
@@ -50,7 +57,9 @@ def test_a_report_says_it_of_each_file_once_and_exits_with_0(judgekit: Run, serv
     assert (done.out.count("bad.md"), "mean " in done.out) == (1, True)
 
 
-def test_only_a_no_go_while_blocking_is_1_by_the_rules_of_the_base(served: Served, work: GitRepo) -> None:
+def test_only_a_no_go_while_blocking_is_1_by_the_rules_of_the_base(
+    served: Served, work: GitRepo
+) -> None:
     done, _ = served(fails(401), *GATE, "--block")
     assert (done.code, done.out.count("UNDETERMINED") >= 3) == (0, True)
     assert served(by_content, *GATE, "--advise")[0].code == 0
@@ -71,12 +80,18 @@ def test_programs_get_every_file(judgekit: Run, served: Served) -> None:
         jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
     sarif = judgekit(*GATE, "--format", "sarif").json
     places = [each["locations"][0]["physicalLocation"] for each in sarif["runs"][0]["results"]]
-    assert {each["artifactLocation"]["uri"] for each in places} == {"bad.md", "good.md", "picture.md"}
+    assert {each["artifactLocation"]["uri"] for each in places} == {
+        "bad.md",
+        "good.md",
+        "picture.md",
+    }
     junit = ET.fromstring(judgekit(*GATE, "--format", "junit").out)
     assert (junit.get("tests"), junit.get("failures"), junit.get("skipped")) == ("3", "1", "1")
 
 
-def test_wrong_use_and_nothing_judged(judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path) -> None:
+def test_wrong_use_and_nothing_judged(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path
+) -> None:
     for words, code, told in (
         ("", 64, "give --base REF, or --pre-push REMOTE URL"),
         ("--base base --block --advise", 64, "--advise and --block cannot be combined"),
@@ -97,13 +112,18 @@ def test_wrong_use_and_nothing_judged(judgekit: Run, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr("judgekit.git.Repository._run", too_late)
         done = judgekit(*GATE, "--block")
-    assert (done.code, "UNDETERMINED, not judged: git rev-parse: no response" in done.err) == (0, True)
+    assert (done.code, "UNDETERMINED, not judged: git rev-parse: no response" in done.err) == (
+        0,
+        True,
+    )
     monkeypatch.chdir(isolated)
     done = judgekit("gate", "--base", "HEAD")
     assert (done.code, "no git repository at " in done.err) == (65, True)
 
 
-def test_a_name_like_an_option_is_offered_by_its_id(judgekit: Run, served: Served, work: GitRepo) -> None:
+def test_a_name_like_an_option_is_offered_by_its_id(
+    judgekit: Run, served: Served, work: GitRepo
+) -> None:
     work("branch", "--force", "base")
     work.write("-rf.md", BAD)
     work.commit("a name")
@@ -131,7 +151,8 @@ def test_a_shallow_clone_judges_what_differs_and_says_why(
     done, _ = served(by_content, *words)
     assert (done.code, "NO-GO         bad.md" in done.out) == (1, True)
     assert (
-        "1 commit is at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)" in done.err
+        "1 commit is at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
+        in done.err
     )
     shallow("fetch", "--quiet", "--unshallow")
     done, _ = served(by_content, *words)
@@ -145,7 +166,9 @@ def test_what_a_partial_clone_lacks_is_not_examined_until_it_is_fetched(
     words = ("gate", "--base", "origin/base", "--block", "--no-engine")
     done, _ = served(by_content, *words)
     assert (done.code, "fetch all (git fetch --refetch --no-filter)" in done.err) == (0, True)
-    assert "nothing was judged: 0 judged; 0 skipped; 1 not examined (the reason is above)" in done.err
+    assert (
+        "nothing was judged: 0 judged; 0 skipped; 1 not examined (the reason is above)" in done.err
+    )
     partial("fetch", "--quiet", "--refetch", "--no-filter")
     done, _ = served(by_content, *words)
     assert (done.code, "NO-GO         bad.md" in done.out) == (1, True)

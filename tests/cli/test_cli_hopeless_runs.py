@@ -51,14 +51,19 @@ def test_a_run_stops_when_the_first_rows_are_all_refused_and_goes_on_later(
     rows = read()
     assert 20 <= len(rows) < COUNT
     assert {row["verdict"] for row in rows} == {"undetermined"}
-    assert f"{COUNT - len(rows)} rows not judged, because the first {len(rows)}" in done.err.splitlines()[-1]
+    assert (
+        f"{COUNT - len(rows)} rows not judged, because the first {len(rows)}"
+        in done.err.splitlines()[-1]
+    )
     done, _ = served(by_content, *INTO)
     assert (done.code, len(read())) == (0, COUNT)
     assert {row["verdict"] for row in read()} == {"accept"}
 
 
 @pytest.mark.parametrize("exit_on", ["never", "reject"])
-def test_a_run_that_was_given_up_is_no_success_whatever_ends_a_build(served: Served, exit_on: str) -> None:
+def test_a_run_that_was_given_up_is_no_success_whatever_ends_a_build(
+    served: Served, exit_on: str
+) -> None:
     write()
     done, _ = served(fails(401), *INTO, "--exit-on", exit_on)
     assert done.code == 78

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 SETTINGS = b'{\n\t"model": "opus"\n}'
 SKILL_OFFER = (
-    "to let the agent search by itself, add the skill: judgekit install claude-code --scope user --skill"
+    "to let the agent search by itself, add the skill: "
+    "judgekit install claude-code --scope user --skill"
 )
 IN, OUT = ("install", "claude-code"), ("uninstall", "claude-code")
 
@@ -34,7 +35,9 @@ def user_file(project: Path, isolated: Path) -> Path:
     return path
 
 
-def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, user_file: Path) -> None:
+def test_in_and_out_of_the_users_settings_twice(
+    judgekit: Run, project: Path, user_file: Path
+) -> None:
     done = judgekit(*IN)
     assert (done.code, done.out.splitlines()) == (
         0,
@@ -70,7 +73,11 @@ def test_print_changes_nothing(judgekit: Run, user_file: Path, isolated: Path) -
     before_that = sorted(isolated.rglob("*"))
     assert "UserPromptSubmit" in judgekit(*IN, "--print").json["hooks"]
     done = judgekit(*OUT, "--print")
-    assert (done.code, done.out, sorted(isolated.rglob("*"))) == (0, "", before_that)  # no folder is made
+    assert (done.code, done.out, sorted(isolated.rglob("*"))) == (
+        0,
+        "",
+        before_that,
+    )  # no folder is made
     judgekit(*IN)
     done = judgekit(*OUT, "--print")
     assert (done.out, "would remove" in done.err) == ("", True)
@@ -85,7 +92,10 @@ def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path) -> None:
         (b'{"a": 1} {}', ":1: not valid JSON"),
         (b"[" * 100_000, ": not valid JSON"),
         (b'{"hooks": {"PostToolUse": null}}', ": hooks.PostToolUse: expected an array"),
-        (b'{"hooks": {"UserPromptSubmit": ["x"]}}', ": hooks.UserPromptSubmit.0: expected an object with"),
+        (
+            b'{"hooks": {"UserPromptSubmit": ["x"]}}',
+            ": hooks.UserPromptSubmit.0: expected an object with",
+        ),
         (b'{"hooks": {"Stop": [{"hooks": [3]}]}}', ": hooks.Stop.0: expected an object with"),
         (b'{"a": "\xff"}', ":1: not UTF-8"),
     ):
@@ -96,8 +106,15 @@ def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path) -> None:
         assert user_file.read_bytes() == content
 
 
-def test_wrong_usage_read_only_settings_and_hooks_that_are_off(judgekit: Run, user_file: Path) -> None:
-    for arguments in ("claude-code --scope team", "claude-code --scope", "claude-code extra", "emacs"):
+def test_wrong_usage_read_only_settings_and_hooks_that_are_off(
+    judgekit: Run, user_file: Path
+) -> None:
+    for arguments in (
+        "claude-code --scope team",
+        "claude-code --scope",
+        "claude-code extra",
+        "emacs",
+    ):
         assert judgekit("install", *arguments.split()).code == 64
     user_file.chmod(0o444)
     done = judgekit(*IN)
@@ -151,7 +168,10 @@ def test_the_skill_goes_in_and_out_with_the_hook(
     skill.parent.mkdir(parents=True)
     skill.write_text("mine")
     done = judgekit(*IN, "--skill")
-    assert (done.code, f"{skill} is there already, and judgekit did not write it" in done.err) == (64, True)
+    assert (done.code, f"{skill} is there already, and judgekit did not write it" in done.err) == (
+        64,
+        True,
+    )
     judgekit("uninstall", "claude-code")
     assert skill.read_text() == "mine"
 
@@ -199,7 +219,9 @@ def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
         assert judgekit("uninstall", command).out == f"nothing to change: {what} is not in {path}\n"
 
 
-def test_doctor_and_no_repository_at_all(judgekit: Run, hook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_no_repository_at_all(
+    judgekit: Run, hook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert f"git hook: no {hook}; install it with judgekit install git" in judgekit("doctor").out
     judgekit("install", "git")
     assert f"ok     git hook: git runs {hook}" in judgekit("doctor").out
@@ -214,7 +236,10 @@ def test_doctor_and_no_repository_at_all(judgekit: Run, hook: Path, monkeypatch:
 
 
 both = pytest.mark.parametrize("client", [CODEX, GEMINI], ids=lambda client: client.command)
-OTHER = {"matcher": "x", "hooks": [{"type": "command", "command": "notify-send", "timeout": 3, "odd": []}]}
+OTHER = {
+    "matcher": "x",
+    "hooks": [{"type": "command", "command": "notify-send", "timeout": 3, "odd": []}],
+}
 
 
 def hooks_file(client: Client, home: Path) -> Path:
@@ -225,7 +250,9 @@ def hooks_file(client: Client, home: Path) -> Path:
 
 @pytest.mark.usefixtures("project")
 @both
-def test_in_twice_and_out_twice_leaves_every_byte(judgekit: Run, client: Client, isolated: Path) -> None:
+def test_in_twice_and_out_twice_leaves_every_byte(
+    judgekit: Run, client: Client, isolated: Path
+) -> None:
     path, name = hooks_file(client, isolated), client.command
     kept = json.dumps(
         {"description": "mine", "hooks": {"SessionEnd": [OTHER], client.prompt: [OTHER]}}, indent=3
@@ -236,7 +263,9 @@ def test_in_twice_and_out_twice_leaves_every_byte(judgekit: Run, client: Client,
         shown = judgekit("install", name, "--print").out.encode()
         assert path.exists() is (before is not None)
         done = judgekit("install", name)
-        assert done.out.startswith(f"Wrote {path}: {client.title} runs judgekit on every prompt in all your")
+        assert done.out.startswith(
+            f"Wrote {path}: {client.title} runs judgekit on every prompt in all your"
+        )
         assert f"undo: judgekit uninstall {name} --scope user" in done.out
         assert (client.trust in done.out + done.err, path.read_bytes()) == (True, shown)
         assert judgekit("install", name).out.startswith(f"nothing to change in {path}")
@@ -270,7 +299,9 @@ def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated:
 
 @pytest.mark.usefixtures("project")
 @both
-def test_doctor_asks_the_hook_and_says_what_it_lacks(judgekit: Run, client: Client, isolated: Path) -> None:
+def test_doctor_asks_the_hook_and_says_what_it_lacks(
+    judgekit: Run, client: Client, isolated: Path
+) -> None:
     judgekit("install", client.command)
     path = hooks_file(client, isolated)
     out = judgekit("doctor").out
@@ -285,12 +316,16 @@ def test_doctor_asks_the_hook_and_says_what_it_lacks(judgekit: Run, client: Clie
             assert ("not trusted yet" in judgekit("doctor").out) is (text is not trusted)
         config.write_text("[features]\nhooks = false\n")
     else:
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"hooksConfig": {"enabled": False}}))
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"hooksConfig": {"enabled": False}})
+        )
     assert f"{client.title} runs no hooks until you remove it" in judgekit("doctor").out
     done = judgekit("install", client.command, "--scope", "project")
     where = "the user settings and in the project settings"
     assert f"each prompt is answered 2 times: the hook is in {where}; keep one" in done.err
-    path.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "judgekit hook"}]}]}}')
+    path.write_text(
+        '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "judgekit hook"}]}]}}'
+    )
     again = f"run judgekit install {client.command} --scope user again"
     (line,) = [each for each in judgekit("doctor").out.splitlines() if "not called on" in each]
     assert (f"not called on {client.prompt}, " in line, line.endswith(again)) == (True, True)
@@ -307,6 +342,8 @@ def test_wrong_usage_and_a_file_that_is_elsewhere(
     done = judgekit("install", client.command)
     assert (done.code, done.err.startswith(f"judgekit: {path}:2: not valid JSON")) == (78, True)
     monkeypatch.setenv(client.user[0], str(tmp_path / "else"))
-    assert judgekit("install", client.command).out.startswith(f"Wrote {tmp_path / 'else' / client.user[2]}: ")
+    assert judgekit("install", client.command).out.startswith(
+        f"Wrote {tmp_path / 'else' / client.user[2]}: "
+    )
     judgekit("uninstall", client.command)
     assert not (tmp_path / "else").exists()

@@ -79,7 +79,8 @@ def test_labels_without_improve_say_accepted_or_not_in_every_command(
     done, _ = served(by_word, *measure)
     assert done.json["judges"][0]["accuracy"]["value"] == 0.75
     write(
-        "cases.jsonl", ({"id": str(row["id"]), "text": row["answer"], "label": row["label"]} for row in rows)
+        "cases.jsonl",
+        ({"id": str(row["id"]), "text": row["answer"], "label": row["label"]} for row in rows),
     )
     done, _ = served(by_word, *measure[:2], "cases.jsonl", *measure[3:])
     assert done.json["judges"][0]["accuracy"]["value"] == 0.75
@@ -93,7 +94,9 @@ def test_beside_an_improve_the_words_are_compared(served: Served, judgekit: Run)
     assert "5 of 8 labels agree (62%)" in summary(done.err)
     found = judgekit("report", "out.jsonl", "--labels", "rows.jsonl", "--json").json
     assert found["labelled"]["accuracy"]["value"] == 0.625
-    done, _ = served(by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "a", "--json")
+    done, _ = served(
+        by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "a", "--json"
+    )
     assert done.json["judges"][0]["accuracy"]["value"] == 0.625
 
 
@@ -114,7 +117,9 @@ def test_calibrate_takes_an_improve_for_what_is_to_be_rejected(judgekit: Run) ->
     assert {gate["outcome"] for gate in rules("fail")["gates"]} == {"accept", "improve"}
 
 
-def test_what_is_not_understood_is_left_out_and_counted_never_refused(served: Served, judgekit: Run) -> None:
+def test_what_is_not_understood_is_left_out_and_counted_never_refused(
+    served: Served, judgekit: Run
+) -> None:
     rows = [
         {"id": 1, "answer": "zeta", "label": "pass"},
         {"id": 2, "answer": "omega", "label": "MEH"},
@@ -125,10 +130,15 @@ def test_what_is_not_understood_is_left_out_and_counted_never_refused(served: Se
     write("rows.jsonl", rows)
     done, _ = served(by_word, *INTO)
     assert "1 of 1 labels agree (100%)" in summary(done.err)
-    assert "left out: 1 blank label, 2 labels that are not understood, such as '" in summary(done.err)
+    assert "left out: 1 blank label, 2 labels that are not understood, such as '" in summary(
+        done.err
+    )
     done = judgekit("report", "out.jsonl", "--labels", "rows.jsonl")
     assert done.code == 0
-    assert "Labels left out: 1 blank label, 2 labels that are not understood, such as 'MEH'." in done.out
+    assert (
+        "Labels left out: 1 blank label, 2 labels that are not understood, such as 'MEH'."
+        in done.out
+    )
     done, _ = served(by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "one")
     assert (done.code, "rows.jsonl: 1 labelled item" in done.out) == (0, True)
     left = "1 blank label, 2 labels that are not understood, such as 'MEH', 1 row with a blank text"
@@ -141,8 +151,13 @@ def test_what_is_not_understood_is_left_out_and_counted_never_refused(served: Se
 def test_numbers_are_scores_where_not_all_are_0_or_1(served: Served) -> None:
     rows = [{"id": n, "answer": f"{text} {n}", "label": n % 5 + 1} for n, text in enumerate(TEXTS)]
     write("rows.jsonl", rows)
-    done, _ = served(by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "one", "--json")
-    assert (done.json["judges"][0]["accuracy"], done.json["judges"][0]["scores"]["items"]) == (None, 8)
+    done, _ = served(
+        by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "one", "--json"
+    )
+    assert (done.json["judges"][0]["accuracy"], done.json["judges"][0]["scores"]["items"]) == (
+        None,
+        8,
+    )
     done, _ = served(by_word, *INTO)
     assert "labels agree" not in summary(done.err)
     assert "left out: 8 labels that are not understood, such as '" in summary(done.err)
@@ -164,7 +179,10 @@ WINNERS = (
 
 @pytest.mark.parametrize("winner", WINNERS, ids=repr)
 def test_an_order_of_two_texts_names_the_better_one(served: Served, winner: object) -> None:
-    write("rows.jsonl", [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}])
+    write(
+        "rows.jsonl",
+        [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}],
+    )
     done, _ = served(first_is_better, *PAIRS)
     assert "1 of 1 labels agree (100%)" in summary(done.err)
 
@@ -173,21 +191,33 @@ def test_an_order_of_two_texts_names_the_better_one(served: Served, winner: obje
     "winner", ["A=B", "A == B", 0, "0", "tie (both bad)", "B>A", "B>>A", "rejected"], ids=repr
 )
 def test_a_tie_and_the_other_text_are_no_win_of_the_first(served: Served, winner: object) -> None:
-    write("rows.jsonl", [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}])
+    write(
+        "rows.jsonl",
+        [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}],
+    )
     done, _ = served(first_is_better, *PAIRS)
     assert "0 of 1 labels agree (0%)" in summary(done.err)
 
 
 @pytest.mark.parametrize("winner", ["A>=B", "who knows", "A>A", "A>C", "math"], ids=repr)
 def test_winners_that_are_not_understood_are_counted(served: Served, winner: str) -> None:
-    write("rows.jsonl", [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}])
+    write(
+        "rows.jsonl",
+        [{"question": "Q?", "response_A": "Rome.", "response_B": "Milan.", "label": winner}],
+    )
     done, _ = served(first_is_better, *PAIRS)
     assert f"left out: 1 label that is not understood, such as '{winner}'" in summary(done.err)
 
 
 def test_labels_of_comparisons_may_be_orders_too(judgekit: Run) -> None:
-    write("out.jsonl", [{"id": 1, "verdict": "A"}, {"id": 2, "verdict": "C"}, {"id": 3, "verdict": "tie"}])
-    write("labels.jsonl", [{"id": 1, "winner": "A>B"}, {"id": 2, "winner": "C"}, {"id": 3, "winner": "A=B"}])
+    write(
+        "out.jsonl",
+        [{"id": 1, "verdict": "A"}, {"id": 2, "verdict": "C"}, {"id": 3, "verdict": "tie"}],
+    )
+    write(
+        "labels.jsonl",
+        [{"id": 1, "winner": "A>B"}, {"id": 2, "winner": "C"}, {"id": 3, "winner": "A=B"}],
+    )
     found = judgekit("report", "out.jsonl", "--labels", "labels.jsonl", "--json").json
     assert (found["labelled"]["accuracy"]["value"], set(found["win_rates"])) == (1, {"A", "B", "C"})
 
@@ -204,9 +234,13 @@ def test_ids_that_never_match_are_shown_with_the_remedy(judgekit: Run) -> None:
     write("out.jsonl", [{"id": n, "key": f"k{n}", "verdict": "accept"} for n in range(5)])
     write("labels.jsonl", [{"id": f"row-{n}", "key": f"k{n}", "label": "pass"} for n in range(5)])
     done = judgekit("report", "out.jsonl", "--labels", "labels.jsonl")
-    assert "No id of the labels is in the results: those of the results begin with 0, 1, 2, " in done.out
     assert (
-        "those of the labels with row-0, row-1, row-2. Name the column of ids with --id COLUMN." in done.out
+        "No id of the labels is in the results: those of the results begin with 0, 1, 2, "
+        in done.out
+    )
+    assert (
+        "those of the labels with row-0, row-1, row-2. Name the column of ids with --id COLUMN."
+        in done.out
     )
     done = judgekit("report", "out.jsonl", "--labels", "labels.jsonl", "--id", "key")
     assert "agreement with labels   1.000" in done.out or "of 5 labels" in done.out
@@ -241,4 +275,7 @@ def test_a_report_of_results_whose_text_is_in_doubt_still_works(judgekit: Run) -
     write("out.jsonl", [{"id": 1, "output": "x", "model_output": "y", "verdict": "reject"}])
     done = judgekit("report", "out.jsonl", "--json")
     assert (done.code, done.json["worst"][0]["text"]) == (0, "")
-    assert judgekit("report", "out.jsonl", "--map", "text=output", "--json").json["worst"][0]["text"] == "x"
+    assert (
+        judgekit("report", "out.jsonl", "--map", "text=output", "--json").json["worst"][0]["text"]
+        == "x"
+    )

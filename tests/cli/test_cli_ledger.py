@@ -23,7 +23,16 @@ from outcome import by_project
 from scripted import scores
 
 from judgekit.config import settings
-from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip, importing, records
+from judgekit.ledger import (
+    Label,
+    Ledger,
+    LineFilter,
+    ModeChange,
+    OverrideLine,
+    Skip,
+    importing,
+    records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +62,9 @@ def change_of(ledger: Ledger) -> ModeChange:
     return change
 
 
-def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80, labelled: int = 9999) -> None:
+def accumulate(
+    ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80, labelled: int = 9999
+) -> None:
     """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
     right, wrong = several("accept", go, 20), several("reject", nogo, 3)
     said = [label(each, "no-go" if n < missed else "go") for n, each in enumerate(right[:labelled])]
@@ -67,7 +78,9 @@ def measured(ledger: Ledger) -> None:
 # kpi
 
 
-def test_a_model_that_failed_and_answered_is_one_model(judgekit: Run, project: Path, use: Use) -> None:
+def test_a_model_that_failed_and_answered_is_one_model(
+    judgekit: Run, project: Path, use: Use
+) -> None:
     repository = GitRepo(project)
     repository("init", "--quiet", "--initial-branch=main")
     repository.commit("base", readme_txt="x\n")
@@ -78,9 +91,9 @@ def test_a_model_that_failed_and_answered_is_one_model(judgekit: Run, project: P
             use(server, "our-judge")
             repository.commit("change", guide_md=f"# Guide\n\nIt says how, {number}.\n")
             assert judgekit("gate", "--base", "base").code == 0
-    assert {name: each["verdicts"] for name, each in judgekit("kpi", "--json").json["models"].items()} == {
-        "custom/our-judge": 3
-    }
+    assert {
+        name: each["verdicts"] for name, each in judgekit("kpi", "--json").json["models"].items()
+    } == {"custom/our-judge": 3}
 
 
 def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
@@ -106,12 +119,17 @@ def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     assert judgekit("kpi", "--html", "gone/kpi.html").code == 65
     for options in (("--plot", "kpi.svg"), ("--html", "other.html", "--plot", "kpi.svg")):
         done = judgekit("kpi", *options)
-        assert (done.code, "--html FILE.html writes a page that has the charts" in done.err) == (64, True)
+        assert (done.code, "--html FILE.html writes a page that has the charts" in done.err) == (
+            64,
+            True,
+        )
     assert not Path("other.html").exists()
     assert not Path("kpi.svg").exists()
 
 
-def test_typed_overrides_are_labels(judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]) -> None:
+def test_typed_overrides_are_labels(
+    judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]
+) -> None:
     lines = several("reject", 3, 1)
     ledger.add(*lines)
     judgekit("override", lines[0].task_id, "accept", "--why", "a program says so")
@@ -149,7 +167,9 @@ def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, pro
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
 @pytest.mark.parametrize("link", [".judgekit", ".judgekit/config.yaml"])
-def test_linked_rules_are_not_promoted(judgekit: Run, ledger: Ledger, repository: Path, link: str) -> None:
+def test_linked_rules_are_not_promoted(
+    judgekit: Run, ledger: Ledger, repository: Path, link: str
+) -> None:
     outside = repository / "outside"
     outside.mkdir()
     (outside / "config.yaml").write_text("gate: {mode: advisory}\n")
@@ -213,7 +233,9 @@ def test_promotion_wants_independence_or_its_lack_on_record(
 # label
 
 
-def test_labels_come_from_a_file(judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_come_from_a_file(
+    judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.add(given(name="aa11"), given(name="ab22", path="b.md"), given(name="ab", path="c.md"))
     ledger.add(*several("accept", 4, 1))
     sound = "id,label,who\naa, go\nab,no-go,bob\nab2,unsure\n\n"
@@ -269,11 +291,15 @@ def test_label_says_a_damaged_line_once(judgekit: Run, ledger: Ledger, press: Pr
     assert (done.code, done.err.count(f"{file}:2: ")) == (0, 1)
 
 
-def test_blind_shows_the_text_and_not_the_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:
+def test_blind_shows_the_text_and_not_the_verdict(
+    judgekit: Run, ledger: Ledger, press: Press
+) -> None:
     text = "".join(f"line {n}\n" for n in range(60))
     Path("doc.md").write_text(text)
     subject = {"path": "doc.md", "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    ledger.add(given("reject", path="doc.md", subjects=[subject], findings=[{"issue": "wrong port"}]))
+    ledger.add(
+        given("reject", path="doc.md", subjects=[subject], findings=[{"issue": "wrong port"}])
+    )
     press("aq")
     blind = judgekit("label", "--blind").out
     for shown in ("line 39\n", "20 more lines (a shows them)", "line 59\n"):
@@ -289,7 +315,11 @@ def test_blind_shows_the_text_and_not_the_verdict(judgekit: Run, ledger: Ledger,
 
 @pytest.mark.parametrize("stopped", [KeyboardInterrupt, typer.Abort])
 def test_an_interruption_says_what_was_kept(
-    judgekit: Run, ledger: Ledger, press: Press, monkeypatch: pytest.MonkeyPatch, stopped: type[BaseException]
+    judgekit: Run,
+    ledger: Ledger,
+    press: Press,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: type[BaseException],
 ) -> None:
     def interrupts(*_: object) -> None:
         raise stopped
@@ -310,12 +340,16 @@ def test_an_interruption_says_what_was_kept(
 
 
 def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
-    ledger.add(given(days=9), given(days=1), Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True))
+    ledger.add(
+        given(days=9), given(days=1), Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True)
+    )
     done = judgekit("ledger", "export", "--since", "2d")
     schemas = [json.loads(line)["schema"] for line in done.out.splitlines()]
     assert (done.code, schemas) == (0, ["judgekit/verdict@1", "judgekit/skip@1"])
     paths = sorted(ledger.folder.glob("*.jsonl"))
-    assert judgekit("ledger", "export").out.encode() == b"".join(path.read_bytes() for path in paths)
+    assert judgekit("ledger", "export").out.encode() == b"".join(
+        path.read_bytes() for path in paths
+    )
     paths[0].write_bytes(b'{"torn\n' + paths[0].read_bytes())
     done = judgekit("ledger", "export", "--format", "csv")
     why = "not JSON (cut off when the writer was killed, or edited)"
@@ -324,7 +358,9 @@ def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
 
 
 def test_projects_are_told_apart(judgekit: Run, ledger: Ledger, tmp_path: Path) -> None:
-    commands = [words.split() for words in ("kpi", "triage", "ledger export", "ledger purge --all --yes")]
+    commands = [
+        words.split() for words in ("kpi", "triage", "ledger export", "ledger purge --all --yes")
+    ]
     for command in commands:
         done = judgekit(*command, "--project", "nosuch")
         assert (done.code, done.out) == (64, "")
@@ -344,7 +380,9 @@ def test_projects_are_told_apart(judgekit: Run, ledger: Ledger, tmp_path: Path) 
     assert judgekit("kpi", "--json", "--project", "all").json["all"]["verdicts"] == 2
 
 
-def test_older_lines_are_brought_in_once_and_strange_ones_told_shortly(judgekit: Run, project: Path) -> None:
+def test_older_lines_are_brought_in_once_and_strange_ones_told_shortly(
+    judgekit: Run, project: Path
+) -> None:
     source = project / "older.jsonl"
     source.write_text(json.dumps(PUSH) + '\n{"torn\n')
     done = judgekit("ledger", "import", str(source))
@@ -447,20 +485,28 @@ def test_a_ledger_that_cannot_be_written_is_said_in_one_line(judgekit: Run, isol
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "state").write_text("a file in the way")
     done = judgekit("override", TASK, "accept", "--why", "known")
-    assert (done.code, done.err.count("\n"), "the ledger cannot be written" in done.err) == (78, 1, True)
+    assert (done.code, done.err.count("\n"), "the ledger cannot be written" in done.err) == (
+        78,
+        1,
+        True,
+    )
 
 
 # triage
 
 
-def test_what_needs_a_person_over_many_ledgers(judgekit: Run, project: Path, tmp_path: Path) -> None:
+def test_what_needs_a_person_over_many_ledgers(
+    judgekit: Run, project: Path, tmp_path: Path
+) -> None:
     for name in ("one", "two"):
         finding = {"issue": "wrong\x1b[31m port"}
         Ledger(tmp_path / name, f"{name}-0123456789ab").add(
             given("reject", path=f"{name}.md", commit="c0ffee" * 6, findings=[finding]),
             given("reject", path="long-ago.md", days=9, name=f"{name}-long-ago"),
             given("undetermined", path=f"{name}.md", days=2),
-            OverrideLine(task_id="b.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=False),
+            OverrideLine(
+                task_id="b.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=False
+            ),
         )
     places = ("--ledger", str(tmp_path / "one"), "--ledger", str(tmp_path / "two"))
     done = judgekit("triage", *places)
@@ -492,12 +538,19 @@ sys.exit(done.returncode)
 
 
 @pytest.fixture
-def box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def box(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Path]:
     """Let ssh reach a host that runs our own command with a ledger of its own, or does `more` first."""
     folder = tmp_path_factory.mktemp("box")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    lines = [given("reject", path="far.md", days=1), given("reject", path="old.md", days=9, name="old")]
-    Ledger(folder / "remote" / "state" / "ledger" / "far-0123456789ab", "far-0123456789ab").add(*lines)
+    lines = [
+        given("reject", path="far.md", days=1),
+        given("reject", path="old.md", days=9, name="old"),
+    ]
+    Ledger(folder / "remote" / "state" / "ledger" / "far-0123456789ab", "far-0123456789ab").add(
+        *lines
+    )
 
     def reached(more: str = "") -> Path:
         program = folder / "ssh"
@@ -511,17 +564,27 @@ def box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
 def test_the_ledger_of_a_host(judgekit: Run, project: Path, box: Callable[..., Path]) -> None:
     folder = box()
     done = judgekit("triage", "--host", "box.example")
-    assert (done.code, done.out.count("far.md"), "old.md" in done.out, done.err) == (0, 1, False, "")
+    assert (done.code, done.out.count("far.md"), "old.md" in done.out, done.err) == (
+        0,
+        1,
+        False,
+        "",
+    )
     asked = (folder / "asked").read_text().split("\0")
     assert asked[:-1] == [
         *("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR", "box.example"),
         *("judgekit", "ledger", "export", "--jsonl", "--since"),
     ]
-    assert len(judgekit("triage", "--host", "box.example", "--since", "2w", "--json").json["nogo"]) == 2
+    assert (
+        len(judgekit("triage", "--host", "box.example", "--since", "2w", "--json").json["nogo"])
+        == 2
+    )
     assert not list(folder.rglob("*.lock"))[1:]  # nothing is written there but what we put
 
 
-def test_what_a_host_sends_is_not_trusted(judgekit: Run, project: Path, box: Callable[..., Path]) -> None:
+def test_what_a_host_sends_is_not_trusted(
+    judgekit: Run, project: Path, box: Callable[..., Path]
+) -> None:
     line = records.line(given("reject", path="a\x1b]0;x\x07.md", project="p\u202e\x9b31m")).decode()
     sent = [line, "{", "\x1b[2J", '{"schema": "judgekit/verdict@1"}', "[" * 100_000, "x" * 200_000]
     box(f"print({chr(10).join(sent)!r}); print('slow disk \\x1b[1m', file=sys.stderr); sys.exit(0)")
@@ -529,17 +592,27 @@ def test_what_a_host_sends_is_not_trusted(judgekit: Run, project: Path, box: Cal
     assert (done.code, done.out.count("a]0;x.md")) == (0, 1)
     assert not set(done.out + done.err) & set("\x1b\x07\x9b\u202e")
     first, second = done.err.splitlines()
-    assert first.startswith("judgekit: box.example: 5 lines cannot be read; the first, line 3: not JSON")
+    assert first.startswith(
+        "judgekit: box.example: 5 lines cannot be read; the first, line 3: not JSON"
+    )
     assert second == "judgekit: box.example: slow disk [1m"
 
 
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        ("sys.exit('Host key\\x1b[m verification failed.')", 65, "ssh: Host key[m verification failed."),
+        (
+            "sys.exit('Host key\\x1b[m verification failed.')",
+            65,
+            "ssh: Host key[m verification failed.",
+        ),
         ("sys.exit(255)", 65, "ssh: exit code 255"),
         ("time.sleep(60)", 65, "did not send its ledger within 1 s or 1 MB; name a later --since"),
-        ("print('x' * 9_000_000); time.sleep(60)", 65, "did not send its ledger within 1 s or 1 MB"),
+        (
+            "print('x' * 9_000_000); time.sleep(60)",
+            65,
+            "did not send its ledger within 1 s or 1 MB",
+        ),
     ],
 )
 def test_a_host_that_cannot_be_read(

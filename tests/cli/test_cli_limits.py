@@ -51,7 +51,9 @@ def on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, program: s
         "rubric check kls --run",
     ],
 )
-def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(served: Served, command: str) -> None:
+def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(
+    served: Served, command: str
+) -> None:
     configured = "--max-cost" not in command
     by_user("judge:\n  max_cost_usd: 2\n" if configured else "")
     done, asked = served(by_content, *command.split())
@@ -86,7 +88,9 @@ def test_a_price_in_the_profile_makes_the_limit_good(served: Served, isolated: P
     assert "budget" in done.err
 
 
-def test_a_limit_where_replies_name_their_cost(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_where_replies_name_their_cost(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = says(scores(4, 4, 5), headers={"x-litellm-response-cost": "0.25"})
     for answer, calls, word in ((told, 2, "accept"), (says(scores(4, 4, 5)), 1, "undetermined")):
         with Loopback(answer) as server:
@@ -94,10 +98,14 @@ def test_a_limit_where_replies_name_their_cost(judgekit: Run, monkeypatch: pytes
             monkeypatch.setenv("JUDGEKIT_MODEL", "team")
             done = judgekit(*RECORD, "--max-cost", "1")
             assert (done.json["verdict"], len(server.requests)) == (word, calls)
-            assert ("the cost of a call is unknown, so the limit of" in done.err) == (word == "undetermined")
+            assert ("the cost of a call is unknown, so the limit of" in done.err) == (
+                word == "undetermined"
+            )
 
 
-def test_a_limit_rules_out_unpriced_substitutes(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_rules_out_unpriced_substitutes(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "jk-test-0123456789")
     monkeypatch.setenv("AZURE_API_KEY", "jk-test-0123456789")
     monkeypatch.setenv("AZURE_API_BASE", "https://own.example")
@@ -110,7 +118,9 @@ def test_a_limit_rules_out_unpriced_substitutes(judgekit: Run, monkeypatch: pyte
     assert "(azure/" in judgekit(*call).out
 
 
-def test_costs_of_a_call(judgekit: Run, use: Use, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_of_a_call(
+    judgekit: Run, use: Use, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Loopback(by_content) as server:
         use(server)
         out = judgekit("judge", "good.md").out
@@ -119,11 +129,17 @@ def test_costs_of_a_call(judgekit: Run, use: Use, isolated: Path, monkeypatch: p
         monkeypatch.delenv("JUDGEKIT_MODEL")
         own_profile(isolated, "ollama", "http://127.0.0.1:11434/v1", server.base)
         there = {server.base: ["m"]}
-        monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: list(map(there.get, bases)))
+        monkeypatch.setattr(
+            servers, "models", lambda bases, seconds=0.3: list(map(there.get, bases))
+        )
         done = judgekit("judge", "good.md", "--max-cost", "1")
         assert "cost 0 (local)" in done.out, done.err
         found = judgekit(*RECORD).json
-        assert (found["cost_usd"], found["cost_source"], found["cost_complete"]) == (0.0, "local", True)
+        assert (found["cost_usd"], found["cost_source"], found["cost_complete"]) == (
+            0.0,
+            "local",
+            True,
+        )
 
 
 @pytest.mark.parametrize("empty", ["", " \n\t ", "null", "<think>\n</think>\n\n", "{}", None])
@@ -141,11 +157,15 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
         assert len(server.requests) == 2 * len(verdict["rounds"])
 
 
-def test_commands_say_that_a_proxy_lacks_a_model(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_say_that_a_proxy_lacks_a_model(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Loopback(by_content) as server:
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")
-        told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model of that server"
+        told = (
+            f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model of that server"
+        )
         for text in (done.err, judgekit("provider", "list").out, judgekit("provider", "check").err):
             assert told in text
         by_user("judge: {tiers: {quick: litellm_proxy/team}}\n")
@@ -188,7 +208,12 @@ def test_secrets_are_left_out_and_counted_once(keys: Path, judgekit: Run, served
     sent = "\n".join(map(str, asked))
     assert ("Keys" in sent, SECRET in sent, "correcthorse" in sent) == (True, False, False)
     assert done.err == "judgekit: 3 secrets were removed before sending\n"
-    about = ("--description", f"The password is {PASSWORD}.", "--acceptance", f"It works with {SECRET}.")
+    about = (
+        "--description",
+        f"The password is {PASSWORD}.",
+        "--acceptance",
+        f"It works with {SECRET}.",
+    )
     shown = judgekit("judge", "good.md", "--task-id", "T-1", *about, "--show-prompt").out
     assert f"It works with {LEFT_OUT}" in shown
     assert (SECRET in shown, PASSWORD in shown) == (False, False)
@@ -217,11 +242,16 @@ def test_nothing_is_sent_of_a_text_with_a_secret_where_the_user_refuses(
 
 
 @pytest.mark.parametrize(
-    ("query", "root"), [(f"refresh the JWT {SECRET}", ".claude/memory"), ("refresh the JWT", "docs")]
+    ("query", "root"),
+    [(f"refresh the JWT {SECRET}", ".claude/memory"), ("refresh the JWT", "docs")],
 )
-def test_a_search_with_a_secret_asks_no_model(project: Path, served: Served, query: str, root: str) -> None:
+def test_a_search_with_a_secret_asks_no_model(
+    project: Path, served: Served, query: str, root: str
+) -> None:
     (project / "docs").mkdir(exist_ok=True)
-    (project / "docs" / "refresh.md").write_text(f"# Refresh the JWT\n\nRefresh the JWT with {SECRET}\n")
+    (project / "docs" / "refresh.md").write_text(
+        f"# Refresh the JWT\n\nRefresh the JWT with {SECRET}\n"
+    )
     by_user(REFUSE)
     done, asked = served(says('{"keep": []}'), "search", query, "--judge", "--json", "--root", root)
     assert asked == []
@@ -238,7 +268,9 @@ def test_reports_name_a_file_without_its_secret(project: Path, served: Served, f
     assert SECRET not in "\n".join([done.out, *map(str, asked)])
 
 
-def test_ledger_issues_and_reasons_have_no_secrets(project: Path, judgekit: Run, served: Served) -> None:
+def test_ledger_issues_and_reasons_have_no_secrets(
+    project: Path, judgekit: Run, served: Served
+) -> None:
     def first(asked: Asked) -> Answer:
         better = re.findall(r"The text (\w+):", asked.text)[0]
         return says(json.dumps({"reasoning": f"It holds {SECRET}.", "better": better}))
@@ -252,9 +284,15 @@ def test_ledger_issues_and_reasons_have_no_secrets(project: Path, judgekit: Run,
     issue = judgekit("escalate", f"T-2 {LEFT_OUT}", "--dry-run").out
     kept = "".join(path.read_text() for path in Ledger.of(project).folder.iterdir())
     sent = "\n".join(map(str, asked))
-    assert ("T-1" in kept, "sound document" in sent, "Review needed: T-2" in issue) == (True, True, True)
+    assert ("T-1" in kept, "sound document" in sent, "Review needed: T-2" in issue) == (
+        True,
+        True,
+        True,
+    )
     for each in (SECRET, PASSWORD):
         assert each not in kept + sent + issue
-    done, asked = served(first, "compare", "bad.md", "good.md", "--prompt", "Which?", "--format", "json")
+    done, asked = served(
+        first, "compare", "bad.md", "good.md", "--prompt", "Which?", "--format", "json"
+    )
     assert asked
     assert (f"It holds {LEFT_OUT}" in done.out, SECRET in done.out) == (True, False)

@@ -26,12 +26,40 @@ if TYPE_CHECKING:
     from outcome import Run, Use
 
 TOPICS: tuple[str, ...] = (
-    *("lantern wick", "harbour crane", "violin varnish", "glacier survey", "orchard grafting", "kiln glaze"),
-    *("beehive smoker", "canal lock", "telescope mirror", "windmill sail", "saddle stitch", "anchor chain"),
-    *("printing plate", "cheese rennet", "clock escapement", "rope splice", "falcon hood", "tannery bark"),
+    *(
+        "lantern wick",
+        "harbour crane",
+        "violin varnish",
+        "glacier survey",
+        "orchard grafting",
+        "kiln glaze",
+    ),
+    *(
+        "beehive smoker",
+        "canal lock",
+        "telescope mirror",
+        "windmill sail",
+        "saddle stitch",
+        "anchor chain",
+    ),
+    *(
+        "printing plate",
+        "cheese rennet",
+        "clock escapement",
+        "rope splice",
+        "falcon hood",
+        "tannery bark",
+    ),
     *("organ pipe", "quarry blast", "loom shuttle", "ferry ramp", "silo auger", "forge bellows"),
 )
-TOPICS += ("pottery wheel", "vineyard trellis", "sluice gate", "barrel hoop", "chimney flue", "plough share")
+TOPICS += (
+    "pottery wheel",
+    "vineyard trellis",
+    "sluice gate",
+    "barrel hoop",
+    "chimney flue",
+    "plough share",
+)
 COMMAND = ("eval", "memories", "--prompts", "prompts.txt")
 
 
@@ -50,7 +78,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for topic in TOPICS:
         store.add(topic.replace(" ", "-"), f"Handling of the {topic}", f"Each {topic} is kept dry.")
     store.write_index()
-    (tmp_path / "prompts.txt").write_text("\n".join([*map(prompt, TOPICS), "ok", prompt(TOPICS[0])]))
+    (tmp_path / "prompts.txt").write_text(
+        "\n".join([*map(prompt, TOPICS), "ok", prompt(TOPICS[0])])
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -89,7 +119,12 @@ def test_the_exit_code_says_whether_the_bar_is_reached(
     assert found["hook"]["precision"]["value"] == relevant / of
     assert (found["hook"]["coverage"]["count"], found["unanswered"]) == (relevant, 30 - of)
     row = found["injections"][0]
-    wanted = {"prompt": prompt(TOPICS[0]), "memory": memory(TOPICS[0]), "relevant": True, "plain": True}
+    wanted = {
+        "prompt": prompt(TOPICS[0]),
+        "memory": memory(TOPICS[0]),
+        "relevant": True,
+        "plain": True,
+    }
     assert wanted.items() <= row.items()
 
 
@@ -107,7 +142,11 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
     press("xyn", KeyboardInterrupt)
     done = judgekit(*COMMAND)
     assert (done.code, "2 new answers are kept" in done.err) == (130, True)
-    for shown in (prompt(TOPICS[0]), f"Handling of the {TOPICS[0]} -> {memory(TOPICS[0])}", "1 of 30"):
+    for shown in (
+        prompt(TOPICS[0]),
+        f"Handling of the {TOPICS[0]} -> {memory(TOPICS[0])}",
+        "1 of 30",
+    ):
         assert shown in done.err
     path = trial.answers_file(environment.project_root())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -133,10 +172,22 @@ def test_what_cannot_be_measured_is_refused_with_a_remedy(
     Path("short.txt").write_text("ok\n<task-notification>x\n")
     cases: list[tuple[tuple[str, ...], int, str]] = [
         (COMMAND, 64, "--labels FILE (--json prints what to label)"),
-        (("eval", "memories"), 65, "no prompt that the hook answers; use --from log, or --prompts FILE"),
+        (
+            ("eval", "memories"),
+            65,
+            "no prompt that the hook answers; use --from log, or --prompts FILE",
+        ),
         (("eval", "memories", "--from", "log"), 65, "log of "),
-        (("eval", "memories", "--prompts", "short.txt"), 65, "short.txt: no prompt that the hook answers"),
-        ((*COMMAND, "--labels", "wrong.jsonl"), 65, "wrong.jsonl:1: relevant: expected true or false"),
+        (
+            ("eval", "memories", "--prompts", "short.txt"),
+            65,
+            "short.txt: no prompt that the hook answers",
+        ),
+        (
+            (*COMMAND, "--labels", "wrong.jsonl"),
+            65,
+            "wrong.jsonl:1: relevant: expected true or false",
+        ),
         ((*COMMAND, "--labels", "gone.jsonl"), 65, "gone.jsonl: cannot be read"),
     ]
     for words, code, said in cases:
@@ -159,7 +210,9 @@ def test_the_judges_part_is_measured_beside(judgekit: Run, use: Use) -> None:
     def answer(asked: Asked) -> Any:  # noqa: ANN401 - an answer of the server
         form = json.dumps(asked.body["response_format"])
         labels = json.loads(re.findall(r'"enum": (\[.*?\])', form)[0])
-        return says(json.dumps({"keep": [] if f"{prompt(TOPICS[0])}" in asked.text else labels[:1]}))
+        return says(
+            json.dumps({"keep": [] if f"{prompt(TOPICS[0])}" in asked.text else labels[:1]})
+        )
 
     Path("prompts.txt").write_text("\n".join(map(prompt, TOPICS[:3])))
     labels = (*answered(0, 3), "--json")
@@ -170,7 +223,9 @@ def test_the_judges_part_is_measured_beside(judgekit: Run, use: Use) -> None:
         by_user("retrieval: {judge: on, deadline: 20, timeout: 20}\nengine: {use: false}\n")
         found = judgekit(*COMMAND, *labels).json
         assert len(server.requests) == 3
-        assert judgekit(*COMMAND, *labels[:-1]).out.count("relevant, share of what is injected") == 2
+        assert (
+            judgekit(*COMMAND, *labels[:-1]).out.count("relevant, share of what is injected") == 2
+        )
         assert len(server.requests) == 3, "replies are kept"
     assert (found["hook"]["injected"], found["judged"]["injected"]) == (3, 2)
     assert found["judge"]["dropped"] == {"memories": 1, "relevant": 0, "irrelevant": 1}
@@ -236,20 +291,39 @@ def test_prompts_come_from_the_transcripts_of_this_project(
     here, digest = {"cwd": str(world / "src")}, hashlib.sha256(str(world).encode()).hexdigest()
     results = user([{"type": "tool_result", "content": "x"}], **here)
     unwanted = [user("short", **here), user("<task-notification>x", **here), results]
-    unwanted += [user("an agent asks an agent", isSidechain=True, **here), user("a meta text", isMeta=True)]
-    unwanted += [user("[Request interrupted by user]"), user("This continues", isCompactSummary=True)]
+    unwanted += [
+        user("an agent asks an agent", isSidechain=True, **here),
+        user("a meta text", isMeta=True),
+    ]
+    unwanted += [
+        user("[Request interrupted by user]"),
+        user("This continues", isCompactSummary=True),
+    ]
     text = [{"type": "input_text", "text": prompt(TOPICS[2])}]
     message = {"type": "message", "role": "user", "content": text}
-    codex: list[dict[str, Any]] = [{"type": "session_meta", "payload": {"cwd": str(world), "source": "cli"}}]
+    codex: list[dict[str, Any]] = [
+        {"type": "session_meta", "payload": {"cwd": str(world), "source": "cli"}}
+    ]
     codex += [{"timestamp": "2026-03-20T12:00:30Z", "type": "response_item", "payload": message}]
     meta: dict[str, Any] = {"cwd": str(world), "source": {"subagent": "review"}}
     gemini: list[dict[str, Any]] = [{"projectHash": digest, "kind": "main"}]
     gemini += [
-        {"type": "user", "content": [{"text": prompt(TOPICS[3])}], "timestamp": "2026-03-20T12:00:40Z"}
+        {
+            "type": "user",
+            "content": [{"text": prompt(TOPICS[3])}],
+            "timestamp": "2026-03-20T12:00:40Z",
+        }
     ]
     files: dict[str, list[Any]] = {
-        ".claude/projects/-x/a.jsonl": [{"type": "summary"}, user(prompt(TOPICS[0]), 10, **here), *unwanted],
-        ".claude/projects/-x/b.jsonl": [user(prompt(TOPICS[1]), 20, **here), user(prompt(TOPICS[0]), 1)],
+        ".claude/projects/-x/a.jsonl": [
+            {"type": "summary"},
+            user(prompt(TOPICS[0]), 10, **here),
+            *unwanted,
+        ],
+        ".claude/projects/-x/b.jsonl": [
+            user(prompt(TOPICS[1]), 20, **here),
+            user(prompt(TOPICS[0]), 1),
+        ],
         ".claude/projects/-y/c.jsonl": [user("of another project, long ago", cwd="/elsewhere")],
         ".codex/sessions/2026/03/20/rollout-1.jsonl": codex,
         ".codex/sessions/2026/03/20/rollout-2.jsonl": [{"payload": meta}, codex[1]],
@@ -268,7 +342,9 @@ def test_prompts_come_from_the_transcripts_of_this_project(
     assert tried("--limit", "2") == [prompt(TOPICS[number]) for number in (3, 2)]
 
 
-def test_the_log_gives_prompts_and_no_session_is_read_or_written(world: Path, judgekit: Run) -> None:
+def test_the_log_gives_prompts_and_no_session_is_read_or_written(
+    world: Path, judgekit: Run
+) -> None:
     by_user("retrieval: {log: true}\n")
     for topic in TOPICS[:3]:
         claude_code.answer({"prompt": prompt(topic), "cwd": str(world), "session_id": "s"})
@@ -276,5 +352,7 @@ def test_the_log_gives_prompts_and_no_session_is_read_or_written(world: Path, ju
     before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
     assert len(before) == 2
     found = judgekit("eval", "memories", "--from", "log", "--json").json
-    assert [row["prompt"] for row in found["injections"]] == [prompt(topic) for topic in TOPICS[2::-1]]
+    assert [row["prompt"] for row in found["injections"]] == [
+        prompt(topic) for topic in TOPICS[2::-1]
+    ]
     assert {path: path.read_bytes() for path in state.rglob("*") if path.is_file()} == before

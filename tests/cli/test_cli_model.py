@@ -75,11 +75,16 @@ def test_a_model_that_cannot_be_asked_is_said(
         assert (done.code, "--model: expected a model such as" in done.err) == (64, True)
 
 
-def test_a_shared_judge_chooses_its_models_itself(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_judge_chooses_its_models_itself(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JUDGEKIT_SERVER_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", "jk_x")
     done = judgekit(*JUDGE, "--model", "mine")
-    assert (done.code, "--model mine: the shared judge (server.url) chooses models" in done.err) == (64, True)
+    assert (
+        done.code,
+        "--model mine: the shared judge (server.url) chooses models" in done.err,
+    ) == (64, True)
 
 
 def test_a_project_that_says_who_wrote_a_text_adds_no_provider(
@@ -102,7 +107,11 @@ def test_an_engine_is_told_of_a_model_only_where_one_is_named(
     sent: list[dict[str, Any]] = []
 
     def many(
-        _: str, documents: list[object], body: Callable[[object], bytes], *given: object, **more: object
+        _: str,
+        documents: list[object],
+        body: Callable[[object], bytes],
+        *given: object,
+        **more: object,
     ) -> None:
         sent.extend(json.loads(body(document))["wish"] for document in documents)
 
@@ -123,7 +132,9 @@ def test_a_recording_is_replayed_where_a_shared_judge_is_configured(
     assert (done.code, done.json["model"]) == (0, "example/deep"), done.err
 
 
-CASES = '{"id": "1", "text": "# A", "label": "accept"}\n{"id": "2", "text": "# B", "label": "reject"}\n'
+CASES = (
+    '{"id": "1", "text": "# A", "label": "accept"}\n{"id": "2", "text": "# B", "label": "reject"}\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +148,9 @@ CASES = '{"id": "1", "text": "# A", "label": "accept"}\n{"id": "2", "text": "# B
         "rubric diff kls kls --run --mode lenient",
     ],
 )
-def test_every_command_that_judges_asks_the_named_model(served: Served, project: Path, words: str) -> None:
+def test_every_command_that_judges_asks_the_named_model(
+    served: Served, project: Path, words: str
+) -> None:
     (project / "cases.jsonl").write_text(CASES)
     repository = GitRepo(project)
     repository("init", "--quiet")
@@ -150,7 +163,9 @@ def test_every_command_that_judges_asks_the_named_model(served: Served, project:
 def test_a_model_that_would_not_be_asked_is_refused_or_said(
     judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reply = json.dumps({"scores": dict.fromkeys(("knowledge", "logic", "semantic"), 5), "reasoning": "r"})
+    reply = json.dumps(
+        {"scores": dict.fromkeys(("knowledge", "logic", "semantic"), 5), "reasoning": "r"}
+    )
     recorded = {"id": "1", "label": "accept", "judges": {"quick": {"model": "m", "reply": reply}}}
     (project / "cases.jsonl").write_text(json.dumps(recorded))
     for words in (
@@ -166,7 +181,9 @@ def test_a_model_that_would_not_be_asked_is_refused_or_said(
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(examples / "python" / "replies.jsonl"))
     done = judgekit("judge", str(examples / "documents" / "good.md"), "--model", "mine")
     assert (done.code, done.out) == (64, "")
-    assert re.search("--model mine: .*replies.jsonl has no replies of this model; it has ", done.err)
+    assert re.search(
+        "--model mine: .*replies.jsonl has no replies of this model; it has ", done.err
+    )
     name = done.err.rstrip().rpartition(" ")[2]
     done = judgekit("judge", str(examples / "documents" / "good.md"), "--model", name, "--no-cache")
     assert done.code in (0, 1, 2)

@@ -28,7 +28,11 @@ CHECK = ("rubric", "check", "kls", "--run", "--mode", "lenient")
 EVAL = ("eval", "judge", "cases.jsonl", "--rubric", "kls", "--mode", "lenient", "-j", "1")
 GATE = ("gate", "--base", "base", "--block")
 KLS = "kls@1.0.0"
-NEAR, FAR, FINE = "# Near\n\nScores: 2 3 3.\n", "# Far\n\nScores: 1 1 2.\n", "# Fine\n\nScores: 5 5 5.\n"
+NEAR, FAR, FINE = (
+    "# Near\n\nScores: 2 3 3.\n",
+    "# Far\n\nScores: 1 1 2.\n",
+    "# Fine\n\nScores: 5 5 5.\n",
+)
 
 
 def wavering() -> Callable[[Asked], Answer]:
@@ -89,7 +93,9 @@ def test_repeats_are_asked_and_counted(served: Served, work: GitRepo) -> None:
     ]
 
 
-def test_cases_of_a_rubric_are_repeated_in_each_mode(served: Served, work: GitRepo, isolated: Path) -> None:
+def test_cases_of_a_rubric_are_repeated_in_each_mode(
+    served: Served, work: GitRepo, isolated: Path
+) -> None:
     done, _ = served(wavering(), "rubric", "check", "kls", "--run", "--repeat", "2", "--json")
     lines = [json.loads(line) for line in done.out.splitlines()]
     found = [line for line in lines if line.get("schema") == "judgekit/eval-judge@1"]
@@ -110,14 +116,18 @@ def test_candidates_have_a_course_and_pairs_have_none(served: Served, work: GitR
 
     both = [{"id": "c", "title": "T", "text": "t"}, {"id": "d", "title": "U", "text": "u"}]
     work.write(
-        "cases.jsonl", json.dumps({"id": "a", "query": "q", "candidates": both, "label": ["c"]}) + "\n"
+        "cases.jsonl",
+        json.dumps({"id": "a", "query": "q", "candidates": both, "label": ["c"]}) + "\n",
     )
     command = ("eval", "judge", "cases.jsonl", "--repeat", "2", "-j", "1", "--json", "--rubric")
     done, _ = served(keeps, *command, "memory-relevance")
     course = done.json["judges"][-1]
     assert (done.code, course["judge"], course["rerun_flips"]["pairs"]) == (0, "course", 2)
     assert course["spread"] is None
-    work.write("cases.jsonl", json.dumps({"id": "a", "prompt": "q", "a": "x", "b": "y", "label": "A"}) + "\n")
+    work.write(
+        "cases.jsonl",
+        json.dumps({"id": "a", "prompt": "q", "a": "x", "b": "y", "label": "A"}) + "\n",
+    )
     done, _ = served(says("?"), *command, "answer-preference")
     assert "course" not in [each["judge"] for each in done.json["judges"]]
 
@@ -159,7 +169,9 @@ def test_noise_holds_for_what_it_was_measured_with(
         assert (done.code, "within the noise" in done.out) == (1, False), change
     rubric = work.folder / ".judgekit" / "rubrics" / "kls@1.0.1.yaml"
     rubric.parent.mkdir(parents=True)
-    text = served(wavering(), "rubric", "show", "kls")[0].out.replace("version: 1.0.0", "version: 1.0.1")
+    text = served(wavering(), "rubric", "show", "kls")[0].out.replace(
+        "version: 1.0.0", "version: 1.0.1"
+    )
     rubric.write_text(text)
     work("add", "-A")
     work("commit", "-qm", "rules")
@@ -201,7 +213,9 @@ def test_both_commands_keep_the_same(served: Served, kept: Path) -> None:
     assert {key for key in before if before[key] != after[key]} <= {"made", "points"}
 
 
-def test_too_little_and_wrong_use(judgekit: Run, served: Served, work: GitRepo, isolated: Path) -> None:
+def test_too_little_and_wrong_use(
+    judgekit: Run, served: Served, work: GitRepo, isolated: Path
+) -> None:
     work.write("cases.jsonl", json.dumps({"id": "a", "text": "A.", "label": "accept"}) + "\n")
     done, _ = served(wavering(), *EVAL, "--repeat", "3", "--keep")
     assert (done.code, "noise not kept" in done.err) == (2, True)

@@ -53,7 +53,9 @@ def prepare(served: Served) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_nothing_is_written_where_a_clones_link_leads(served: Served, outside: Path, name: str) -> None:
+def test_nothing_is_written_where_a_clones_link_leads(
+    served: Served, outside: Path, name: str
+) -> None:
     prepare(served)
     link = Path(name)
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +79,9 @@ def test_nor_in_a_folder_that_a_link_leads_to(judgekit: Run, outside: Path, name
 
 
 @pytest.mark.parametrize("where", ["results/out.jsonl", "{here}/results/out.jsonl"])
-def test_a_linked_folder_of_the_project_takes_no_results(served: Served, outside: Path, where: str) -> None:
+def test_a_linked_folder_of_the_project_takes_no_results(
+    served: Served, outside: Path, where: str
+) -> None:
     prepare(served)
     Path("results").symlink_to(outside)
     out = where.format(here=Path.cwd())
@@ -134,7 +138,10 @@ def test_results_go_to_no_pipe(served: Served, name: str) -> None:
     os.mkfifo(name)
     done, asked = served(by_content, *ROWS, name.removesuffix(".part.jsonl"))
     assert (done.code, asked) == (64, [])
-    assert f"{Path.cwd() / name}: no results are written there: it is a named pipe; name a file" in done.err
+    assert (
+        f"{Path.cwd() / name}: no results are written there: it is a named pipe; name a file"
+        in done.err
+    )
 
 
 def test_a_result_goes_to_no_pipe_but_to_a_device(judgekit: Run) -> None:
@@ -181,5 +188,7 @@ def test_threads_lose_no_file_and_agree_on_a_secret() -> None:
         thread.join()
     assert (failures, len(secrets)) == ([], 200)
     assert len(set(Path("shared").read_text().splitlines())) == 1
-    names = {each.name for each in Path.cwd().iterdir() if "secret" in each.name or "shared" in each.name}
+    names = {
+        each.name for each in Path.cwd().iterdir() if "secret" in each.name or "shared" in each.name
+    }
     assert names == {"shared", *(f"secret{turn}" for turn in range(200))}

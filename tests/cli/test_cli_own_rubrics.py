@@ -37,7 +37,12 @@ RUBRICS = {
     for fence in docs.fences(PAGE)
     if fence.language == "yaml"
 }
-SHORT, WEIGHTED, BINARY, FEW_SHOT = "support-reply", "incident-report", "release-notes", "error-message"
+SHORT, WEIGHTED, BINARY, FEW_SHOT = (
+    "support-reply",
+    "incident-report",
+    "release-notes",
+    "error-message",
+)
 
 
 @pytest.fixture
@@ -51,7 +56,16 @@ def judged(
     served: Served, rubric: str, scores: Mapping[str, object], *words: str
 ) -> tuple[dict[str, Any], list[Asked], Outcome]:
     text = json.dumps({"reasoning": "So.", "scores": scores, "findings": []})
-    arguments = ("judge", "good.md", "--rubric", f"{rubric}.yaml", "--format", "json", "--no-cache", *words)
+    arguments = (
+        "judge",
+        "good.md",
+        "--rubric",
+        f"{rubric}.yaml",
+        "--format",
+        "json",
+        "--no-cache",
+        *words,
+    )
     done, asked = served(says(text), *arguments)
     return done.json[0], asked, done
 
@@ -63,7 +77,9 @@ def loaded(folder: Path, name: str) -> ScoreRubric:
 
 
 def sent_schema(asked: Asked) -> Any:  # noqa: ANN401 - any JSON
-    return asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"]["properties"]
+    return asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"][
+        "properties"
+    ]
 
 
 def test_ten_lines_are_a_rubric(served: Served, rubrics: Path) -> None:
@@ -74,7 +90,9 @@ def test_ten_lines_are_a_rubric(served: Served, rubrics: Path) -> None:
     assert (done.code, verdict["verdict"], verdict["average"]) == (0, "accept", 3.67)
     for told in (given["title"], *given["dimensions"].values(), "5: excellent; nothing to improve"):
         assert told in asked.text
-    verdict, _, done = judged(served, SHORT, {"right": 4, "complete": 4, "kind": 1}, "--mode", "lenient")
+    verdict, _, done = judged(
+        served, SHORT, {"right": 4, "complete": 4, "kind": 1}, "--mode", "lenient"
+    )
     assert (done.code, verdict["verdict"]) == (1, "reject")
 
 
@@ -91,25 +109,47 @@ def test_weights_count_in_the_mean_and_in_nothing_else(served: Served, rubrics: 
     told = prompt.rubric_text(loaded(rubrics, WEIGHTED), "strict")
     assert "their mean, weighted cause 3, actions 2, timeline 1, is at least 4" in told
     # Two texts are ranked by the weighted mean.
-    high, low = ({"cause": 4, "actions": 3, "timeline": 3}, {"cause": 3, "actions": 3, "timeline": 4})
+    high, low = (
+        {"cause": 4, "actions": 3, "timeline": 3},
+        {"cause": 3, "actions": 3, "timeline": 4},
+    )
 
     def answer(asked: Asked) -> Any:  # noqa: ANN401 - an answer of the server
         scores = high if "A sound document." in asked.text else low
         return says(json.dumps({"reasoning": "So.", "scores": scores, "findings": []}))
 
-    words = ("--rubric", f"{WEIGHTED}.yaml", "--mode", "lenient", "--format", "json", "--prompt", "Report.")
+    words = (
+        "--rubric",
+        f"{WEIGHTED}.yaml",
+        "--mode",
+        "lenient",
+        "--format",
+        "json",
+        "--prompt",
+        "Report.",
+    )
     done, _ = served(answer, "compare", "good.md", "bad.md", *words)
-    assert (done.json["verdict"], [each["score"] for each in done.json["subjects"]]) == ("A", [3.5, 3.1667])
+    assert (done.json["verdict"], [each["score"] for each in done.json["subjects"]]) == (
+        "A",
+        [3.5, 3.1667],
+    )
 
 
 def test_yes_and_no_are_asked_for_read_and_counted(
     served: Served, rubrics: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdict, (asked, *_), _ = judged(served, BINARY, {"upgrade": "yes", "private": "Yes", "clear": 4})
-    assert (verdict["verdict"], verdict["scores"]) == ("accept", {"upgrade": 5, "private": 5, "clear": 4})
+    verdict, (asked, *_), _ = judged(
+        served, BINARY, {"upgrade": "yes", "private": "Yes", "clear": 4}
+    )
+    assert (verdict["verdict"], verdict["scores"]) == (
+        "accept",
+        {"upgrade": 5, "private": 5, "clear": 4},
+    )
     assert sent_schema(asked)["upgrade"] == {"type": "string", "enum": ["yes", "no"]}
     assert sent_schema(asked)["clear"]["enum"] == [1, 2, 3, 4, 5]
-    assert '"upgrade": "<yes or no>", "private": "<yes or no>", "clear": <whole number>' in asked.text
+    assert (
+        '"upgrade": "<yes or no>", "private": "<yes or no>", "clear": <whole number>' in asked.text
+    )
     assert "what users have to do? Answer yes or no.\n" in asked.text
     assert "Scale, the same for every dimension that is not answered yes or no:" in asked.text
     verdict, _, done = judged(served, BINARY, {"upgrade": "yes", "private": "no", "clear": 5})
@@ -119,7 +159,9 @@ def test_yes_and_no_are_asked_for_read_and_counted(
         assert (done.code, verdict["verdict"]) == (2, "undetermined"), wrong
     # Of a jury, and of a model.
     told = [Opinion("accept", {"upgrade": 5.0, "private": 3.0, "clear": 5.0}, "Why.")]
-    (_, user) = prompt.score_messages(loaded(rubrics, BINARY), "tiebreaker", (), document(()).task, told)
+    (_, user) = prompt.score_messages(
+        loaded(rubrics, BINARY), "tiebreaker", (), document(()).task, told
+    )
     assert "upgrade yes, private 3, clear 5\nWhy." in user.content
     # Each dimension in a call of its own: no scale where it has no part.
     monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")
@@ -140,7 +182,11 @@ def test_a_model_of_one_token_answers_yes_or_no(rubrics: Path) -> None:
             text = request.messages[-1].content
             share = idle if "Danube" in text else yes
             is_binary = text.endswith("Answer with one word, yes or no.")
-            found = {"yes": share, "no": 1 - share} if is_binary else {"1" if "Danube" in text else "5": 1.0}
+            found = (
+                {"yes": share, "no": 1 - share}
+                if is_binary
+                else {"1" if "Danube" in text else "5": 1.0}
+            )
             logs = {token: math.log(each) for token, each in found.items()}
             return reply("x", "small", call_usage(50, 1), logprobs=(logs,))
 
@@ -151,7 +197,9 @@ def test_a_model_of_one_token_answers_yes_or_no(rubrics: Path) -> None:
         assert (verdict.verdict, verdict.scores) == (outcome, wanted)
 
 
-def test_examples_are_shown_to_every_model_where_a_rubric_says_so(served: Served, rubrics: Path) -> None:
+def test_examples_are_shown_to_every_model_where_a_rubric_says_so(
+    served: Served, rubrics: Path
+) -> None:
     scores = {"cause": 4, "remedy": "yes"}
     _, (asked, *_), _ = judged(served, FEW_SHOT, scores)
     system, user = (message["content"] for message in asked.body["messages"])
@@ -168,7 +216,10 @@ def test_examples_are_shown_to_every_model_where_a_rubric_says_so(served: Served
 def test_a_default_is_what_the_page_says_and_written_out_changes_no_hash(rubrics: Path) -> None:
     rubric, path = loaded(rubrics, SHORT), rubrics / "whole.yaml"
     rows = dict(re.findall(r"^\| `([a-z_.*]+)` \| `?(.*?)(?:`.*)? \|$", PAGE, re.MULTILINE))
-    assert {row.split(".")[0] for row in rows} >= set(ScoreRubric.model_fields) - {"rubric", "title"}
+    assert {row.split(".")[0] for row in rows} >= set(ScoreRubric.model_fields) - {
+        "rubric",
+        "title",
+    }
     for key, text in rows.items():
         if key in ("prompt.system", "prompt.instructions"):
             continue
@@ -190,9 +241,17 @@ def test_a_default_is_what_the_page_says_and_written_out_changes_no_hash(rubrics
 
 
 EXAMPLES = RUBRICS[FEW_SHOT].partition("  examples:")[2]
-NO_MEAN = ("{accept: {mean: 4}}", "{accept: {each: 4}}", "{accept: {mean: 3}}", "{accept: {each: 3}}")
+NO_MEAN = (
+    "{accept: {mean: 4}}",
+    "{accept: {each: 4}}",
+    "{accept: {mean: 3}}",
+    "{accept: {each: 3}}",
+)
 WRONG = {
-    "4: dimensions.cause.weight: a weight counts in the mean of several dimensions": (WEIGHTED, *NO_MEAN),
+    "4: dimensions.cause.weight: a weight counts in the mean of several dimensions": (
+        WEIGHTED,
+        *NO_MEAN,
+    ),
     "4: dimensions.cause.weight: expected a number above 0": (WEIGHTED, "weight: 3", "weight: 0"),
     "7: prompt.few_shot: there are no examples": (FEW_SHOT, EXAMPLES, " []"),
     "9: prompt.examples.0: needs a score on the scale": (FEW_SHOT, "remedy: no", "remedy: 1"),
@@ -202,7 +261,11 @@ WRONG = {
         "task: scor\nrubric",
     ),
     "8: modes.strct: unknown key; did you mean strict?": (WEIGHTED, "  strict:", "  strct:"),
-    "6: dimensions.upgrade.scale: expected 'binary'; did you mean binary?": (BINARY, ": binary", ": bynary"),
+    "6: dimensions.upgrade.scale: expected 'binary'; did you mean binary?": (
+        BINARY,
+        ": binary",
+        ": bynary",
+    ),
 }
 
 
@@ -216,7 +279,9 @@ def test_what_means_nothing_is_refused_where_it_stands(judgekit: Run, rubrics: P
         assert (done.code, f"{name}.yaml:{told}" in done.err) == (78, True), done.err
 
 
-def test_a_new_rubric_names_the_schema_that_editors_check_it_with(judgekit: Run, rubrics: Path) -> None:
+def test_a_new_rubric_names_the_schema_that_editors_check_it_with(
+    judgekit: Run, rubrics: Path
+) -> None:
     done = judgekit("rubric", "new", "reply", "--from", f"{SHORT}.yaml")
     path, cases, schema = map(Path, done.out.splitlines())
     first, rest = path.read_text().split("\n", 1)

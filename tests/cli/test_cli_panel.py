@@ -45,7 +45,9 @@ def test_a_mixed_panel_takes_each_tier_from_another_family_as_far_as_there_are_k
     by_user(MIXED + given)
     assert shown(judgekit) == expected
     listed = judgekit("provider", "list").out
-    models = re.search(r"^asked +quick (\w+)/\S+, deep (\w+)/\S+, tiebreaker (\w+)/", listed, re.MULTILINE)
+    models = re.search(
+        r"^asked +quick (\w+)/\S+, deep (\w+)/\S+, tiebreaker (\w+)/", listed, re.MULTILINE
+    )
     assert models is not None
     assert list(models.groups()) == expected
 
@@ -57,7 +59,9 @@ def test_where_a_family_wrote_the_text_another_takes_its_tier(
     by_user(MIXED)
     assert shown(judgekit, "--author-family", "openai") == ["anthropic", "mistral", "gemini"]
     for command in (("provider", "list"), ("doctor",)):
-        assert re.search(r"texts by openai:? +quick anthropic/\S+, deep mistral/", judgekit(*command).out)
+        assert re.search(
+            r"texts by openai:? +quick anthropic/\S+, deep mistral/", judgekit(*command).out
+        )
 
 
 def test_named_models_stand_and_nobody_else_mixes_the_panel(

@@ -153,9 +153,14 @@ def test_rows_of_all_kinds_are_the_same_as_on_one_machine(
     write(rows[:250], "data/a.jsonl")
     write(rows[250:], "data/b.jsonl")
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(Path("replies.jsonl").absolute()))
-    here = subprocess.run([*one, "--fresh"], capture_output=True, text=True, check=False, timeout=SECONDS)
+    here = subprocess.run(
+        [*one, "--fresh"], capture_output=True, text=True, check=False, timeout=SECONDS
+    )
     code, err = ray(*words)
-    assert (code, last(err)) == (here.returncode, last(here.stderr).replace("here.parquet", "out")), err
+    assert (code, last(err)) == (
+        here.returncode,
+        last(here.stderr).replace("here.parquet", "out"),
+    ), err
     assert "2,000 rows in out: " in last(err)
     expected, found = read("here.parquet"), read()
     assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
@@ -169,7 +174,9 @@ def stripped(found: dict[str, Any]) -> dict[str, Any]:
     for each in (judged, *(judged or {}).get("rounds", ())):
         for name in ("id", "timestamp", "duration_ms", "latency_ms"):
             (each or {}).pop(name, None)
-    content, _, _ = (found["fingerprint"] or "").partition(".")  # the rest seals the row, with its times
+    content, _, _ = (found["fingerprint"] or "").partition(
+        "."
+    )  # the rest seals the row, with its times
     return {**found, "judged": judged, "duration_ms": None, "fingerprint": content}
 
 
@@ -322,7 +329,10 @@ def test_what_cannot_be_read_is_named_before_any_model_is_asked(ray: Ray, use: U
     words = ["judge", "--data", "data", *JUDGE[3:]]
     for bad, message in (
         (json.dumps(row(3)), "row 42, column id: row 4 has the same id 'r3'"),
-        (json.dumps({"id": "x", "answer": [1]}), "row 42, column answer: expected a text, got a list"),
+        (
+            json.dumps({"id": "x", "answer": [1]}),
+            "row 42, column answer: expected a text, got a list",
+        ),
     ):
         write((row(each) for each in range(40)), "data/a.jsonl")
         Path("data/b.jsonl").write_text(f"{json.dumps(row(40))}\n{bad}\n")
@@ -348,10 +358,14 @@ def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use)
     with Loopback(answer) as server:
         use(server)
         _, err = ray(*JUDGE, "--limit", "90")
-        assert last(err).startswith("90 rows in out: 88 accept, 1 reject, 1 undetermined; 90 judged in")
+        assert last(err).startswith(
+            "90 rows in out: 88 accept, 1 reject, 1 undetermined; 90 judged in"
+        )
         asked = len(server.requests)
         unlucky.clear()
-        write(row(each, "" if each == 7 else texts.get(each, ""), more=[each]) for each in range(100))
+        write(
+            row(each, "" if each == 7 else texts.get(each, ""), more=[each]) for each in range(100)
+        )
         code, err = ray(*JUDGE)
         assert (code, len(server.requests) - asked) == (0, 12)
         assert last(err).startswith("100 rows in out: 100 accept; 12 judged in N s, 88 reused")
@@ -362,7 +376,10 @@ def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use)
             [sys.executable, "-m", "judgekit", "report", "out"], capture_output=True, check=True
         )
         assert b"100 rows: 100 accept" in done.stdout
-    write({"prompt": "p", "answer_a": "good", "answer_b": f"bad {each}", "winner": "A"} for each in range(50))
+    write(
+        {"prompt": "p", "answer_a": "good", "answer_b": f"bad {each}", "winner": "A"}
+        for each in range(50)
+    )
     with Loopback(better) as server:
         use(server)
         code, err = ray("compare", "--data", "rows.jsonl", "--fresh")

@@ -26,7 +26,8 @@ def verdicts(*words: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def results() -> str:
     return write(
-        "results.jsonl", verdicts(*["accept"] * 60, *["reject"] * 30, *["improve"] * 10, "undetermined")
+        "results.jsonl",
+        verdicts(*["accept"] * 60, *["reject"] * 30, *["improve"] * 10, "undetermined"),
     )
 
 
@@ -95,8 +96,16 @@ def test_a_text_of_a_row_is_never_obeyed_by_a_terminal_or_a_page(judgekit: Run) 
         (("nothing.jsonl",), 65, "nothing.jsonl: cannot be read"),
         (("results.jsonl", "--labels", "nothing.csv"), 65, "nothing.csv: cannot be read"),
         (("results.jsonl", "--html", "gone/page.html"), 65, "gone/page.html: cannot be written"),
-        (("results.jsonl", "--sample", "3", "--labels", "gone/l.csv"), 65, "gone/l.csv: cannot be written"),
-        (("results.jsonl", "--sample", "3", "--labels", "l.txt"), 64, "unknown ending of a file of labels"),
+        (
+            ("results.jsonl", "--sample", "3", "--labels", "gone/l.csv"),
+            65,
+            "gone/l.csv: cannot be written",
+        ),
+        (
+            ("results.jsonl", "--sample", "3", "--labels", "l.txt"),
+            64,
+            "unknown ending of a file of labels",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -110,7 +119,10 @@ def test_what_cannot_be_done_is_said_in_one_line(
 def test_a_result_never_replaces_what_the_command_reads(judgekit: Run, results: str) -> None:
     Path("labels.csv").write_text("id,label\nr0,accept\n")
     Path("cases.csv").write_text("id,answer,label\na,x,accept\n")
-    before = {path: path.read_bytes() for path in map(Path, (results, "labels.csv", "cases.csv", "good.md"))}
+    before = {
+        path: path.read_bytes()
+        for path in map(Path, (results, "labels.csv", "cases.csv", "good.md"))
+    }
     for command in (
         ("report", results, "--html", results),
         ("report", results, "--out", f"./{results}"),
@@ -125,12 +137,18 @@ def test_a_result_never_replaces_what_the_command_reads(judgekit: Run, results: 
         assert (done.code, done.out, done.err.count("\n")) == (64, "", 1), command
     assert {path: path.read_bytes() for path in before} == before
     assert judgekit("report", results, "--out", "new.txt").code == 0
-    assert judgekit("report", results, "--out", "new.txt").code == 0  # an old result may be replaced
+    assert (
+        judgekit("report", results, "--out", "new.txt").code == 0
+    )  # an old result may be replaced
 
 
 def test_what_was_not_counted_is_said(judgekit: Run) -> None:
     rounds = [{"tier": "quick", "latency_ms": 5, "usage": {"cost_usd": None}}]
-    rubric = {"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict", "schema": "judgekit/verdict@1"}
+    rubric = {
+        "rubric": {"id": "kls", "version": "1.0.0"},
+        "mode": "strict",
+        "schema": "judgekit/verdict@1",
+    }
     judged = {**rubric, "judge_tier": "quick", "rounds": rounds}
     own = {"model": "m", "judged": judged, "cost_usd": None}
     rows = [{"id": n, "verdict": "reject", "topic": n, **own} for n in range(150)]

@@ -65,7 +65,11 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     )
     first = read()
     assert [each["id"] for each in first] == ["r1", "r2", "r3", "r4", "r5"]
-    assert (first[1]["row.verdict"], first[1]["verdict"], first[1]["answer"]) == ("mine", "reject", "x\nTODO")
+    assert (first[1]["row.verdict"], first[1]["verdict"], first[1]["answer"]) == (
+        "mine",
+        "reject",
+        "x\nTODO",
+    )
     assert first[1]["scores"] == {"semantic": 1, "pragmatic": 1, "syntactic": 2}
     assert first[1]["judged"]["schema"] == "judgekit/verdict@1"
     assert first[3]["error"] == "answer: empty; nothing to judge"
@@ -76,10 +80,16 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     write([row(1), row(2, "better"), row(3, "lucky"), row(4, "full"), row(5), row(6)])
     done, asked = served(by_content, *INTO, "--no-cache")
     assert (done.code, len(asked)) == (0, 4)
-    assert last(done.err) == ("6 rows in out.jsonl: 6 accept; 4 judged in N s, 2 reused; cost unknown")
+    assert last(done.err) == (
+        "6 rows in out.jsonl: 6 accept; 4 judged in N s, 2 reused; cost unknown"
+    )
     assert [each["id"] for each in read()] == ["r1", "r2", "r3", "r4", "r5", "r6"]
     assert read()[0] == first[0]
-    for more, number in ((("--mode", "strict"), 12), (("--fresh", "--mode", "strict"), 12), ((), 6)):
+    for more, number in (
+        (("--mode", "strict"), 12),
+        (("--fresh", "--mode", "strict"), 12),
+        ((), 6),
+    ):
         done, asked = served(by_content, *INTO, "--no-cache", *more)
         assert (len(asked), len(read())) == (number, 6), more
 
@@ -98,7 +108,10 @@ def test_csv_says_the_same_as_json_lines(served: Served) -> None:
         assert json.loads(cells["judged"])["scores"] == found["scores"]
     assert Path("out.csv").stat().st_mode & 0o77 == 0
     done, asked = served(by_content, *JUDGE, "--out", "out.csv", "--no-cache")
-    assert (len(asked), last(done.err).partition(";")[0]) == (0, "2 rows in out.csv: 1 accept, 1 reject")
+    assert (len(asked), last(done.err).partition(";")[0]) == (
+        0,
+        "2 rows in out.csv: 1 accept, 1 reject",
+    )
 
 
 def test_without_out_results_are_printed(served: Served) -> None:
@@ -111,8 +124,14 @@ def test_without_out_results_are_printed(served: Served) -> None:
 
 WRONG: dict[str, tuple[list[Any], str]] = {
     "no object": (["[1]"], "rows.jsonl: row 1: expected a JSON object, got a list"),
-    "same id": ([row(1), row(2), row(1)], "rows.jsonl: row 3, column id: row 1 has the same id 'r1'"),
-    "two": ([row(1), row(2) | {"answer": [1]}, row(3) | {"answer": {}}], "(1 more row cannot be read)"),
+    "same id": (
+        [row(1), row(2), row(1)],
+        "rows.jsonl: row 3, column id: row 1 has the same id 'r1'",
+    ),
+    "two": (
+        [row(1), row(2) | {"answer": [1]}, row(3) | {"answer": {}}],
+        "(1 more row cannot be read)",
+    ),
     "none": ([], "rows.jsonl: no rows; nothing to judge"),
 }
 
@@ -120,7 +139,9 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_cannot_be_read_is_named_before_any_model_is_asked(served: Served, case: str) -> None:
     rows, message = WRONG[case]
-    Path("rows.jsonl").write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in rows))
+    Path("rows.jsonl").write_text(
+        "".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in rows)
+    )
     done, asked = served(by_content, *INTO)
     assert (done.code, len(asked), Path("out.jsonl").exists()) == (65, 0, False)
     assert message in done.err
@@ -157,7 +178,9 @@ def test_a_folder_that_is_not_there_is_said(served: Served) -> None:
     write([row(1)])
     done, asked = served(by_content, *JUDGE, "--out", "no/out.jsonl")
     assert (done.code, len(asked)) == (65, 0)
-    assert "no/out.jsonl: cannot be written (No such file or directory); make its folder" in done.err
+    assert (
+        "no/out.jsonl: cannot be written (No such file or directory); make its folder" in done.err
+    )
 
 
 def test_options_of_rows_need_rows(judgekit: Run) -> None:
@@ -196,10 +219,14 @@ def test_the_exit_code_is_for_the_outcomes_that_are_named(
         ("a.md b.md", "--exit-on never", 0),
         ("a.md", "--exit-on undetermined", 0),
     ):
-        assert served(answer, "judge", *names.split(), "--no-cache", *more.split())[0].code == expected
+        assert (
+            served(answer, "judge", *names.split(), "--no-cache", *more.split())[0].code == expected
+        )
 
 
-def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(isolated: Path, served: Served) -> None:
+def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(
+    isolated: Path, served: Served
+) -> None:
     profile = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
     own = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
     own.parent.mkdir(parents=True)
@@ -218,7 +245,9 @@ def test_standard_input_is_judged_as_it_comes(use: Use) -> None:
     with Loopback(by_content) as server:
         use(server)
         words = [sys.executable, "-m", "judgekit", *JUDGE, "--data", "-"]
-        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         assert child.stdin is not None
         assert child.stdout is not None
         for number in (1, 2):
@@ -233,13 +262,18 @@ def test_standard_input_is_judged_as_it_comes(use: Use) -> None:
 
 
 def test_columns_conversations_and_what_a_rubric_does_not_take(served: Served) -> None:
-    turns = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "Port 5432."}]
+    turns = [
+        {"role": "user", "content": "Which port?"},
+        {"role": "assistant", "content": "Port 5432."},
+    ]
     write([{"n": 7, "messages": turns, "gold": "5432", "label": "accept"}])
     done, asked = served(by_content, *JUDGE, "--id", "n", "--show-prompt")
     assert not asked
     assert "kls@1.0.0 takes no reference: no model sees gold" in done.err
     assert "5432\n" not in done.out
-    done, _ = served(by_content, *JUDGE, "--rubric", "answer-correctness", "--id", "n", "--show-prompt")
+    done, _ = served(
+        by_content, *JUDGE, "--rubric", "answer-correctness", "--id", "n", "--show-prompt"
+    )
     assert "5432\n" in done.out
     assert "takes no" not in done.err
     done, asked = served(by_content, *JUDGE, "--id", "n")
@@ -263,7 +297,9 @@ def test_pairs_of_a_dataset_are_compared(served: Served) -> None:
     assert done.code == 0, done.err
     assert [each["id"] for each in read()] == [1, 2]
     assert last(done.err).endswith("1 of 2 labels agree (50%)")
-    done, asked = served(better, "compare", "--data", "rows.jsonl", "--out", "out.jsonl", "--no-cache")
+    done, asked = served(
+        better, "compare", "--data", "rows.jsonl", "--out", "out.jsonl", "--no-cache"
+    )
     assert not asked
 
 
@@ -384,7 +420,14 @@ def test_a_folder_of_rows_stays_inside_itself(
     Path("_data/near.jsonl").symlink_to("a.jsonl")
     Path("also").symlink_to("_data")
     here = Path.cwd()
-    for name in ("_data", "./_data", "_data/", "also", str(here / "_data"), (here / "_data").as_uri()):
+    for name in (
+        "_data",
+        "./_data",
+        "_data/",
+        "also",
+        str(here / "_data"),
+        (here / "_data").as_uri(),
+    ):
         done, asked = served(by_content, *KLS_ROWS, name, "--out", "out.jsonl", "--fresh")
         assert (done.code, [each["id"] for each in read()]) == (0, ["r1", "r2"]), (name, done.err)
         assert not any("private" in each.text for each in asked)

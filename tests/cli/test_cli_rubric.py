@@ -41,7 +41,9 @@ def ours(project: Path) -> Path:
     """A rubric of the project with three cases, the last of which its labels get wrong in lenient."""
     path = project / ".judgekit" / "rubrics" / "ours@1.0.0.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text(loader.find_rubric("kls").path.read_text().replace("rubric: kls", "rubric: ours"))
+    path.write_text(
+        loader.find_rubric("kls").path.read_text().replace("rubric: kls", "rubric: ours")
+    )
     lines = [
         case("good", "Scores: 4 4 4", "accept", "accept"),
         case("fair", "Scores: 3 3 3", "improve", "accept"),
@@ -96,7 +98,10 @@ def test_a_rubric_file_is_checked(judgekit: Run, ours: Path) -> None:
     cases.write_text(cases.read_text() + case("odd", "Odd.", "accept", "reject"))
     done = judgekit(*CHECK, "ours")
     assert (done.code, done.out) == (78, "")
-    assert "cases.jsonl:4: label: odd: no scores give accept in strict and reject in lenient" in done.err
+    assert (
+        "cases.jsonl:4: label: odd: no scores give accept in strict and reject in lenient"
+        in done.err
+    )
 
 
 def test_cases_are_tried_in_both_modes(served: Served, ours: Path) -> None:
@@ -117,7 +122,9 @@ def test_cases_are_tried_in_both_modes(served: Served, ours: Path) -> None:
 
 
 def test_what_stays_undecided_is_neither_right_nor_wrong(served: Served, ours: Path) -> None:
-    lines = case("good", "Scores: 4 4 4", "accept", "accept") + case("mute", "?", "reject", "reject")
+    lines = case("good", "Scores: 4 4 4", "accept", "accept") + case(
+        "mute", "?", "reject", "reject"
+    )
     ours.with_name("ours@1.0.0.cases.jsonl").write_text(lines)
     done, _ = served(by_digits, *CHECK, "ours", "--run", "--mode", "lenient", "--json")
     found = [json.loads(line) for line in done.out.splitlines()]
@@ -134,7 +141,10 @@ def test_wrong_usage(judgekit: Run) -> None:
         ("check kls --run", "no model to ask"),
         ("check kls --json", ""),
         ("new x --from kls --task score", ""),
-        ("diff kls memory-relevance", "kls@1.0.0 is for 'score', memory-relevance@1.0.0 for 'select'"),
+        (
+            "diff kls memory-relevance",
+            "kls@1.0.0 is for 'score', memory-relevance@1.0.0 for 'select'",
+        ),
     ):
         done = judgekit("rubric", *words.split())
         assert (done.code, told in done.err) == (64, True), words
@@ -156,7 +166,9 @@ def test_a_difference_is_said_and_tried(judgekit: Run, served: Served, ours: Pat
     assert judgekit("rubric", "diff", "kls", "kls").out == "no difference\n"
 
 
-def test_a_rubric_is_begun_here_or_for_the_user(judgekit: Run, project: Path, isolated: Path) -> None:
+def test_a_rubric_is_begun_here_or_for_the_user(
+    judgekit: Run, project: Path, isolated: Path
+) -> None:
     done = judgekit("rubric", "new", "notes")
     assert done.out.splitlines()[0] == str(project / ".judgekit" / "rubrics" / "notes@1.0.0.yaml")
     assert judgekit(*CHECK, "notes").code == 0
@@ -179,23 +191,33 @@ def test_published_rubrics_are_listed_without_reading_yaml() -> None:
 
 
 def wrong(name: str, kind: str, digits: str, **more: object) -> str:
-    return json.dumps({"id": name, "kind": kind, "text": f"Scores: {digits}", "why": "No.", **more}) + "\n"
+    return (
+        json.dumps({"id": name, "kind": kind, "text": f"Scores: {digits}", "why": "No.", **more})
+        + "\n"
+    )
 
 
 def test_wrong_texts_show_leniency_and_block_nothing(served: Served, ours: Path) -> None:
     path = ours.with_name("ours@1.0.0.leniency.jsonl")
     digits = {"a": "4 4 4", "b": "3 3 3", "c": "1 1 1"}
     lines = [wrong(name, "vague", each) for name, each in digits.items()]
-    path.write_text("".join([*lines, wrong("d", "specific", "1 2 1"), wrong("e", "specific", "none")]))
+    path.write_text(
+        "".join([*lines, wrong("d", "specific", "1 2 1"), wrong("e", "specific", "none")])
+    )
     done, _ = served(by_digits, *CHECK, "ours", "--run", quick="small", deep="large")
     assert done.code == 0
     told = [line for line in done.err.splitlines() if "wrong texts" in line]
     strict, lenient = ("33% (95 % interval 6% to 79%)", "67% (95 % interval 21% to 94%)")
     for tier, model in (("quick", "small"), ("deep", "large")):
-        for mode, share in ((f"strict: {tier}", f"1 of 3 vague, {strict}"), (f"lenient: {tier}", lenient)):
+        for mode, share in (
+            (f"strict: {tier}", f"1 of 3 vague, {strict}"),
+            (f"lenient: {tier}", lenient),
+        ):
             (line,) = [each for each in told if f"{mode} (custom/{model})" in each]
             assert f"{share}; 0 of 1 specific, 0%" in line
-    done, _ = served(by_digits, *CHECK, "ours", "--run", "--mode", "lenient", "--json", quick="small")
+    done, _ = served(
+        by_digits, *CHECK, "ours", "--run", "--mode", "lenient", "--json", quick="small"
+    )
     rows = [json.loads(line) for line in done.out.splitlines() if "accepted_wrong" in line]
     (found,) = [each for each in rows if each["judge"] == "quick (custom/small)"]
     vague, specific = (found["accepted_wrong"][kind] for kind in ("vague", "specific"))
@@ -226,7 +248,9 @@ def test_bundled_wrong_texts_are_pairs_of_one_question() -> None:
         loaded = loader.find_rubric(name)
         found = loader.read_wrong(loaded)
         assert len(found) >= 20
-        kinds = {kind: [each for each in found if each.kind == kind] for kind in ("vague", "specific")}
+        kinds = {
+            kind: [each for each in found if each.kind == kind] for kind in ("vague", "specific")
+        }
         vague, specific = kinds.values()
         assert len(vague) + len(specific) == len(found)
         for one, other in zip(vague, specific, strict=True):

@@ -101,7 +101,9 @@ def test_results_of_an_earlier_version_count_when_they_are_trusted(
 ) -> None:
     write("one", "two")
     with monkeypatch.context() as patch:
-        patch.setattr(seals, "fingerprint_of", lambda text: seals.Fingerprint(environment.digest(text)))
+        patch.setattr(
+            seals, "fingerprint_of", lambda text: seals.Fingerprint(environment.digest(text))
+        )
         served(by_content, *JUDGE, "out.jsonl")
     rewrite(lambda row: row.update(fingerprint=row["fingerprint"].partition(".")[0]))
     assert {len(row["fingerprint"]) for row in read()} == {16}
@@ -113,7 +115,9 @@ def test_results_of_an_earlier_version_count_when_they_are_trusted(
     assert (done.code, "1 judged in" in done.err) == (0, True)
 
 
-def test_one_key_on_several_machines(served: Served, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_key_on_several_machines(
+    served: Served, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("one")
     monkeypatch.setenv("JUDGEKIT_STATE_KEY", KEY)
     served(by_content, *JUDGE, "out.jsonl")
@@ -177,7 +181,11 @@ def test_no_file_of_the_provider_is_deleted_that_a_clone_names(
     batched: Callable[..., Any], version: str
 ) -> None:
     write("one")
-    more = ("", "") if version == "earlier" else (", is_ours INTEGER DEFAULT 1, seal TEXT", ", seal TEXT")
+    more = (
+        ("", "")
+        if version == "earlier"
+        else (", is_ours INTEGER DEFAULT 1, seal TEXT", ", seal TEXT")
+    )
     for words, code in (((), 64), (("--trust-results",), 0), (("--fresh",), 0)):
         for path in (Path("out.jsonl"), Path("out.jsonl.batch")):
             path.unlink(missing_ok=True)
@@ -233,7 +241,9 @@ def test_an_unchanged_one_goes_on(batched: Callable[..., Any]) -> None:
         assert (len(server.batches), server.kept) == (1, [])
 
 
-@pytest.mark.parametrize("name", ["out.jsonl.batch", "out.jsonl.batch-journal", "out.jsonl.batch-wal"])
+@pytest.mark.parametrize(
+    "name", ["out.jsonl.batch", "out.jsonl.batch-journal", "out.jsonl.batch-wal"]
+)
 def test_the_list_of_batches_is_no_link(
     batched: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:

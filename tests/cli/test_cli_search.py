@@ -36,7 +36,9 @@ def keeping(*titles: str) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         listed = [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
         return says(
-            json.dumps({"keep": [line[1:5] for line in listed if any(each in line for each in titles)]})
+            json.dumps(
+                {"keep": [line[1:5] for line in listed if any(each in line for each in titles)]}
+            )
         )
 
     return answer
@@ -45,10 +47,16 @@ def keeping(*titles: str) -> Callable[[Asked], Answer]:
 keeping_all = keeping("")
 
 
-def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(judgekit: Run, project: Path) -> None:
+def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(
+    judgekit: Run, project: Path
+) -> None:
     done = judgekit("search", QUERY, "--json")
     assert set(done.json) == {"query", "mode", "degraded", "results", "duration_ms"}
-    assert (done.json["query"], done.json["mode"], done.json["degraded"]) == (QUERY, "lenient", None)
+    assert (done.json["query"], done.json["mode"], done.json["degraded"]) == (
+        QUERY,
+        "lenient",
+        None,
+    )
     first = done.json["results"][0]
     assert [*first, "status"] == list(Result.model_fields)  # said of what is not in force alone
     assert (first["id"], first["title"]) == (sample_store.JWT.id, sample_store.JWT.title)
@@ -85,7 +93,10 @@ def test_without_judge(
         patch.setattr(update, "LAYOUT", str(layout))
         for query, first in ((QUERY, [sample_store.JWT.id]), ("zeppelin", [])):
             done, asked = served(says("{}"), "search", query, "--judge", "--json")
-            assert (done.json["degraded"], done.code) == ("no model is asked without full-text search", 0)
+            assert (done.json["degraded"], done.code) == (
+                "no model is asked without full-text search",
+                0,
+            )
             assert ([each["id"] for each in done.json["results"]][:1], asked) == (first, [])
     monkeypatch.delenv("JUDGEKIT_API_BASE")
     monkeypatch.delenv("JUDGEKIT_MODEL")
@@ -95,7 +106,9 @@ def test_without_judge(
     assert done.err.count("\n") == 1
 
 
-def test_nothing_found_is_said(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_found_is_said(
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = judgekit("search", QUERY)
     assert (done.code, done.out) == (0, "nothing found\n")
@@ -112,7 +125,10 @@ def test_nothing_found_is_said(judgekit: Run, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    judgekit: Run,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     def paths(*roots: str) -> list[str]:
         options = [word for root in roots for word in ("--root", root)]
@@ -154,10 +170,14 @@ def test_how_many_results(
             assert len(done.json["results"]) == most
             assert {each["kept_by"] for each in done.json["results"]} == kept_by
             shown = {word for each in asked for word in re.findall(r"Lantern \d\d", each.text)}
-            assert len(shown) == (20 if judge else 0)  # the pool of a search; the hook's is configured
+            assert len(shown) == (
+                20 if judge else 0
+            )  # the pool of a search; the hook's is configured
     found = judgekit("search", "lantern", "-n", "20", "--json").json["results"]
     alone = [each["title"] for each in found]
-    done, _ = served(keeping(*alone[3:]), "search", "lantern", "--judge", "--mode", "strict", "--json")
+    done, _ = served(
+        keeping(*alone[3:]), "search", "lantern", "--judge", "--mode", "strict", "--json"
+    )
     assert [each["title"] for each in done.json["results"]] == alone[3:13]
 
 
@@ -175,7 +195,12 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
         return found, judgekit("index", "status").out
 
     found, shown = status()
-    assert (set(found), found["root"], found["path"], found["stale"]) == (KEYS, str(store), None, True)
+    assert (set(found), found["root"], found["path"], found["stale"]) == (
+        KEYS,
+        str(store),
+        None,
+        True,
+    )
     assert not Path(environment.cache_home(), index_file.FOLDER).exists()
     judgekit("search", QUERY)
     found, shown = status()
@@ -194,7 +219,9 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
     assert (done.code, "the index is damaged" in done.out) == (0, True)
 
 
-def test_index_rebuild(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path) -> None:
+def test_index_rebuild(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
+) -> None:
     store = (project / STORE).resolve()
     judgekit("search", QUERY)
     done = judgekit("index", "rebuild")
@@ -238,7 +265,9 @@ def alone(project: Path) -> Run:
         ("ü \ud83d\ude00 🎉 refresh".encode("utf-16", "surrogatepass").decode("utf-16"),),
     ],
 )
-def test_its_json_is_the_real_commands_json(judgekit: Run, alone: Run, options: tuple[str, ...]) -> None:
+def test_its_json_is_the_real_commands_json(
+    judgekit: Run, alone: Run, options: tuple[str, ...]
+) -> None:
     expected, outcome = judgekit("search", "--json", *options), alone("search", "--json", *options)
     assert (outcome.code, outcome.err) == (expected.code, expected.err)
     assert outcome.code == 0
@@ -249,7 +278,9 @@ def test_its_json_is_the_real_commands_json(judgekit: Run, alone: Run, options: 
     assert list(outcome.json) == list(expected.json)
 
 
-def test_a_person_reads_titles_and_paths_and_that_no_model_judged(alone: Run, project: Path) -> None:
+def test_a_person_reads_titles_and_paths_and_that_no_model_judged(
+    alone: Run, project: Path
+) -> None:
     lines = alone("search", QUERY).out.splitlines()
     assert (lines[0], lines[1].split()[0]) == (sample_store.JWT.title, sample_store.JWT.path)
     done = alone("search", QUERY, "--judge", "--json")
@@ -300,7 +331,9 @@ def test_what_an_agent_may_run_unasked_stays_so(
 
 
 @pytest.mark.usefixtures("project")
-def test_broken_pipes_and_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_pipes_and_faults(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("os.dup2", lambda old, new: None)
     told = "judgekit: internal error (ZeroDivisionError: by nothing)\n"
     faults = {BrokenPipeError(): (141, ""), ZeroDivisionError("by nothing"): (70, told)}

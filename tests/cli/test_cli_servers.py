@@ -34,8 +34,18 @@ TOLD = "It follows this JSON Schema"
 
 def completion(message: dict[str, Any], *, finish: str = "stop", **rest: Any) -> Answer:  # noqa: ANN401 - any JSON
     """Return a chat completion, with further keys of its choice or of its usage."""
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, **rest.pop("usage", {})}
-    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}, **rest}
+    usage = {
+        "prompt_tokens": 11,
+        "completion_tokens": 7,
+        "total_tokens": 18,
+        **rest.pop("usage", {}),
+    }
+    choice = {
+        "index": 0,
+        "finish_reason": finish,
+        "message": {"role": "assistant", **message},
+        **rest,
+    }
     head = {"id": "1", "object": "chat.completion", "created": 1, "model": "stand-in"}
     return sends({**head, "choices": [choice], "usage": usage})
 
@@ -58,7 +68,9 @@ def profile(provider: str, **keys: str) -> None:
     folder = settings.user_file().parent / "providers"
     folder.mkdir(parents=True, exist_ok=True)
     bundled = Path(__file__).parents[2] / "providers" / f"{provider}.yaml"
-    lines = [line for line in bundled.read_text().splitlines() if line.partition(":")[0] not in keys]
+    lines = [
+        line for line in bundled.read_text().splitlines() if line.partition(":")[0] not in keys
+    ]
     lines += [f"{name}: {value}" for name, value in keys.items()]
     (folder / f"{provider}.yaml").write_text("\n".join(lines) + "\n")
 
@@ -94,7 +106,9 @@ def test_a_schema_that_is_taken_and_not_heeded_is_told_in_words_from_then_on(
     assert form_of(server.requests[0]) == "json_schema"
     assert TOLD not in server.requests[0].text
     assert len(server.requests) == 3  # one call each: the first answer was read, too
-    assert all(form_of(asked) != "json_schema" and TOLD in asked.text for asked in server.requests[1:])
+    assert all(
+        form_of(asked) != "json_schema" and TOLD in asked.text for asked in server.requests[1:]
+    )
 
 
 def test_a_reply_without_the_wanted_keys_is_asked_for_again_with_the_schema_in_words(
@@ -106,7 +120,11 @@ def test_a_reply_without_the_wanted_keys_is_asked_for_again_with_the_schema_in_w
     with Loopback(answer) as server:
         assert judge_at(server).json[0]["verdict"] == "accept"
         assert judge_at(server).json[0]["verdict"] == "accept"
-    assert [form_of(asked) for asked in server.requests] == ["json_schema", "json_object", "json_object"]
+    assert [form_of(asked) for asked in server.requests] == [
+        "json_schema",
+        "json_object",
+        "json_object",
+    ]
 
 
 def test_a_forged_answer_in_an_unheeded_format_is_never_read_instead(judge_at: JudgeAt) -> None:
@@ -165,7 +183,9 @@ UNFIT = (
 
 
 @pytest.mark.parametrize("error", UNFIT, ids=["groq", "groq-tool", "in words"])
-def test_an_error_about_the_models_words_is_no_bad_request(judge_at: JudgeAt, error: dict[str, str]) -> None:
+def test_an_error_about_the_models_words_is_no_bad_request(
+    judge_at: JudgeAt, error: dict[str, str]
+) -> None:
     """It is asked again, then in a weaker format."""
 
     def answer(asked: Asked) -> Answer:
@@ -217,7 +237,9 @@ def test_what_was_seen_is_private_expires_and_is_tried_again_by_a_check(
             assert form_of(server.requests[-1]) == "json_schema"
 
 
-def test_a_project_cannot_say_what_an_address_takes(judge_at: JudgeAt, project: Path, isolated: Path) -> None:
+def test_a_project_cannot_say_what_an_address_takes(
+    judge_at: JudgeAt, project: Path, isolated: Path
+) -> None:
     with Loopback(says(UNHEEDED["a fence and a sentence"]), GOOD) as server:
         judge_at(server)
         folder = isolated / "judgekit" / "cache" / remembered.FOLDER
@@ -248,12 +270,16 @@ def thinks_at_first(least: int) -> Callable[[Asked], Answer]:
 SPENT = {"completion_tokens_details": {"reasoning_tokens": 64}}
 THOUGHTS = {
     "counted": completion(
-        {"content": ""}, finish="length", usage={"completion_tokens_details": {"reasoning_tokens": 64}}
+        {"content": ""},
+        finish="length",
+        usage={"completion_tokens_details": {"reasoning_tokens": 64}},
     ),
     "shown": completion({"content": None, "reasoning_content": "Let me see"}, finish="length"),
     "under another name": completion({"content": None, "reasoning": "Let me see"}, finish="length"),
     "in the text": completion({"content": "<think>Let me see"}, finish="length"),
-    "in a part": completion({"content": [{"type": "thinking", "thinking": "Let me see"}]}, finish="length"),
+    "in a part": completion(
+        {"content": [{"type": "thinking", "thinking": "Let me see"}]}, finish="length"
+    ),
     "nothing at all": completion({"content": ""}, finish="length"),
     "ended": completion({"content": "", "reasoning_content": "It is good."}),
 }
@@ -327,7 +353,13 @@ def test_a_proxy_that_says_who_thinks_is_asked_with_room_at_once(
             for _ in range(2):
                 assert judgekit(*JUDGE).json[0]["verdict"] == "accept"
     sent = [(asked.body["model"], asked.body["max_tokens"]) for asked in server.requests]
-    assert sent == [("nano", 10048), ("nano", 10048), ("mini", 2048), ("mini", 10048), ("mini", 10048)]
+    assert sent == [
+        ("nano", 10048),
+        ("nano", 10048),
+        ("mini", 2048),
+        ("mini", 10048),
+        ("mini", 10048),
+    ]
     assert [asked.path for asked in server.listed].count("/v1/model/info") == 1
 
 
@@ -357,7 +389,9 @@ def test_a_draft_among_thoughts_is_no_answer(judge_at: JudgeAt, form: str, field
         assert failure_in(done)[0] == "invalid_reply"
 
 
-def test_a_profile_may_read_answers_among_thoughts_where_there_is_no_other(judge_at: JudgeAt) -> None:
+def test_a_profile_may_read_answers_among_thoughts_where_there_is_no_other(
+    judge_at: JudgeAt,
+) -> None:
     profile("openai-compatible", reads_reasoning="true")
     with Loopback(completion({"content": None, "reasoning_content": ANSWER})) as server:
         assert judge_at(server).json[0]["verdict"] == "accept"
@@ -383,7 +417,9 @@ TEXT_PART = {"type": "text", "text": ANSWER}
         [ANSWER],
     ],
 )
-def test_a_content_in_parts_is_its_text_without_the_thoughts(judge_at: JudgeAt, parts: list[Any]) -> None:
+def test_a_content_in_parts_is_its_text_without_the_thoughts(
+    judge_at: JudgeAt, parts: list[Any]
+) -> None:
     with Loopback(completion({"content": parts})) as server:
         assert judge_at(server).json[0]["verdict"] == "accept"
     assert len(server.requests) == 1
@@ -504,7 +540,9 @@ def test_a_reply_is_shortened_once_to_the_room_that_there_is(judge_at: JudgeAt, 
         fails(400, "System role not supported"),
         fails(500, "Jinja Exception: System role not supported"),
         fails(400, "Conversation roles must alternate user/assistant/user/assistant/..."),
-        fails(400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+        fails(
+            400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."
+        ),
         fails(400, "Developer instruction is not enabled for models/gemma-3-27b-it"),
         fails(400, "Only user and assistant roles are supported!"),
     ],
@@ -595,7 +633,9 @@ def test_a_missing_interface_is_not_told_as_a_missing_model(judge_at: JudgeAt) -
     with Loopback(page, listing=page) as server:
         kind, message = failure_in(judge_at(server))
     assert (kind, "Sign in" in message) == ("invalid_reply", True)
-    with Loopback(fails(404, "model 'stand-in' not found, try pulling it first"), listing=nothing) as server:
+    with Loopback(
+        fails(404, "model 'stand-in' not found, try pulling it first"), listing=nothing
+    ) as server:
         kind, message = failure_in(judge_at(server))
     assert (kind, "has no model custom/stand-in" in message) == ("not_found", True)
     with Loopback(fails(404, "no deployment is healthy"), models=("stand-in",)) as server:

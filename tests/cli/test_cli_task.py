@@ -73,8 +73,12 @@ def only(done: Outcome) -> dict[str, Any]:
         ({"quick": GOOD, "deep": "", "tiebreaker": ""}, "undetermined", 2),
     ],
 )
-def test_tiers_and_codes(tiers: Tiers, project: Path, replies: dict[str, str], word: str, code: int) -> None:
-    done, asked = tiers(*TASK, "--description", "A guide", "--acceptance", "Covers rollback", **replies)
+def test_tiers_and_codes(
+    tiers: Tiers, project: Path, replies: dict[str, str], word: str, code: int
+) -> None:
+    done, asked = tiers(
+        *TASK, "--description", "A guide", "--acceptance", "Covers rollback", **replies
+    )
     found = only(done)
     assert (found["verdict"], done.code) == (word, code)
     assert (found["task_id"], found["mode"]) == ("T-42", "strict")
@@ -91,20 +95,34 @@ def test_tiers_and_codes(tiers: Tiers, project: Path, replies: dict[str, str], w
 
 
 @pytest.mark.parametrize(("decision", "code"), [("accept", 0), ("reject", 1)])
-def test_overrides_until_content_changes(tiers: Tiers, project: Path, decision: str, code: int) -> None:
+def test_overrides_until_content_changes(
+    tiers: Tiers, project: Path, decision: str, code: int
+) -> None:
     middling = {"quick": MIDDLING, "deep": MIDDLING}
     tiers(*TASK, **middling)
     (line,) = lines(project)
-    word: dict[str, Any] = {"task_id": "T-42", "decision": decision, "why": "checked by hand", "who": "ann"}
+    word: dict[str, Any] = {
+        "task_id": "T-42",
+        "decision": decision,
+        "why": "checked by hand",
+        "who": "ann",
+    }
     subjects = [subject.sha256 for subject in line.subjects]
     Ledger.of(project).add(OverrideLine(**word, terminal=True, subjects=subjects))
     done, asked = tiers(*TASK)
     found = only(done)
     assert (done.code, found["verdict"], found["rounds"], asked) == (code, decision, [], [])
-    assert (found["human_override"]["who"], found["human_override"]["why"]) == ("ann", "checked by hand")
+    assert (found["human_override"]["who"], found["human_override"]["why"]) == (
+        "ann",
+        "checked by hand",
+    )
     assert f"T-42: {decision}ed by ann: checked by hand" in done.err
     done, asked = tiers("judge", "--task-id", "T-42", *reversed(FILES))
-    assert (done.code, asked, len(lines(project))) == (code, [], 1)  # the same content; no model's verdict
+    assert (done.code, asked, len(lines(project))) == (
+        code,
+        [],
+        1,
+    )  # the same content; no model's verdict
     assert tiers("judge", "--task-id", "T-43", *FILES, **middling)[0].code == 2  # another task
     (project / "bad.md").write_text("# Bad\n\nChanged.\n")
     assert only(tiers(*TASK, **middling)[0])["human_override"] is None
@@ -130,7 +148,9 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(tiers: Tiers, project: Pat
 
 
 @pytest.fixture
-def gh(project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> FakeGh:
+def gh(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> FakeGh:
     made = FakeGh.make(tmp_path_factory.mktemp("gh") / "bin")
     monkeypatch.setenv("PATH", made.path)
     repository = GitRepo(project)
@@ -139,7 +159,9 @@ def gh(project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     return made
 
 
-def test_disagreement_opens_an_issue_where_the_user_wants_it(judgekit: Run, tiers: Tiers, gh: FakeGh) -> None:
+def test_disagreement_opens_an_issue_where_the_user_wants_it(
+    judgekit: Run, tiers: Tiers, gh: FakeGh
+) -> None:
     tiers(*TASK, **DIVIDED)
     assert gh.calls == []
     by_user('escalate: {issues: "on"}\n')
@@ -147,7 +169,9 @@ def test_disagreement_opens_an_issue_where_the_user_wants_it(judgekit: Run, tier
     assert (done.code, only(done)["verdict"]) == (2, "escalate")  # stdout is the verdict's alone
     assert "issue opened: https://github.com/acme/docs/issues/1 (T-42)" in done.err
     assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: T-42"
-    gh.tell(list=[["HTTP 403: API rate limit exceeded", 1]])  # a failing gh does not change the exit code
+    gh.tell(
+        list=[["HTTP 403: API rate limit exceeded", 1]]
+    )  # a failing gh does not change the exit code
     done, _ = tiers(*TASK, **DIVIDED)
     assert (done.code, done.err.count("no issue was opened for 1: ")) == (2, 1)
 
@@ -157,19 +181,26 @@ def test_the_command_opens_what_is_open(judgekit: Run, tiers: Tiers, gh: FakeGh)
     tiers(*TASK, **DIVIDED)
     shown = judgekit("escalate", "--dry-run")
     assert (shown.code, gh.calls) == (0, [])
-    assert shown.out.startswith("[JUDGE-DISAGREEMENT] Review needed: T-42\n\n<!-- judgekit judgekit-task-")
+    assert shown.out.startswith(
+        "[JUDGE-DISAGREEMENT] Review needed: T-42\n\n<!-- judgekit judgekit-task-"
+    )
     gh.tell(create=[["boom", 1]])
     done = judgekit("escalate")
     assert (done.code, done.out) == (2, "")
     assert "no issue was opened for 1: gh issue create: boom" in done.err
     gh.tell()
     done = judgekit("escalate")
-    assert (done.code, done.out) == (0, "issue opened: https://github.com/acme/docs/issues/1 (T-42)\n")
+    assert (done.code, done.out) == (
+        0,
+        "issue opened: https://github.com/acme/docs/issues/1 (T-42)\n",
+    )
     assert judgekit("escalate", "T-42").out.startswith("issue stands: ")
     assert len(gh.issues) == 1
 
 
-def test_named_tasks_that_are_not_accepted(judgekit: Run, tiers: Tiers, project: Path, gh: FakeGh) -> None:
+def test_named_tasks_that_are_not_accepted(
+    judgekit: Run, tiers: Tiers, project: Path, gh: FakeGh
+) -> None:
     tiers(*TASK, quick=MIDDLING, deep=MIDDLING)
     assert judgekit("escalate").out == "nothing needs a person\n"
     assert judgekit("escalate", "T-42").code == 0
@@ -181,14 +212,18 @@ def test_named_tasks_that_are_not_accepted(judgekit: Run, tiers: Tiers, project:
 
 
 @pytest.fixture
-def told(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def told(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
     """Let the user be told by a program; it does more than keep what it gets, if a test says so."""
     folder = tmp_path_factory.mktemp("told")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
 
     def start(more: str = "", issues: str = "off") -> Path:
         program = folder / "tell.sh"
-        program.write_text(f'#!/bin/sh\nenv >{folder}/env\necho noise\n{more}\ncat >>"{folder}/$1"\n')
+        program.write_text(
+            f'#!/bin/sh\nenv >{folder}/env\necho noise\n{more}\ncat >>"{folder}/$1"\n'
+        )
         program.chmod(0o755)
         command = json.dumps([str(program), "a b; $HOME"])
         by_user(f"escalate: {{issues: '{issues}', notify: {{command: {command}}}}}\n")
@@ -244,7 +279,11 @@ def test_the_gate_tells_it_too_beside_an_issue(
     ],
 )
 def test_a_program_that_fails_costs_a_line(
-    tiers: Tiers, told: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, more: str | None, said: str
+    tiers: Tiers,
+    told: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    more: str | None,
+    said: str,
 ) -> None:
     monkeypatch.setattr(github, "SECONDS", 0.5)
     file = told(more or "")
@@ -292,7 +331,10 @@ def test_no_project_and_no_variable_names_a_program(
     own.parent.mkdir(exist_ok=True)
     own.write_text('escalate:\n  notify: {command: ["touch", "x"]}\n')
     done = judgekit(*TASK)
-    assert (done.code, "only the user's configuration may start a program" in done.err) == (78, True)
+    assert (done.code, "only the user's configuration may start a program" in done.err) == (
+        78,
+        True,
+    )
     own.unlink()
     monkeypatch.setenv("JUDGEKIT_ESCALATE_NOTIFY", "touch")
     done = judgekit(*TASK)

@@ -75,7 +75,10 @@ def test_a_dismissal_holds_for_its_quote_in_other_files_until_it_is_withdrawn(
     said = records(after)[0]["findings"][1]["dismissed"]
     (line,) = [each for each in Ledger.of(work.folder).records() if isinstance(each, DismissalLine)]
     assert (said["who"], line.who, line.rubric) == (line.who, "ann@example.com", "kls")
-    assert f"dismissed by ann@example.com on {said['at'][:10]}: no problem" in gate(served, "table").out
+    assert (
+        f"dismissed by ann@example.com on {said['at'][:10]}: no problem"
+        in gate(served, "table").out
+    )
     task, _ = served(answer, "judge", "--task-id", "T-1", "--format", "json", "a.md", "other.md")
     assert marks(task) == [[False, True, False]]
     last = verdicts(work)[-1]
@@ -92,7 +95,12 @@ def test_reports_for_programs_stay_sound(judgekit: Run, served: Served, work: Gi
     judgekit("label", "a.md", "--dismiss", "2")
     (run,) = json.loads(gate(served, "sarif").out)["runs"]
     shown = [result["suppressions"] for result in run["results"]]
-    assert shown == [[], [], [{"kind": "external", "justification": "dismissed by ann@example.com"}], []]
+    assert shown == [
+        [],
+        [],
+        [{"kind": "external", "justification": "dismissed by ann@example.com"}],
+        [],
+    ]
     assert gate(served, "junit").out.count("<failure") == plain[1].count("<failure") == 1
 
 
@@ -114,7 +122,10 @@ def test_the_ledger_keeps_no_quote_and_a_hash_that_no_one_else_can_make(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("a.md", "--dismiss", "1"), "it quotes nothing, so it cannot be recognised in other files"),
+        (
+            ("a.md", "--dismiss", "1"),
+            "it quotes nothing, so it cannot be recognised in other files",
+        ),
         (("a.md", "--dismiss", "4"), "has 3 findings"),
         (("a.md", "--dismiss", "0"), "range"),
         (("b.md", "--dismiss", "1"), "b.md: no verdict on it"),
@@ -123,7 +134,9 @@ def test_the_ledger_keeps_no_quote_and_a_hash_that_no_one_else_can_make(
         (("--undo",), "label ID --dismiss N"),
     ],
 )
-def test_wrong_use(judgekit: Run, served: Served, work: GitRepo, words: tuple[str, ...], said: str) -> None:
+def test_wrong_use(
+    judgekit: Run, served: Served, work: GitRepo, words: tuple[str, ...], said: str
+) -> None:
     gate(served)
     done = judgekit("label", *words)
     assert (done.code, said in done.err) == (64, True), done.err

@@ -67,7 +67,9 @@ def test_a_test_is_named_by_its_path_and_tells_the_findings(served: Served, work
 
 
 def test_a_task_keeps_its_name(served: Served, project: Path) -> None:
-    suite = suite_of(served(by_content, "judge", "--task-id", "T-1", "--format", "junit", "good.md")[0].out)
+    suite = suite_of(
+        served(by_content, "judge", "--task-id", "T-1", "--format", "junit", "good.md")[0].out
+    )
     assert list(cases(suite)) == ["T-1"]
     suite = suite_of(served(by_content, "judge", "--format", "junit", "good.md", "bad.md")[0].out)
     assert cases(suite) == {"good.md": "passed", "bad.md": "failure"}
@@ -89,7 +91,9 @@ def test_junit_is_xml_whatever_a_model_says() -> None:
     said = f"a{FORBIDDEN}b{ALLOWED}"
     item = {"issue": said, "suggestion": said, "quote": said, "dimension": said, "location": said}
     for word in ("accept", "reject", "undetermined"):
-        text = formats.junit([verdict(verdict=word, reasoning=said, task_id=f"p{said}", findings=[item])])
+        text = formats.junit(
+            [verdict(verdict=word, reasoning=said, task_id=f"p{said}", findings=[item])]
+        )
         suite = suite_of(text.encode("utf-8").decode("utf-8"))  # no lone surrogate is left
         assert not set(FORBIDDEN) & set(text)
         assert "ä" in text
@@ -98,7 +102,9 @@ def test_junit_is_xml_whatever_a_model_says() -> None:
 
 def test_sarif_keeps_issue_and_suggestion_apart(served: Served, work: GitRepo) -> None:
     found = finding("TODO")
-    log = json.loads(served(says(scores(1, 1, 1, findings=[found])), *GATE, "--format", "sarif")[0].out)
+    log = json.loads(
+        served(says(scores(1, 1, 1, findings=[found])), *GATE, "--format", "sarif")[0].out
+    )
     result = log["runs"][0]["results"][1]
     issue, suggestion = found["issue"], found["suggestion"]
     assert result["message"]["text"] == f"{issue}\n\nSuggestion: {suggestion}"
@@ -124,14 +130,19 @@ def test_what_was_not_examined_is_in_every_format(
     *_, run = done.json
     jsonschema.Draft202012Validator(json_schema("gate")).validate(run)
     assert (run["verdict"], run["blocked"], run["holds"]) == ("NO-GO", True, holds)
-    assert run["skipped"] == [{"reason": "not selected by gate.paths", "count": 1, "names": ["code.py"]}]
+    assert run["skipped"] == [
+        {"reason": "not selected by gate.paths", "count": 1, "names": ["code.py"]}
+    ]
     assert [each["name"] for each in run["not_examined"]] == ["zero.md"]
     last = json.loads(served(by_content, *words, "jsonl")[0].out.splitlines()[-1])
     assert last == run
     suite = suite_of(served(by_content, *words, "junit")[0].out)
     assert cases(suite)["zero.md"] == ("error" if holds else "skipped")
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
-    assert (properties["skipped: not selected by gate.paths"], properties["not examined"]) == ("1", "1")
+    assert (properties["skipped: not selected by gate.paths"], properties["not examined"]) == (
+        "1",
+        "1",
+    )
     log = json.loads(served(by_content, *words, "sarif")[0].out)
     told = {
         each["descriptor"]["id"]: (each["level"], each["message"]["text"])

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     Run = Callable[..., tuple[int, str]]
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"][
-    "judgekit"
-]
+PLUGIN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+    "pytest11"
+]["judgekit"]
 TESTS = """
 import os
 import pytest
@@ -94,12 +94,20 @@ def run(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     (tmp_path / "test_texts.py").write_text(TESTS)
 
     def call(*words: str) -> tuple[int, str]:
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+        }
         environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
         plugins = ("-p", PLUGIN, "-p", "xdist", "-p", "no:cacheprovider", "-rA")
         command = [sys.executable, "-m", "pytest", *plugins, *words]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+            command,
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -108,7 +116,8 @@ def run(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 
 def outcomes(printed: str) -> dict[str, str]:
     return {
-        name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", printed, re.MULTILINE)
+        name: word
+        for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", printed, re.MULTILINE)
     }
 
 
@@ -164,7 +173,9 @@ def test_what_was_recorded_is_replayed_without_a_model(
 
     monkeypatch.setenv("QUESTION", "Another one, of which nothing was recorded.")
     code, second = run("--judge-replay", "kept", *workers)
-    assert outcomes(second) == JUDGED | UNTOUCHED | dict.fromkeys(("test_broken", "test_question"), "FAILED")
+    assert outcomes(second) == JUDGED | UNTOUCHED | dict.fromkeys(
+        ("test_broken", "test_question"), "FAILED"
+    )
     assert REJECTED in timeless(second)
     todo = "run pytest --judge-record kept where a model is set up"
     for word in ("BROKEN", "ACCEPT"):
@@ -225,7 +236,9 @@ def test_the_page_shows_what_is_printed(
     (tmp_path / "test_texts.py").write_text(test.replace("--hard", "--soft"))
     printed += run("--judge-replay", "recordings")[1]
     printed = re.sub(r"\d+\.\d s,", "1.0 s,", printed)
-    shown = [line for fence in fences if fence.language == "text" for line in fence.text.splitlines()]
+    shown = [
+        line for fence in fences if fence.language == "text" for line in fence.text.splitlines()
+    ]
     assert [line for line in shown if line not in printed.splitlines()] == []
     assert len(shown) > 12
 
@@ -233,7 +246,11 @@ def test_the_page_shows_what_is_printed(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("--judge-record a --judge-replay b", 4, "--judge-record and --judge-replay exclude each other"),
+        (
+            "--judge-record a --judge-replay b",
+            4,
+            "--judge-record and --judge-replay exclude each other",
+        ),
         ("-m judge --collect-only -q", 0, "8/9 tests collected"),
         ("-m 'not judge'", 0, "1 passed, 8 deselected"),
         ("--markers", 0, "@pytest.mark.judge: "),
@@ -246,10 +263,15 @@ def test_options_and_the_mark(run: Run, words: str, code: int, said: str) -> Non
 
 def test_the_plugin_imports_pytest_and_the_standard_library_alone() -> None:
     code = (
-        f"import sys, pytest; before = {{*sys.modules}}; import {PLUGIN}; print(*{{*sys.modules}} - before)"
+        "import sys, pytest; before = {*sys.modules}; "
+        f"import {PLUGIN}; print(*{{*sys.modules}} - before)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    found = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
+    found = {
+        name
+        for name in done.stdout.split()
+        if name.partition(".")[0] not in sys.stdlib_module_names
+    }
     assert found == {"judgekit", "judgekit.cli", PLUGIN}

@@ -68,7 +68,12 @@ def test_a_list_goes_into_ones_own_file_and_comments_stay(judgekit: Run, notes: 
         *("clear: 1 added: jargon", "right: 1 added: wrong figure", "kind: 1 added: Blame"),
         *("short: 2 added: 1.0, a: b", "notes.yaml: 5 terms added, 1 known"),
     ]
-    new = {"right": ["wrong figure"], "clear": ["jargon"], "kind": ["Blame"], "short": ["1.0", "a: b"]}
+    new = {
+        "right": ["wrong figure"],
+        "clear": ["jargon"],
+        "kind": ["Blame"],
+        "short": ["1.0", "a: b"],
+    }
     assert terms_in(str(notes)) == {name: [*new[name], *there] for name, there in before.items()}
     kept, lines = notes.read_text(), NOTES.splitlines()
     assert [line.strip() for line in kept.splitlines() if line.strip()[:1] == "#"] == [
@@ -80,7 +85,9 @@ def test_a_list_goes_into_ones_own_file_and_comments_stay(judgekit: Run, notes: 
     assert (again.out, notes.read_text()) == ("notes.yaml: 0 terms added, 6 known\n", kept)
 
 
-def test_a_thesaurus_names_the_dimension_and_an_unknown_one_is_said(judgekit: Run, notes: Path) -> None:
+def test_a_thesaurus_names_the_dimension_and_an_unknown_one_is_said(
+    judgekit: Run, notes: Path
+) -> None:
     data = {
         "lean": {"id": 1, "nterm": "Short", "url": "https://example.org/short"},
         "terse": {"id": 1, "nterm": "short"},
@@ -118,10 +125,15 @@ def test_a_file_that_is_none_changes_nothing(
     assert (done.code, said in done.err, notes.read_text()) == (65, True, NOTES), done.err
 
 
-def test_published_rubrics_and_those_without_dimensions_are_refused(judgekit: Run, notes: Path) -> None:
+def test_published_rubrics_and_those_without_dimensions_are_refused(
+    judgekit: Run, notes: Path
+) -> None:
     for reference in ("kls", "kls@1.1.0", judgekit("rubric", "path", "kls").out.strip()):
         done = judgekit("rubric", "terms", "import", "words.txt", "--rubric", reference)
-        assert (done.code, "copy it first: judgekit rubric new my-kls --from kls@1." in done.err) == (
+        assert (
+            done.code,
+            "copy it first: judgekit rubric new my-kls --from kls@1." in done.err,
+        ) == (
             64,
             True,
         )
@@ -152,4 +164,6 @@ def test_more_terms_of_kls_are_a_choice_and_change_no_prompt(judgekit: Run, proj
     (project / ".judgekit" / "rubrics").mkdir(parents=True, exist_ok=True)
     own = Path(judgekit("rubric", "path", "kls@1.1.0").out.strip())
     (project / ".judgekit" / "rubrics" / own.name).write_bytes(own.read_bytes())
-    assert judgekit("rubric", "path", "kls").out.strip().startswith(str(project))  # chosen by a copy
+    assert (
+        judgekit("rubric", "path", "kls").out.strip().startswith(str(project))
+    )  # chosen by a copy

@@ -47,7 +47,8 @@ def test_they_mean_what_they_mean_to_pathspec() -> None:
             patterns.append(f"{choices.choice(('', '', '!'))}{choices.choice(('', '/'))}{parts}")
             patterns[-1] += choices.choice(("", "", "/"))
         path = "/".join(
-            "".join(choices.choices("ab.", k=choices.randint(1, 4))) for _ in range(choices.randint(1, 4))
+            "".join(choices.choices("ab.", k=choices.randint(1, 4)))
+            for _ in range(choices.randint(1, 4))
         )
         meant = GitIgnoreSpec.from_lines(patterns).match_file(path)
         assert Patterns(patterns).match(path) is meant, (patterns, path)
@@ -55,10 +56,25 @@ def test_they_mean_what_they_mean_to_pathspec() -> None:
 
 def test_a_pattern_means_what_it_means_to_git(tmp_path: Path) -> None:
     repository = GitRepo(tmp_path / "work")
-    paths = ["b", "a/b.md", "xb.md", "a-b.md", "x/y/z/cb", "a]b", "ab", "xbxa", "*b", "b[", "x/b[/c", "x/cb"]
+    paths = [
+        "b",
+        "a/b.md",
+        "xb.md",
+        "a-b.md",
+        "x/y/z/cb",
+        "a]b",
+        "ab",
+        "xbxa",
+        "*b",
+        "b[",
+        "x/b[/c",
+        "x/cb",
+    ]
     for pattern in ("[!a]b.md", "a[!x]b.md", "x/**/[^a]b", "*[]!]b", "**b?[a-c]", "\\*b", "b[[]"):
         repository.write(".git/info/exclude", f"{pattern}\n")
-        process = repository.run("check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode())
+        process = repository.run(
+            "check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode()
+        )
         found = [path for path in paths if Patterns([pattern]).match(path)]
         assert found == process.stdout.decode().splitlines(), pattern
 
@@ -95,7 +111,9 @@ def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> Non
         with files.held(path, seconds=0, waiting=lambda: pytest.fail("it is free")):
             pass
     waits: list[str] = []
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -35,7 +35,8 @@ def test_the_order_of_authority(project: Path) -> None:
     ]
     by_user("retrieval: {max_inject: 9, pool: 10, fallback_top_k: 4, show: true}\n")
     by_memory(
-        project, {"retrieval": {"max_inject": 4, "judge": {"candidate_pool_size": 5, "fallback_top_k": 3}}}
+        project,
+        {"retrieval": {"max_inject": 4, "judge": {"candidate_pool_size": 5, "fallback_top_k": 3}}},
     )
     by_project(project, "retrieval: {pool: 7}\n")
     own = settings.load(project, {"JUDGEKIT_RETRIEVAL_MAX_INJECT": "2"}).retrieval
@@ -124,10 +125,18 @@ def test_a_wrong_file_is_one_line() -> None:
         ("retrieval:\n  pool: many\n", 2, "retrieval.pool: expected a whole number, got a text"),
         ("judges: {}\n", 1, "judges: unknown key"),
         ("judge: {rubric: kls, rubric: other}\n", 1, "duplicate key"),
-        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled: expected true or false, got a text"),
+        (
+            "retrieval:\n  enabled: maybe\n",
+            2,
+            "retrieval.enabled: expected true or false, got a text",
+        ),
         ("judge: {tiers: {quick: [1]}}\n", 1, "judge.tiers.quick"),
         *(
-            (f"gate:\n  paths: ['*.md', '{pattern}']\n", 2, "gate.paths.1: expected a pattern that can match")
+            (
+                f"gate:\n  paths: ['*.md', '{pattern}']\n",
+                2,
+                "gate.paths.1: expected a pattern that can match",
+            )
             for pattern in ("!", "//", "[z-a]")
         ),
     ]
@@ -163,13 +172,23 @@ def test_variables() -> None:
         ("judge: {deadline: 60}", "judge: {deadline: 600}", "judge.deadline", 60),
         ("judge: {deadline: 60}", "judge: {deadline: 30}", "judge.deadline", 30),
         ("judge: {max_cost_usd: 0.1}", "judge: {max_cost_usd: null}", "judge.max_cost_usd", 0.1),
-        ("retrieval: {context_turns: 0}", "retrieval: {context_turns: 9}", "retrieval.context_turns", 0),
+        (
+            "retrieval: {context_turns: 0}",
+            "retrieval: {context_turns: 9}",
+            "retrieval.context_turns",
+            0,
+        ),
         ("retrieval: {judge: true}", "retrieval: {deadline: 3600}", "retrieval.deadline", 8),
         ("", "retrieval: {timeout: 3600}", "retrieval.timeout", 3),
         ("", "retrieval: {pool: 30}", "retrieval.pool", 15),
         ("", "retrieval: {max_inject: 5}", "retrieval.max_inject", 5),
         ("", "retrieval: {tiers: [quick, deep]}", "retrieval.tiers", ["quick"]),
-        ("retrieval: {tiers: [quick, deep]}", "retrieval: {tiers: [deep]}", "retrieval.tiers", ["deep"]),
+        (
+            "retrieval: {tiers: [quick, deep]}",
+            "retrieval: {tiers: [deep]}",
+            "retrieval.tiers",
+            ["deep"],
+        ),
         ("stop: {blocks: 2}", "stop: {blocks: 9}", "stop.blocks", 2),
         ("", "stop: {max_files: 90}", "stop.max_files", 10),
         ("", "stop: {deadline: 60}", "stop.deadline", 45),
@@ -216,7 +235,9 @@ def test_a_project_names_only_models_that_a_profile_lists_and_one_a_tier(project
     assert settings.tiers_of_project(project) == {"quick"}
 
 
-def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_of_no_use_is_named_where_it_is_set(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def told() -> str:
         return str(settings.wrong("gate", "rubric", "no rubric", project))
 
@@ -241,7 +262,11 @@ def test_a_project_raises_independence_and_never_lowers_it(project: Path) -> Non
         by_user(f"judge: {{independence: {own}}}\n" if own else "")
         by_project(project, f"judge: {{independence: {projects}}}\n" if projects else "")
         variables = {"JUDGEKIT_JUDGE_INDEPENDENCE": variable} if variable else {}
-        assert held(project, "judge", "independence", **variables) == together, (own, variable, projects)
+        assert held(project, "judge", "independence", **variables) == together, (
+            own,
+            variable,
+            projects,
+        )
 
 
 def test_a_project_adds_families_of_authors_and_takes_none_away(project: Path) -> None:

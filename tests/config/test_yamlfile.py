@@ -68,12 +68,22 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "key", "problem"),
     [
-        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a whole number, got a text"),
+        (
+            "kind: x\ninner:\n  limit: many\n",
+            3,
+            "inner.limit",
+            "expected a whole number, got a text",
+        ),
         ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
         ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
         ("kind: [1\n", 2, "", "correct the YAML"),
-        ("kind: x\ninner: [1\n", 3, "", "expected ',' or ']', but the file ends here; correct the YAML"),
+        (
+            "kind: x\ninner: [1\n",
+            3,
+            "",
+            "expected ',' or ']', but the file ends here; correct the YAML",
+        ),
         ("kind: x\n- 1\n", 2, "", ": this does not fit the block above it; correct"),
         ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
@@ -105,7 +115,10 @@ def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_p
         f"{path}:6: words.a: expected 'on' or 'off'; did you mean off?",
         f"{path}:7: innr: unknown key; did you mean inner?",
     ]
-    write(tmp_path, "kind: x\ninner: {limit: 1}\n" + "".join(f"x{number}: 1\n" for number in range(5_000)))
+    write(
+        tmp_path,
+        "kind: x\ninner: {limit: 1}\n" + "".join(f"x{number}: 1\n" for number in range(5_000)),
+    )
     with pytest.raises(ConfigError) as caught:
         yamlfile.read(path, Words)
     *lines, last = str(caught.value).splitlines()
@@ -132,7 +145,18 @@ class Kinds(Strict):
     even: Annotated[int, AfterValidator(halved)] = 2
 
 
-JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "input", "None", "True", "Kinds")
+JARGON = (
+    "valid",
+    "instance",
+    "dictionary",
+    "list[",
+    "validation",
+    "parse",
+    "input",
+    "None",
+    "True",
+    "Kinds",
+)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +184,9 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
     ],
 )
-def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: str, told: str) -> None:
+def test_a_wrong_value_is_told_in_the_words_of_the_file(
+    tmp_path: Path, given: str, told: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         yamlfile.read(write(tmp_path, given + "\n"), Kinds)
     assert told in str(caught.value)
@@ -215,7 +241,9 @@ def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: s
     assert path.read_bytes().decode() == after
 
 
-def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(tmp_path: Path) -> None:
+def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / ".judgekit" / "config.yaml"
     yaml_text.put(path, "gate", "mode", "blocking")
     assert path.read_text() == "gate:\n  mode: blocking\n"
@@ -245,7 +273,10 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
     ("text", "problem"),
     [
         ("[" * 30_000, "nested more than 50 levels deep"),
-        ('["]", ' * 5_000, "nested more than 50 levels deep"),  # closing brackets that close nothing
+        (
+            '["]", ' * 5_000,
+            "nested more than 50 levels deep",
+        ),  # closing brackets that close nothing
         ("- " * 15_000 + "x", "nested more than 50 levels deep"),
         ("".join(f"{' ' * level}a:\n" for level in range(200)), "nested more than 50 levels deep"),
         ("? " * 20 + "x", "a list or mapping as a key"),
@@ -254,7 +285,9 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
         ("a: " + "9" * 5_000, "Exceeds the limit"),
     ],
 )
-def test_yaml_that_would_keep_a_parser_busy_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_yaml_that_would_keep_a_parser_busy_is_refused(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     path = write(tmp_path, text)
     before = time.process_time()
     with pytest.raises(ConfigError, match=problem):

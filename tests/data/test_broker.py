@@ -53,7 +53,13 @@ def two_workers() -> Broker:
 
 
 def turns(
-    broker: Broker, worker: str, wanted: int, spent: float = 0.0, reserved: float = 0.0, *, held: int = 0
+    broker: Broker,
+    worker: str,
+    wanted: int,
+    spent: float = 0.0,
+    reserved: float = 0.0,
+    *,
+    held: int = 0,
 ) -> int:
     """Return how many turns a worker gets that wants so many."""
     return broker.beat(worker, spent, reserved, {WHOM: Use(wanted, held)}).turns[WHOM].more
@@ -71,7 +77,9 @@ def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = two_workers()
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + SILENT))
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + SILENT)
+    )
     assert spendable(broker, "b 1") == pytest.approx(9)  # all but what was spent
     assert turns(broker, "b 1", 1) == 1
     assert broker.alive() == ["b 1"]
@@ -109,7 +117,9 @@ async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_w
 
     whom = WHOM._replace(most=most)
     async with clients(Broker(workers=workers), workers) as made:
-        await asyncio.gather(*(slot(number, each) for number, each in enumerate(made) for _ in range(4)))
+        await asyncio.gather(
+            *(slot(number, each) for number, each in enumerate(made) for _ in range(4))
+        )
     assert highest == most
 
 
@@ -133,7 +143,9 @@ async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
 @looped
 async def test_one_refusal_slows_all_workers() -> None:
     async with clients(Broker(workers=2), 2) as (one, other):
-        refused, pace = (each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other))
+        refused, pace = (
+            each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other)
+        )
         async with refused.turn(), pace.turn():
             refused.was_too_much(100.0)
         while not pace.wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard

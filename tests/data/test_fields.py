@@ -45,13 +45,19 @@ def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # no
     ("columns", "told"),
     [
         # Usual layouts of datasets.
-        ("question answer contexts", "text from answer, description from question, sources from contexts"),
+        (
+            "question answer contexts",
+            "text from answer, description from question, sources from contexts",
+        ),
         (
             "problem completion solution",
             "text from completion, description from problem, reference from solution",
         ),
         ("instruction input output", "text from output, description from instruction (not input)"),
-        ("question answer prediction", "text from prediction (not answer), description from question"),
+        (
+            "question answer prediction",
+            "text from prediction (not answer), description from question",
+        ),
         ("Actual-Output expectedOutput", "text from Actual-Output, reference from expectedOutput"),
         ("document summary", "text from summary, sources from document"),
         ("document", "text from document"),
@@ -101,7 +107,10 @@ def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both:
     problem = f"rows.jsonl: {both} may each be the text to judge"
     assert str(caught.value) == f"{problem}; choose with --map text={first} or --map text={second}"
     for column in (first, second):
-        assert fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").columns["text"] == column
+        assert (
+            fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").columns["text"]
+            == column
+        )
 
 
 @pytest.mark.parametrize(
@@ -124,8 +133,14 @@ def test_two_columns_that_belong_together_are_compared(columns: str, told: str) 
 def test_what_the_user_names_comes_first() -> None:
     columns = ["answer", "output", "question", "notes", "messages"]
     for given, told in (
-        (["text=notes"], "text from notes, description from question; not used: answer, output, messages"),
-        (["text=notes", "description="], "text from notes; not used: answer, output, question, messages"),
+        (
+            ["text=notes"],
+            "text from notes, description from question; not used: answer, output, messages",
+        ),
+        (
+            ["text=notes", "description="],
+            "text from notes; not used: answer, output, question, messages",
+        ),
         (
             ["reference=answer"],
             "text from output, description from question, reference from answer; not used: notes, messages",
@@ -134,11 +149,16 @@ def test_what_the_user_names_comes_first() -> None:
             ["conversation=messages"],
             "conversation from messages, description from question; not used: answer, output, notes",
         ),
-        (["text=", "description="], "conversation from messages; not used: answer, output, question, notes"),
+        (
+            ["text=", "description="],
+            "conversation from messages; not used: answer, output, question, notes",
+        ),
     ):
         assert fields_of("judge", columns, fields.parse_map(given), "rows.jsonl").told() == told
     assert "used" not in fields_of("judge", ["text", "key"], {}, "rows.jsonl").told("key")
-    many = fields_of("judge", ["text", "\x1b[31m", *(f"c{n}" for n in range(20))], {}, "rows.jsonl").told()
+    many = fields_of(
+        "judge", ["text", "\x1b[31m", *(f"c{n}" for n in range(20))], {}, "rows.jsonl"
+    ).told()
     assert many.startswith(r"text from text; not used: \x1b[31m, c0, ")
     assert many.endswith("c10 and 9 more")
 
@@ -171,14 +191,20 @@ def test_what_the_user_names_comes_first() -> None:
             [],
             "rows.jsonl: no column for text; name it with --map text=COLUMN. It has c, d",
         ),
-        ("a b", ["text=a", "conversation=b"], "--map text and --map conversation: give only one of them"),
+        (
+            "a b",
+            ["text=a", "conversation=b"],
+            "--map text and --map conversation: give only one of them",
+        ),
     ],
 )
 def test_a_wrong_map_says_what_there_is(columns: str, given: list[str], problem: str) -> None:
     with pytest.raises(UsageError) as caught:
         fields_of("judge", columns.split(), fields.parse_map(given), "rows.jsonl")
     assert str(caught.value) == problem
-    with pytest.raises(UsageError, match="no column for a and b; name it with --map a=COLUMN --map b=COLUMN"):
+    with pytest.raises(
+        UsageError, match="no column for a and b; name it with --map a=COLUMN --map b=COLUMN"
+    ):
         fields_of("compare", ["answer"], {}, "rows.jsonl")
 
 
@@ -204,7 +230,9 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
         ("7", "text", "So."),
         ("source 1", "", "It is so."),
     ]
-    assert plain.files == full.files[:1], "a rubric without sources would judge them as parts of the text"
+    assert plain.files == full.files[:1], (
+        "a rubric without sources would judge them as parts of the text"
+    )
     assert (full.author.family, full.task_id.partition("@")[0]) == ("gpt-4o", "7")
     # Where the row says nothing, the command line does.
     fixed: Any = {"fixed": Task("Who?", "Long.", "It."), "family": "google"}
@@ -215,7 +243,14 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
 
 @pytest.mark.parametrize(
     ("cell", "text"),
-    [("So.", "So."), (42, "42"), (1.5, "1.5"), (True, "true"), ("\ud800 a", "? a"), ("[1, 2]", "[1, 2]")],
+    [
+        ("So.", "So."),
+        (42, "42"),
+        (1.5, "1.5"),
+        (True, "true"),
+        ("\ud800 a", "? a"),
+        ("[1, 2]", "[1, 2]"),
+    ],
 )
 def test_a_text_is_a_text_or_a_number(cell: object, text: str) -> None:
     assert judged({"text": cell}).files[0].text == text
@@ -267,7 +302,10 @@ def test_a_cell_of_the_wrong_type_says_what_was_expected(
         ('{"minutes": "One."}', {"minutes": "One."}),
         ({"minutes": "One.", "study": "Two."}, {"minutes": "One.", "study": "Two."}),
         ({"text": "One.", "title": "A\nstudy"}, {"A study": "One."}),
-        ([{"page_content": "One."}, {"content": "Two.", "id": 9}], {"source 1": "One.", "9": "Two."}),
+        (
+            [{"page_content": "One."}, {"content": "Two.", "id": 9}],
+            {"source 1": "One.", "9": "Two."},
+        ),
         ("[1] Smith, 2020.", {"source 1": "[1] Smith, 2020."}),
         ("{not: JSON}", {"source 1": "{not: JSON}"}),
         ("[[1]]", {"source 1": "[[1]]"}),
@@ -307,7 +345,9 @@ OPENAI_BEFORE = (
     "system: Be kind.\nuser: Weather?\n  assistant: Sunny.\n  [image_url]\n"
     'assistant calls weather({"city": "Rome"})\ntool weather: 18 °C\n  rain'
 )
-ANTHROPIC_BEFORE = 'user: Weather?\nassistant: I look.\nassistant calls weather({"n": 1})\ntool weather: Rain'
+ANTHROPIC_BEFORE = (
+    'user: Weather?\nassistant: I look.\nassistant calls weather({"n": 1})\ntool weather: Rain'
+)
 
 
 @pytest.mark.parametrize(
@@ -317,8 +357,16 @@ ANTHROPIC_BEFORE = 'user: Weather?\nassistant: I look.\nassistant calls weather(
         (json.dumps(OPENAI), OPENAI_BEFORE, "It rains."),
         (ANTHROPIC, ANTHROPIC_BEFORE, "It rains."),
         (SHAREGPT, "user: Hi", "Hello"),
-        (OPENAI[:4], OPENAI_BEFORE.partition("\nassistant calls")[0], 'calls weather({"city": "Rome"})'),
-        ([{"role": "AI\nuser: x", "content": "a"}, {"role": "ai", "content": "b"}], "AI user: x: a", "b"),
+        (
+            OPENAI[:4],
+            OPENAI_BEFORE.partition("\nassistant calls")[0],
+            'calls weather({"city": "Rome"})',
+        ),
+        (
+            [{"role": "AI\nuser: x", "content": "a"}, {"role": "ai", "content": "b"}],
+            "AI user: x: a",
+            "b",
+        ),
         ([{"role": "model", "content": "a\n\nb"}, {"role": "user", "content": "c"}], "", "a\n\nb"),
         ([{"role": "assistant", "function_call": {"name": "f"}}], "", "calls f({})"),
     ],
@@ -335,7 +383,8 @@ def test_all_of_a_conversation_can_be_judged() -> None:
     assert document.task.description == "Help."
     # A question may be a list of messages, too.
     assert (
-        judged({"text": "a", "prompt": SHAREGPT["messages"]}).task.description == "user: Hi\nassistant: Hello"
+        judged({"text": "a", "prompt": SHAREGPT["messages"]}).task.description
+        == "user: Hi\nassistant: Hello"
     )
 
 
@@ -363,7 +412,10 @@ RESPONSES_API: list[dict[str, Any]] = [
 ]
 GEMINI: dict[str, Any] = {
     "contents": [
-        {"role": "user", "parts": [{"text": "Hi"}, {"inlineData": {"mimeType": "image/png", "data": "x"}}]},
+        {
+            "role": "user",
+            "parts": [{"text": "Hi"}, {"inlineData": {"mimeType": "image/png", "data": "x"}}],
+        },
         {
             "role": "model",
             "parts": [{"text": "I think", "thought": True}, {"functionCall": {"name": "look"}}],
@@ -391,7 +443,11 @@ LANGCHAIN: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("cell", "before", "last"),
     [
-        (RESPONSES_API, "user: Hi\n  [input_image]\nassistant calls look({})\ntool look: Seen", "Hello"),
+        (
+            RESPONSES_API,
+            "user: Hi\n  [input_image]\nassistant calls look({})\ntool look: Seen",
+            "Hello",
+        ),
         (GEMINI, 'user: Hi\n  [image]\nassistant calls look({})\ntool look: {"a": 1}', "Hello"),
         (AI_SDK, 'user: Hi\nassistant calls look({"n": 1})\ntool look: Seen', "Hello"),
         (LANGCHAIN, "user: Hi\nassistant calls look({})\ntool look: Seen", "Hello"),
@@ -399,7 +455,12 @@ LANGCHAIN: list[dict[str, Any]] = [
         ([{"role": "assistant", "content": None, "refusal": "I cannot."}], "", "I cannot."),
         ([{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], "", "No."),
         (
-            [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}, {"text": "Yes"}]}],
+            [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": "x"}, {"text": "Yes"}],
+                }
+            ],
             "",
             "Yes",
         ),
@@ -418,8 +479,14 @@ def test_conversations_of_other_tools_are_read(cell: object, before: str, last: 
             {"role": "assistant", "content": {"answer": "Rome", "sure": True}},
             "got an object with the keys answer, sure",
         ),
-        ({"role": "assistant", "content": [{"type": "chart", "data": [1]}]}, "got a part of the type chart"),
-        ({"role": "assistant", "content": 7}, "expected a text or a list of parts as content, got a number"),
+        (
+            {"role": "assistant", "content": [{"type": "chart", "data": [1]}]},
+            "got a part of the type chart",
+        ),
+        (
+            {"role": "assistant", "content": 7},
+            "expected a text or a list of parts as content, got a number",
+        ),
         ({"role": "assistant", "body": "Rome"}, "expected content or parts, got only role, body"),
         ({"content": "Rome"}, "message 1 has no role"),
         ("Rome", "message 1 is a text"),
@@ -434,7 +501,10 @@ def test_what_is_not_understood_is_never_half_read(message: object, problem: str
 
 
 def test_a_conversation_of_blanks_is_not_judged() -> None:
-    blank = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"type": "thinking"}]}]
+    blank = [
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": [{"type": "thinking"}]},
+    ]
     for judge_turn in ("last", "all"):
         with pytest.raises(Unjudgeable):
             judged({"messages": blank}, judge_turn=judge_turn)
@@ -451,7 +521,13 @@ def test_two_conversations_are_compared_by_their_last_answers() -> None:
 
 
 def test_a_row_can_hold_texts_to_compare() -> None:
-    pair = {"question": "Why?", "answer_a": "So.", "answer_b": "No.", "model_a": "gpt-4o", "model_b": None}
+    pair = {
+        "question": "Why?",
+        "answer_a": "So.",
+        "answer_b": "No.",
+        "model_a": "gpt-4o",
+        "model_b": None,
+    }
     found = compared(pair, prompt="Who?", families=["google"])
     assert (found.prompt, found.authors) == ("Why?", ("gpt-4o", "google"))
     assert [(file.path, file.text) for file in found.files] == [("A", "So."), ("B", "No.")]
@@ -466,8 +542,15 @@ def test_a_row_can_hold_texts_to_compare() -> None:
     for columns, column in lacking:
         with pytest.raises(Unjudgeable, match=f"^{column}: empty; nothing to compare"):
             compared(columns)
-    for wrong, got in ((["x"], "1 of them"), ("x", "a text"), (["x"] * 27, "27 of them"), (None, "nothing")):
-        with pytest.raises(FieldError, match=f"^texts: expected a list of 2 to 26 texts, got {got}"):
+    for wrong, got in (
+        (["x"], "1 of them"),
+        ("x", "a text"),
+        (["x"] * 27, "27 of them"),
+        (None, "nothing"),
+    ):
+        with pytest.raises(
+            FieldError, match=f"^texts: expected a list of 2 to 26 texts, got {got}"
+        ):
             compared({"texts": wrong})
 
 
@@ -481,10 +564,14 @@ def test_a_row_can_hold_texts_to_compare() -> None:
     ],
 )
 def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str | None) -> None:
-    found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "rows.jsonl")
+    found = fields_of(
+        "compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "rows.jsonl"
+    )
     for word in words:
         models = ("same-model",) * 2 if word == "same-model" else ("gpt-4o", "claude")
-        assert fields.winner(found, row(winner=word, model_a=models[0], model_b=models[1])) == letter, word
+        assert (
+            fields.winner(found, row(winner=word, model_a=models[0], model_b=models[1])) == letter
+        ), word
     own = Fields({"a": "ours", "b": "theirs", "winner": "won"}, {}, [])
     assert [fields.winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
     assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) is None
@@ -497,8 +584,17 @@ def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
     columns = {"text": "a", "question": "q", "gold": "g", "context": ["s"], "more": 1}
     same = fields.content(judged(columns))
     found = fields_of("judge", [*columns], {}, "rows.jsonl")
-    assert fields.content(fields.document(found, DataRow(9, columns | {"more": 2}), "other", ALL)) == same
-    for change in ({"text": "b"}, {"question": "r"}, {"gold": "h"}, {"context": ["s", "t"]}, {"author": "x"}):
+    assert (
+        fields.content(fields.document(found, DataRow(9, columns | {"more": 2}), "other", ALL))
+        == same
+    )
+    for change in (
+        {"text": "b"},
+        {"question": "r"},
+        {"gold": "h"},
+        {"context": ["s", "t"]},
+        {"author": "x"},
+    ):
         assert fields.content(judged(columns | change)) != same, change
     assert fields.content(judged(columns, Given())) == fields.content(
         judged(columns | {"gold": "h"}, Given())

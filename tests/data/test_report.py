@@ -37,9 +37,17 @@ def verdicts(**words: int) -> list[dict[str, Any]]:
 
 
 def test_rows_need_an_id_and_a_verdict_and_no_more(tmp_path: Path) -> None:
-    path = write(tmp_path / "r.jsonl", verdicts(accept=6, improve=1, reject=1, undetermined=1, escalate=1))
+    path = write(
+        tmp_path / "r.jsonl", verdicts(accept=6, improve=1, reject=1, undetermined=1, escalate=1)
+    )
     found = report(path)
-    assert found.verdicts == {"accept": 6, "improve": 1, "reject": 1, "undetermined": 1, "escalate": 1}
+    assert found.verdicts == {
+        "accept": 6,
+        "improve": 1,
+        "reject": 1,
+        "undetermined": 1,
+        "escalate": 1,
+    }
     assert (found.rows, found.undetermined, found.task) == (10, 2, "judge")
     assert found.accept_rate is not None
     assert (found.accept_rate.judged, found.accept_rate.corrected) == (0.75, None)
@@ -61,7 +69,9 @@ def test_rows_need_an_id_and_a_verdict_and_no_more(tmp_path: Path) -> None:
         ({"id": "x", "verdict": "accept"}, "row 2: duplicate id 'x' (row 1); keep one"),
     ],
 )
-def test_a_row_that_is_no_result_is_named(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
+def test_a_row_that_is_no_result_is_named(
+    tmp_path: Path, row: dict[str, Any], problem: str
+) -> None:
     path = write(tmp_path / "r.jsonl", [{"id": "x", "verdict": "accept"}, row])
     with pytest.raises(InputError) as raised:
         report(path)
@@ -72,9 +82,9 @@ def test_a_row_that_is_no_result_is_named(tmp_path: Path, row: dict[str, Any], p
 
 def full(number: int, word: str, score: float, tier: str) -> dict[str, Any]:
     rounds = [{"tier": "quick", "latency_ms": 500, "usage": {"cost_usd": 0.001}}]
-    rounds += [{"tier": "deep", "latency_ms": 2000, "failure": {"kind": "timeout"}, "usage": None}] * (
-        tier == "deep"
-    )
+    rounds += [
+        {"tier": "deep", "latency_ms": 2000, "failure": {"kind": "timeout"}, "usage": None}
+    ] * (tier == "deep")
     return {
         "id": number,
         "answer": f"Answer {number}",
@@ -89,10 +99,17 @@ def full(number: int, word: str, score: float, tier: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_scores_tiers_costs_and_the_worst_rows(tmp_path: Path, form: str) -> None:
-    rows = [full(1, "accept", 4, "quick"), full(2, "reject", 2, "deep"), full(3, "reject", 1, "quick")]
+    rows = [
+        full(1, "accept", 4, "quick"),
+        full(2, "reject", 2, "deep"),
+        full(3, "reject", 1, "quick"),
+    ]
     path = write(tmp_path / "r.jsonl", rows)
     if form == "csv":
-        flat = [{**row, "score.clear": row["average"], "judged": json.dumps(row["judged"])} for row in rows]
+        flat = [
+            {**row, "score.clear": row["average"], "judged": json.dumps(row["judged"])}
+            for row in rows
+        ]
         path = str(tmp_path / "r.csv")
         with (tmp_path / "r.csv").open("w", newline="") as file:
             writer = csv.DictWriter(
@@ -111,7 +128,14 @@ def test_scores_tiers_costs_and_the_worst_rows(tmp_path: Path, form: str) -> Non
             "cost_usd": pytest.approx(0.003),
             "unpriced": 0,
         },
-        "deep": {"decided": 1, "answered": 0, "failed": 1, "seconds": 2, "cost_usd": 0, "unpriced": 0},
+        "deep": {
+            "decided": 1,
+            "answered": 0,
+            "failed": 1,
+            "seconds": 2,
+            "cost_usd": 0,
+            "unpriced": 0,
+        },
     }
     assert found.cost_usd == pytest.approx(0.003)
     assert [(each.id, each.text, each.reasoning) for each in found.worst] == [
@@ -123,8 +147,12 @@ def test_scores_tiers_costs_and_the_worst_rows(tmp_path: Path, form: str) -> Non
 def test_labels_are_compared_and_correct_the_rate(tmp_path: Path) -> None:
     """The judge accepts all that people accept, and half of the rest: 60 % are good, 80 % judged so."""
     rows = verdicts(accept=800, reject=200)
-    labels = {str(n): "accept" if n < 600 else "improve" for n in range(0, 1000, 10)} | {"gone": "reject"}
-    found = report(write(tmp_path / "r.jsonl", [*rows, {"id": "u", "verdict": "undetermined"}]), labels)
+    labels = {str(n): "accept" if n < 600 else "improve" for n in range(0, 1000, 10)} | {
+        "gone": "reject"
+    }
+    found = report(
+        write(tmp_path / "r.jsonl", [*rows, {"id": "u", "verdict": "undetermined"}]), labels
+    )
     rate, known = found.accept_rate, found.labelled
     assert rate is not None
     assert known is not None
@@ -161,7 +189,10 @@ def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> Non
     for truth, sensitivity, specificity in ((0.5, 0.9, 0.9), (0.9, 0.6, 0.4), (0.05, 0.7, 0.99)):
         generator, held, widths = Random(3), 0, []
         people = [float(generator.random() < truth) for _ in range(2000)]
-        said = [float(generator.random() < (sensitivity if good else 1 - specificity)) for good in people]
+        said = [
+            float(generator.random() < (sensitivity if good else 1 - specificity))
+            for good in people
+        ]
         for _ in range(100):
             drawn = set(generator.sample(range(2000), 60))
             pairs = [(said[each], people[each]) for each in drawn]
@@ -192,7 +223,9 @@ def test_two_results_are_compared_row_by_row(tmp_path: Path) -> None:
     assert found.low is not None
     assert found.high is not None
     assert 0 < found.low < 10 / 99 < found.high < 0.2
-    assert {(each.verdict, each.second) for each in found.rows_that_differ} == {("reject", "accept")}
+    assert {(each.verdict, each.second) for each in found.rows_that_differ} == {
+        ("reject", "accept")
+    }
 
 
 def test_each_value_of_a_column_is_reported(tmp_path: Path) -> None:
@@ -214,11 +247,14 @@ def test_comparisons_have_win_rates_and_above_two_texts_a_matrix(tmp_path: Path)
     ]
     found = report(write(tmp_path / "p.jsonl", pairs))
     wins = {
-        letter: (each.wins, each.ties, each.losses, each.rate) for letter, each in found.win_rates.items()
+        letter: (each.wins, each.ties, each.losses, each.rate)
+        for letter, each in found.win_rates.items()
     }
     assert wins == {"A": (6, 2, 2, 0.7), "B": (2, 2, 6, pytest.approx(0.3))}
     assert (found.task, found.accept_rate, found.matrix, found.worst) == ("compare", None, {}, [])
-    three = [{"id": n, "verdict": "C", "scores": {"A": 1, "B": 1 + n % 2, "C": 5}} for n in range(10)]
+    three = [
+        {"id": n, "verdict": "C", "scores": {"A": 1, "B": 1 + n % 2, "C": 5}} for n in range(10)
+    ]
     matrix = report(write(tmp_path / "t.jsonl", three)).matrix
     assert (matrix["B"]["A"].wins, matrix["B"]["A"].ties, matrix["A"]["C"].losses) == (5, 5, 10)
     assert matrix["B"]["A"].rate == pytest.approx(1 - matrix["A"]["B"].rate)

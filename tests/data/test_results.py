@@ -29,7 +29,12 @@ from judgekit.text import as_before
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERDICT = {"schema": "judgekit/verdict@1", "verdict": "accept", "average": 4.5, "scores": {"semantic": 4.5}}
+VERDICT = {
+    "schema": "judgekit/verdict@1",
+    "verdict": "accept",
+    "average": 4.5,
+    "scores": {"semantic": 4.5},
+}
 
 
 def opened(path: Path, *, fresh: bool = False) -> Results:
@@ -39,7 +44,11 @@ def opened(path: Path, *, fresh: bool = False) -> Results:
 def found(number: int, word: str = "accept", fingerprint: str = "f") -> dict[str, Any]:
     """Return a row of OUT."""
     return result(
-        DataRow(number, {"text": f"é{number}"}), number, {**VERDICT, "verdict": word}, None, fingerprint
+        DataRow(number, {"text": f"é{number}"}),
+        number,
+        {**VERDICT, "verdict": word},
+        None,
+        fingerprint,
     )
 
 
@@ -47,7 +56,9 @@ def run(path: Path, count: int = 4, fingerprint: str = "f", *, finish: bool = Tr
     """Judge rows, the last one first, and return the numbers of those that were not kept."""
     with opened(path) as results:
         asked = [
-            number for number in range(1, count + 1) if results.kept(number, Fingerprint(fingerprint)) is None
+            number
+            for number in range(1, count + 1)
+            if results.kept(number, Fingerprint(fingerprint)) is None
         ]
         for number in reversed(asked):
             results.add(found(number, fingerprint=fingerprint))
@@ -65,7 +76,9 @@ def unsealed(line: str) -> dict[str, Any]:
     return row | {"fingerprint": row["fingerprint"].partition(".")[0]}
 
 
-def test_a_run_resumes_from_every_prefix_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resumes_from_every_prefix_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # hundreds of them take seconds
     path = tmp_path / "out.jsonl"
     assert run(path, 3, finish=False) == [1, 2, 3]
@@ -85,7 +98,9 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     run(path)
     with opened(path) as results:
-        assert [results.kept(number, Fingerprint("g" if number < 3 else "f")) for number in (1, 2, 3)] == [
+        assert [
+            results.kept(number, Fingerprint("g" if number < 3 else "f")) for number in (1, 2, 3)
+        ] == [
             None,
             None,
             "accept",
@@ -124,7 +139,9 @@ def test_the_undetermined_and_the_failed_are_judged_again(tmp_path: Path) -> Non
         (json.dumps(found(1)).encode() + b"\n{}\n", "line 2 is no result"),
     ],
 )
-def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_a_file_that_is_not_ours_is_left_alone(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=problem):
@@ -160,18 +177,33 @@ COMPARED = {
     "subjects": [{"letter": "A", "score": 4.0}, {"letter": "B", "score": None}],
     "judge_tier": "deep",
     "rounds": [
-        {"tier": tier, "model": model} for tier, model in zip(("quick", *["deep"] * 3), "abcb", strict=True)
+        {"tier": tier, "model": model}
+        for tier, model in zip(("quick", *["deep"] * 3), "abcb", strict=True)
     ],
     "reasoning": "closer",
     "cost_usd": 0.5,
     "duration_ms": 9,
     "degraded": None,
 }
-NONE = dict.fromkeys(("average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"))
+NONE = dict.fromkeys(
+    ("average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error")
+)
 
 
-SAID = {"verdict": "accept", "average": 4.5, "scores": {"semantic": 4.5}, "reasoning": "why", "model": "m"}
-TOLD = {"verdict": "A", "scores": {"A": 4.0}, "reasoning": "closer", "model": "b, c", "cost_usd": 0.5}
+SAID = {
+    "verdict": "accept",
+    "average": 4.5,
+    "scores": {"semantic": 4.5},
+    "reasoning": "why",
+    "model": "m",
+}
+TOLD = {
+    "verdict": "A",
+    "scores": {"A": 4.0},
+    "reasoning": "closer",
+    "model": "b, c",
+    "cost_usd": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +216,11 @@ TOLD = {"verdict": "A", "scores": {"A": 4.0}, "reasoning": "closer", "model": "b
             {**SAID, "verdict": "undetermined", "duration_ms": 5, "error": "a note"},
         ),
         (COMPARED, None, {**TOLD, "duration_ms": 9}),
-        ({**COMPARED, "subjects": []}, "stop", {**TOLD, "scores": None, "duration_ms": 9, "error": "stop"}),
+        (
+            {**COMPARED, "subjects": []},
+            "stop",
+            {**TOLD, "scores": None, "duration_ms": 9, "error": "stop"},
+        ),
         (None, "no text", {"verdict": "undetermined", "error": "no text"}),
     ],
 )
@@ -273,7 +309,9 @@ def test_the_input_is_never_written(tmp_path: Path, name: str) -> None:
     source.write_text("")
     (tmp_path / "link.jsonl").symlink_to(source)
     with pytest.raises(UsageError, match="the rows are read from this file"):
-        open_results(str(tmp_path / name), print, fresh=True, source=open_rows(str(source), io.BytesIO()))
+        open_results(
+            str(tmp_path / name), print, fresh=True, source=open_rows(str(source), io.BytesIO())
+        )
 
 
 @pytest.mark.parametrize(
@@ -298,9 +336,9 @@ CELLS = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=5,
 )
-NAMES = st.sampled_from(["a", "text", "score.semantic", "row.score.semantic", "id", "scores"]) | TEXTS.filter(
-    str.strip
-)
+NAMES = st.sampled_from(
+    ["a", "text", "score.semantic", "row.score.semantic", "id", "scores"]
+) | TEXTS.filter(str.strip)
 ROWS = st.lists(st.dictionaries(NAMES, CELLS, max_size=4), min_size=1, max_size=4)
 
 
@@ -321,7 +359,9 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(rows=ROWS)
 def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     source = tmp_path / "in.jsonl"
@@ -335,11 +375,17 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
             for row in wanted:
                 results.add(row)
             results.finish()
-        read = [dict(row.columns) for row in open_rows(str(out), io.BytesIO()) if isinstance(row, DataRow)]
+        read = [
+            dict(row.columns)
+            for row in open_rows(str(out), io.BytesIO())
+            if isinstance(row, DataRow)
+        ]
         if ending in ("jsonl", "parquet"):
             assert all(seals.is_row_valid(row, seals.state_key()) for row in read)
         if ending in ("csv", "tsv"):
-            read = [{as_before(name): as_before(cell) for name, cell in row.items()} for row in read]
+            read = [
+                {as_before(name): as_before(cell) for name, cell in row.items()} for row in read
+            ]
         for row in read:
             row["fingerprint"] = row["fingerprint"].partition(".")[0]
         if ending == "jsonl":

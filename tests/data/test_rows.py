@@ -43,7 +43,10 @@ def deep(depth: int) -> bytes:
         (b'{"a": 1}\n{"b": [null, "\xc3\xa9"]}\n', [{"a": 1}, {"b": [None, "é"]}]),
         (b'{"a": 1}\n{"a": 2}', [{"a": 1}, {"a": 2}]),
         (b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n', [{"a": 1}, {"a": 2}]),
-        (b'{"a": 123456789012345678901, "b": 1e400}', [{"a": 123456789012345678901, "b": float("inf")}]),
+        (
+            b'{"a": 123456789012345678901, "b": 1e400}',
+            [{"a": 123456789012345678901, "b": float("inf")}],
+        ),
         (rb'{"a": "\ud83d\ude00\u0000"}', [{"a": "\U0001f600\0"}]),
         (b'{"a": 1}\n \n[]', [{"a": 1}, (2, "", "expected a JSON object, got a list (line 3)")]),
     ],
@@ -77,10 +80,16 @@ HALF = "expected text, got half of a surrogate pair (a \\ud8… without its othe
         (rb'{"a": 1, "\udfff": 1}', "?", HALF),
         (deep(100), "", TOO_DEEP),
         (b"[" * 100_000, "", TOO_DEEP),
-        (b'{"a": ' + b"1" * 5000 + b"}", "", "expected a shorter number, got one of thousands of digits"),
+        (
+            b'{"a": ' + b"1" * 5000 + b"}",
+            "",
+            "expected a shorter number, got one of thousands of digits",
+        ),
     ],
 )
-def test_a_line_that_is_no_row_of_json(tmp_path: Path, broken: bytes, column: str, problem: str) -> None:
+def test_a_line_that_is_no_row_of_json(
+    tmp_path: Path, broken: bytes, column: str, problem: str
+) -> None:
     found = read(tmp_path / "rows.jsonl", broken + b'\n{"a": 1}\n' + deep(99))
     assert found[:2] == [(1, column, problem), {"a": 1}]
     assert isinstance(found[2], dict)
@@ -118,10 +127,16 @@ def test_csv_and_tsv(tmp_path: Path, content: bytes, expected: list[Any]) -> Non
         (b"\0,2", "a", "expected text, got a NUL byte"),
     ],
 )
-def test_a_row_of_csv_that_cannot_be_read(tmp_path: Path, broken: bytes, column: str, problem: str) -> None:
+def test_a_row_of_csv_that_cannot_be_read(
+    tmp_path: Path, broken: bytes, column: str, problem: str
+) -> None:
     found = read(tmp_path / "rows.csv", b'a,b\n"1\n",2\n' + broken + b'\n3,4\n5,"6"\n')
     assert found[1] == (2, column, f"{problem} (line 4)")
-    assert [found[0], *found[2:]] == [{"a": "1\n", "b": "2"}, {"a": "3", "b": "4"}, {"a": "5", "b": "6"}]
+    assert [found[0], *found[2:]] == [
+        {"a": "1\n", "b": "2"},
+        {"a": "3", "b": "4"},
+        {"a": "5", "b": "6"},
+    ]
 
 
 def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
@@ -135,11 +150,17 @@ def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
     [
         (b"a,b,a", "a", "expected different names, got this one 2 times; rename one"),
         (b",b", "", "expected a name for each column, got none for column 1; add it"),
-        (b"a,\xff", "", "expected UTF-8, got the byte 0xff; save the file as UTF-8 (it may be Windows-1252)"),
+        (
+            b"a,\xff",
+            "",
+            "expected UTF-8, got the byte 0xff; save the file as UTF-8 (it may be Windows-1252)",
+        ),
         (b"a,\0", "", "expected text, got a NUL byte"),
     ],
 )
-def test_without_a_header_there_are_no_rows(tmp_path: Path, header: bytes, column: str, problem: str) -> None:
+def test_without_a_header_there_are_no_rows(
+    tmp_path: Path, header: bytes, column: str, problem: str
+) -> None:
     found = read(tmp_path / "rows.csv", header + b"\n1,2\n")
     assert found == [(0, column, f"{problem} (line 1)")]
 
@@ -193,7 +214,9 @@ def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
     pq.write_table(table, tmp_path / "rows.parquet")
     (found,) = open_rows(str(tmp_path / "rows.parquet"), io.BytesIO())
-    assert found == UnreadableRow(0, "a", "expected different names, got this one 2 times; rename one")
+    assert found == UnreadableRow(
+        0, "a", "expected different names, got this one 2 times; rename one"
+    )
 
 
 def test_standard_input_is_read_once() -> None:
@@ -253,12 +276,16 @@ def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
         lambda: open_rows(str(tmp_path / "rows.parquet"), io.BytesIO()),
         lambda: open_results(str(tmp_path / "out.parquet"), print, fresh=False),
     ):
-        with pytest.raises(InputError, match=r"Parquet needs pyarrow .*run pip install '\.\[data\]'"):
+        with pytest.raises(
+            InputError, match=r"Parquet needs pyarrow .*run pip install '\.\[data\]'"
+        ):
             act()
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
-def test_a_row_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_row_has_a_largest_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr("judgekit.data.rows.MAX_BYTES", 100)
     long = {"rows.jsonl": b'{"a": "%s"}\n{"a": 1}', "rows.csv": b'a\n"%s"\n1'}[name] % (b"x" * 200)
     wrong, good = read(tmp_path / name, long)

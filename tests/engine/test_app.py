@@ -48,9 +48,14 @@ NEW = {"reference", "shown"}
 
 
 def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new_key() -> None:
-    plain = Document((file_of("a.md", "One."),), "T-1", Task("A guide", "Covers it"), Author(family="google"))
+    plain = Document(
+        (file_of("a.md", "One."),), "T-1", Task("A guide", "Covers it"), Author(family="google")
+    )
     files = (replace(plain.files[0], shown="text"), file_of("b.md", "Two."))
-    for document, new in ((plain, set()), (replace(plain, files=files, task=Task(reference="One")), NEW)):
+    for document, new in (
+        (plain, set()),
+        (replace(plain, files=files, task=Task(reference="One")), NEW),
+    ):
         sent = json.loads(json.dumps(document.body()))
         assert DocumentBody.model_validate(sent).document() == document
         assert ({*sent} | {*sent["files"][0]}) & NEW == new
@@ -73,7 +78,9 @@ class Inside:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-def door(inside: Inside, most: int = admission.MOST_REQUESTS, token: str = "") -> AdmissionMiddleware:
+def door(
+    inside: Inside, most: int = admission.MOST_REQUESTS, token: str = ""
+) -> AdmissionMiddleware:
     """Return a door that lets in everybody, by name, or the one with the token."""
 
     def holder_of(found: str) -> str | None:
@@ -83,7 +90,11 @@ def door(inside: Inside, most: int = admission.MOST_REQUESTS, token: str = "") -
 
 
 async def ask(
-    at: AdmissionMiddleware, path: str = "/v1/judge", size: str | None = "2", holder: str = "", **headers: str
+    at: AdmissionMiddleware,
+    path: str = "/v1/judge",
+    size: str | None = "2",
+    holder: str = "",
+    **headers: str,
 ) -> asyncio.Task[Any]:
     """Send a request's head; the task's result is its status, and headers and error where it is refused."""
     length = {} if size is None else {"content-length": size}
@@ -94,7 +105,9 @@ async def ask(
         yield b""
 
     async def call() -> Any:  # noqa: ANN401 - a status, or a refusal
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(at), base_url="http://judgekit") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(at), base_url="http://judgekit"
+        ) as client:
             answer = await client.post(path, headers=sent, content=unread())
         if answer.status_code == 200:
             return 200
@@ -165,7 +178,14 @@ async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.M
     monkeypatch.setattr(admission, "MOST_BYTES", 100)
     inside = Inside()
     at = door(inside)
-    rows = [("ada", 30, 1), ("ada", 30, 1), ("ada", 20, 2), ("bob", 40, 3), ("", 11, 3), ("", 10, 4)]
+    rows = [
+        ("ada", 30, 1),
+        ("ada", 30, 1),
+        ("ada", 20, 2),
+        ("bob", 40, 3),
+        ("", 11, 3),
+        ("", 10, 4),
+    ]
     for holder, size, entered in rows:
         await ask(at, size=str(size), holder=holder)
         assert inside.entered == entered, (holder, size)
@@ -221,7 +241,11 @@ async def test_who_cannot_be_served_is_told_at_once(
         waits = asyncio.create_task(client.judge(body()))
         await client.waiting()
         beginning.set()
-        for status, said in (await client.judge(body()), await client.judge(GATE, "/v1/gate"), await waits):
+        for status, said in (
+            await client.judge(body()),
+            await client.judge(GATE, "/v1/gate"),
+            await waits,
+        ):
             assert (status, said["kind"]) == (503, "not_ready")
             assert said["message"].startswith("not ready: RecursionError")
         health = (await client.get("/v1/health")).json()
@@ -405,7 +429,9 @@ def flow() -> str:
 
 
 @looped
-async def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it_in_the_turns_of_its_client() -> None:
+async def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it_in_the_turns_of_its_client() -> (
+    None
+):
     gateway = Held()
     caller.set("4711")
     assert (await in_thread(gateway, flow)).endswith("stand-in")

@@ -35,7 +35,9 @@ from judgekit.errors import ConfigError, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets and rights")
+pytestmark = pytest.mark.skipif(
+    not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets and rights"
+)
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -88,7 +90,9 @@ def test_a_folder_of_somebody_else_is_not_used(
         patch.setattr(os, "getuid", lambda: 54321)
         assert not client.private(mine)
         assert client.find() is None
-    monkeypatch.setattr(environment, "private_folder", lambda _: Path("/no/such").rmdir())  # a full disk
+    monkeypatch.setattr(
+        environment, "private_folder", lambda _: Path("/no/such").rmdir()
+    )  # a full disk
     Path(mine).rmdir()
     monkeypatch.setattr(client, "private", lambda path: path == str(runtime))
     assert client.find(make=True) is None
@@ -98,7 +102,14 @@ def test_another_network_home_or_version_has_another_engine_and_what_travels_cha
     runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = found()
-    for name in ("ANTHROPIC_API_KEY", "JUDGEKIT_MODEL", "HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "HOME"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "JUDGEKIT_MODEL",
+        "HTTPS_PROXY",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "HOME",
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(name, str(tmp_path / "other"))
             patch.setenv("USERPROFILE", str(tmp_path))
@@ -110,7 +121,9 @@ def test_another_network_home_or_version_has_another_engine_and_what_travels_cha
         (tmp_path / name).write_text("a = 1\n")
         monkeypatch.setattr(client, "_own_code", "")
         monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
-        monkeypatch.setattr(environment, "__version__", "99.0.0" if number else environment.__version__)
+        monkeypatch.setattr(
+            environment, "__version__", "99.0.0" if number else environment.__version__
+        )
         after = found()
         assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
         assert after.code != before.code
@@ -210,10 +223,14 @@ def test_who_is_slow_is_waited_for_while_it_is_well(
     assert max(looks) <= client.HEALTH_SECONDS
 
 
-def test_one_that_is_busy_says_why_and_for_how_long(place: EngineAddress, script: list[Scripted]) -> None:
+def test_one_that_is_busy_says_why_and_for_how_long(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
     body = error_body("not_ready", "not ready: ImportError: no litellm")
     never = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    busy = b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
+    busy = (
+        b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
+    )
     script.append(Scripted(place, never, busy))
     for why, seconds in (("not ready: ImportError", 0), ("it is too busy, or stopping", 1.5)):
         with Connection(place) as connection, pytest.raises(EngineBusy, match=why) as raised:
@@ -259,7 +276,11 @@ def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     with environment.Brought({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
         place = {"cwd": str(tmp_path), "project": "/p", "client": str(os.getpid())}
         assert client.carried("/p") == {"environ": {"A_KEY": "1"}, **place}
-        assert client.carried(git=True)["environ"] == {"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}
+        assert client.carried(git=True)["environ"] == {
+            "A_KEY": "1",
+            "GIT_DIR": "/x",
+            "GIT_CONFIG_KEY_0": "y",
+        }
 
 
 def test_where_it_cannot_be_started_nobody_waits(
@@ -282,7 +303,11 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
     monkeypatch.setattr(client, "find", lambda **_: place)
     with monkeypatch.context() as patch:
         patch.setattr(client, "start", lambda _: 4711)
-        for moment in (None, time.time() - client.VAIN_SECONDS - 1, time.time() + client.VAIN_SECONDS + 9):
+        for moment in (
+            None,
+            time.time() - client.VAIN_SECONDS - 1,
+            time.time() + client.VAIN_SECONDS + 9,
+        ):
             if moment is not None:  # long ago, or before the clock was set back
                 os.utime(place.tried, (moment, moment))
             assert client.start_for_later() == 4711
@@ -317,7 +342,9 @@ def test_an_error_is_raised_as_in_this_process() -> None:
         with pytest.raises(kinds.get(kind, NoEngine), match=r"^a\.yaml:1: wrong$"):
             answers.value(answer(told, status=422))
     with pytest.raises(ConfigError) as caught:
-        answers.value(answer({"error": {"kind": "config", "message": "a:1: b\na:2: c"}}, status=422))
+        answers.value(
+            answer({"error": {"kind": "config", "message": "a:1: b\na:2: c"}}, status=422)
+        )
     assert str(caught.value) == "a:1: b\na:2: c"
     nothing: tuple[object, ...] = ({}, [], {"error": "x"}, None)
     for said in nothing:
@@ -388,14 +415,20 @@ def number(thing: int) -> bytes:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("started", [True, False])
-def test_what_no_engine_does_is_done_here_in_order(monkeypatch: pytest.MonkeyPatch, *, started: bool) -> None:
+def test_what_no_engine_does_is_done_here_in_order(
+    monkeypatch: pytest.MonkeyPatch, *, started: bool
+) -> None:
     if not started:
-        monkeypatch.setattr(client, "connect_or_start", raises(NoEngine("the engine could not start (x)")))
+        monkeypatch.setattr(
+            client, "connect_or_start", raises(NoEngine("the engine could not start (x)"))
+        )
     said: list[str] = []
     done = Done()
     answers.many("judge", range(1, 51), number, here, done.on_answer, at_once=3, warn=said.append)
     assert done == [-thing for thing in range(1, 51)]
-    why = "the engine refused the request or stopped" if started else "the engine could not start (x)"
+    why = (
+        "the engine refused the request or stopped" if started else "the engine could not start (x)"
+    )
     assert said == [f"{why}; continuing in this process"]
 
 
@@ -436,6 +469,8 @@ def test_a_slow_answer_holds_up_no_others_unless_they_are_wanted_in_order(
     monkeypatch.setattr(Connection, "close", lambda _: None)
     for in_order in (True, False):
         done, wanted = Done(), range(1, 9)
-        answers.many("judge", wanted, number, here, done.on_answer, at_once=2, warn=print, in_order=in_order)
+        answers.many(
+            "judge", wanted, number, here, done.on_answer, at_once=2, warn=print, in_order=in_order
+        )
         assert sorted(done) == [*wanted]
         assert (done == [*wanted]) == in_order

@@ -72,7 +72,9 @@ def answer(asked: Asked) -> Answer:
     if "The memories, each after its label" not in asked.text:
         return by_content(asked)
     listed = [line for line in asked.text.splitlines() if line.startswith("[")]
-    return says(json.dumps({"keep": [line[1 : line.index("]")] for line in listed if KEEPS in line]}))
+    return says(
+        json.dumps({"keep": [line[1 : line.index("]")] for line in listed if KEEPS in line]})
+    )
 
 
 @pytest.fixture
@@ -143,7 +145,9 @@ def test_what_is_printed_is_the_same_without_an_engine(
         ("good.md --rubric own.yaml", 78, "own.yaml:1: "),
         ("good.md --rubric ./none.yaml", 78, "none.yaml: "),
     ]
-    assert run(["judge", "bad.md", "good.md"]) == 1  # fills the cache of replies: costs are alike then
+    assert (
+        run(["judge", "bad.md", "good.md"]) == 1
+    )  # fills the cache of replies: costs are alike then
     for words, code, said in rows:
         printed = []
         for more in ([], ["--no-engine"]):
@@ -174,7 +178,9 @@ def test_a_task_is_in_the_ledger_and_a_search_is_judged(project: Path, model: Lo
     assert len(model.requests) > asked
 
 
-def test_when_the_engine_dies_a_command_goes_on(project: Path, kept_waiting: Loopback, home: Path) -> None:
+def test_when_the_engine_dies_a_command_goes_on(
+    project: Path, kept_waiting: Loopback, home: Path
+) -> None:
     names = pages(project, 40)
     process = begun("judge", *names, "-j", "4", "--format", "jsonl")
     until(lambda: len(kept_waiting.requests) > 10)
@@ -236,7 +242,9 @@ def gated(project: Path) -> GitRepo:
     return repository
 
 
-def test_a_gate_blocks_and_notes_it_down_also_of_a_linked_worktree(project: Path, model: Loopback) -> None:
+def test_a_gate_blocks_and_notes_it_down_also_of_a_linked_worktree(
+    project: Path, model: Loopback
+) -> None:
     repository = gated(project)
     done = imports.of(["gate", "--base", "HEAD~1"])
     rows = [line.split("  ")[0].strip() for line in done.out.splitlines() if line[:1].isalpha()]
@@ -277,8 +285,12 @@ def test_what_was_noted_before_the_engine_died_counts_once(
     *verdicts, whole = records
     assert (code, [verdict["verdict"] for verdict in verdicts]) == (1, ["reject", "accept"])
     assert (whole["schema"], whole["verdict"]) == ("judgekit/gate@1", "NO-GO")
-    assert sorted(each.id for each in noted(ledger)) == sorted(verdict["id"] for verdict in verdicts)
-    assert len(b"".join(path.read_bytes() for path in ledger.folder.glob("*.jsonl")).splitlines()) == 3
+    assert sorted(each.id for each in noted(ledger)) == sorted(
+        verdict["id"] for verdict in verdicts
+    )
+    assert (
+        len(b"".join(path.read_bytes() for path in ledger.folder.glob("*.jsonl")).splitlines()) == 3
+    )
 
 
 def noted(ledger: Ledger) -> list[Any]:
@@ -330,7 +342,18 @@ def test_the_hook_asks_the_engine(
     names = {module.partition(".")[0] for module in err}
     assert names - sys.stdlib_module_names <= {"judgekit"}
     assert "a rotating cookie gets the next one" in model.requests[0].text  # read by the engine
-    heavy = {"json", "re", "datetime", "asyncio", "http", "ssl", "urllib", "socket", "pathlib", "typing"}
+    heavy = {
+        "json",
+        "re",
+        "datetime",
+        "asyncio",
+        "http",
+        "ssl",
+        "urllib",
+        "socket",
+        "pathlib",
+        "typing",
+    }
     assert not {*heavy, "judgekit.retrieval.update"} & set(err)
 
 

@@ -100,12 +100,17 @@ def test_it_judges_and_keeps_nothing_of_its_callers(
 ) -> None:
     """Each of two callers has a provider, and a key, of its own."""
     with Loopback(says(GOOD.replace("5", "1"))) as loopback, Loopback(says(GOOD)) as other:
-        for server, key, word in ((loopback, "sk-one", "reject"), (other, "sk-other", "accept")) * 2:
+        for server, key, word in (
+            (loopback, "sk-one", "reject"),
+            (other, "sk-other", "accept"),
+        ) * 2:
             use(monkeypatch, server, key)
             verdict = judged(ready_place, f"# {key}, nobody's business\n", cache=False)
             found = (verdict["schema"], verdict["verdict"], verdict["task_id"])
             assert found == ("judgekit/verdict@1", word, "a.md")
-            assert {asked.headers["authorization"] for asked in server.requests} == {f"Bearer {key}"}
+            assert {asked.headers["authorization"] for asked in server.requests} == {
+                f"Bearer {key}"
+            }
     environ = Path(f"/proc/{health(ready_place)['pid']}/environ").read_bytes()
     told = environ + Path(ready_place.log).read_bytes()
     for secret in (b"sk-o", b"JUDGEKIT_API_KEY", loopback.base.encode(), b"nobody's business"):
@@ -135,7 +140,9 @@ def test_a_client_that_hangs_up_or_is_killed_ends_its_work(
 
 def test_one_of_fifty_wins(place: EngineAddress) -> None:
     starters = [client.start(place) for _ in range(50)]
-    codes = [os.waitstatus_to_exitcode(os.waitpid(starter, 0)[1]) for starter in starters if starter]
+    codes = [
+        os.waitstatus_to_exitcode(os.waitpid(starter, 0)[1]) for starter in starters if starter
+    ]
     assert sorted(codes) == [0] + [client.TAKEN] * 49
     assert [health(place)["pid"]] == alive(Path(place.folder))
 
@@ -143,7 +150,13 @@ def test_one_of_fifty_wins(place: EngineAddress) -> None:
 def test_nothing_of_git_no_key_and_nothing_that_a_clone_brings_gets_into_it(
     place: EngineAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("GIT_DIR", "GIT_CONFIG_COUNT", "ANTHROPIC_API_KEY", "JUDGEKIT_API_KEY", "AWS_SESSION_TOKEN"):
+    for name in (
+        "GIT_DIR",
+        "GIT_CONFIG_COUNT",
+        "ANTHROPIC_API_KEY",
+        "JUDGEKIT_API_KEY",
+        "AWS_SESSION_TOKEN",
+    ):
         monkeypatch.setenv(name, "not-for-the-engine")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     ran = tmp_path / "ran"
@@ -282,7 +295,9 @@ def test_every_client_is_answered_and_nothing_is_left(
     monkeypatch.setattr(client, "LOOK_SECONDS", PATIENCE)
     with Loopback(answer) as server:
         use(monkeypatch, server)
-        threads = [threading.Thread(target=storm.client, args=(number,)) for number in range(CLIENTS)]
+        threads = [
+            threading.Thread(target=storm.client, args=(number,)) for number in range(CLIENTS)
+        ]
         for thread in threads:
             thread.start()
         end = time.monotonic() + STORM

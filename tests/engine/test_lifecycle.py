@@ -71,7 +71,9 @@ def take(place: EngineAddress) -> Iterator[Take]:
 
 
 @pytest.fixture
-def engine(take: Take, place: EngineAddress, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(
+    take: Take, place: EngineAddress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Engine:
     """Return an engine that sits in its place and does not run: it only looks around.
 
     It is small, however much the process has grown that runs the tests.
@@ -178,7 +180,9 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
     first.leave()
     assert not Path(place.socket).exists()
     second = take()
-    for path in Path(place.folder).iterdir():  # somebody empties the folder: nothing holds the next one up
+    for path in Path(
+        place.folder
+    ).iterdir():  # somebody empties the folder: nothing holds the next one up
         path.unlink()
     assert second.taken_away()
     take()
@@ -192,7 +196,8 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     place: EngineAddress, take: Take
 ) -> None:
     leaving, dead, beginning = (
-        EngineAddress(place.folder, place.compat_key, code) for code in ("leaving", "dead", "beginning")
+        EngineAddress(place.folder, place.compat_key, code)
+        for code in ("leaving", "dead", "beginning")
     )
 
     lock = take(leaving)
@@ -204,11 +209,17 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     assert held is not None
     os.close(gone.lock)
     gone.listener.close()
-    for path in (beginning.socket, Path(place.folder, "engine-other-old.lock"), f"{place.stem}.4711.leaving"):
+    for path in (
+        beginning.socket,
+        Path(place.folder, "engine-other-old.lock"),
+        f"{place.stem}.4711.leaving",
+    ):
         Path(path).touch()
     own = take()
     os.pwrite(own.lock, b"4713\n", 0)
-    known = [(engine.place.code, engine.process, engine.leaving) for engine in process.engines(place)]
+    known = [
+        (engine.place.code, engine.process, engine.leaving) for engine in process.engines(place)
+    ]
     assert known == [("code", 4713, False), ("leaving", 4712, True)]
     process.dismiss(place, 1)
     assert not list(Path(place.folder).glob("*dead*"))

@@ -101,7 +101,9 @@ def app(team: Team, tmp_path: Path, who: str = "ada") -> Iterator[TestClient]:
     service.ready.set()
     replica = joined(load(None), log)
     assert replica is not None
-    with TestClient(create_team_app(service, log, replica), raise_server_exceptions=False) as client:
+    with TestClient(
+        create_team_app(service, log, replica), raise_server_exceptions=False
+    ) as client:
         client.headers["Authorization"] = f"Bearer {team.tokens[who]}"
         assert client.portal is not None
         with client.portal.wrap_async_context_manager(replica.living()):
@@ -109,25 +111,37 @@ def app(team: Team, tmp_path: Path, who: str = "ada") -> Iterator[TestClient]:
         client.portal.call(service.gateway.aclose)
 
 
-def ask(client: TestClient, text: str = "# A\n", key: str | None = None, **wish: object) -> httpx2.Response:
+def ask(
+    client: TestClient, text: str = "# A\n", key: str | None = None, **wish: object
+) -> httpx2.Response:
     headers = {} if key is None else {"Idempotency-Key": key}
-    return client.post("/v1/judge", json={"document": document(text), "wish": wish}, headers=headers)
+    return client.post(
+        "/v1/judge", json={"document": document(text), "wish": wish}, headers=headers
+    )
 
 
-def test_one_key_is_one_request_on_every_replica(team: Team, model: Loopback, tmp_path: Path) -> None:
+def test_one_key_is_one_request_on_every_replica(
+    team: Team, model: Loopback, tmp_path: Path
+) -> None:
     with app(team, tmp_path) as one, app(team, tmp_path) as two, app(team, tmp_path, "bob") as bob:
         first = ask(one, key="k")
         assert first.status_code == 200, first.text
         assert ask(two, key="k").content == first.content
         assert (ask(two, "# B\n", key="k").status_code, len(model.requests)) == (422, 1)
-        ids = {ask(client, key=key).json()["id"] for client, key in ((one, "l"), (two, None), (bob, "k"))}
+        ids = {
+            ask(client, key=key).json()["id"]
+            for client, key in ((one, "l"), (two, None), (bob, "k"))
+        }
         assert len(ids | {first.json()["id"]}) == 4
         assert len(model.requests) == 1  # kept replies are shared
         for key in ("", "x" * 201):
             assert ask(one, key=key).status_code == 422
     lines = team.rows("SELECT id, holder, project, provisional FROM judgekit.line")
     assert {each[0] for each in lines} == ids | {first.json()["id"]}
-    assert {each[1:] for each in lines} == {("ada", replicas.SERVED, True), ("bob", replicas.SERVED, True)}
+    assert {each[1:] for each in lines} == {
+        ("ada", replicas.SERVED, True),
+        ("bob", replicas.SERVED, True),
+    }
     assert team.spent() == pytest.approx(CALL_USD)
     assert team.rows("SELECT * FROM judgekit.replica") == []
 
@@ -146,7 +160,10 @@ def test_a_client_that_goes_gives_its_request_back_and_what_it_cost_is_known(
     with Loopback(answer) as slow, ThreadPoolExecutor(1) as pool:
         use(monkeypatch, slow)
         configure(team.url, judge="mode: strict")
-        environ = {"PGPASSFILE": os.environ["PGPASSFILE"], "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"]}
+        environ = {
+            "PGPASSFILE": os.environ["PGPASSFILE"],
+            "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"],
+        }
         serving = Serving(token=team.tokens["ada"], **environ)
         try:
             headers = {"Authorization": f"Bearer {serving.token}", "Idempotency-Key": "k"}
@@ -163,7 +180,11 @@ def test_a_client_that_goes_gives_its_request_back_and_what_it_cost_is_known(
             until(lambda: len(slow.requests) > 1)
             assert asks(30) == 503  # while the first one waits
             assert gone.result(30) == 0
-            until(lambda: team.rows("SELECT * FROM judgekit.judging WHERE key NOT LIKE 'spent:%%'") == [])
+            until(
+                lambda: (
+                    team.rows("SELECT * FROM judgekit.judging WHERE key NOT LIKE 'spent:%%'") == []
+                )
+            )
             assert team.spent() == pytest.approx(CALL_USD)
             held.set()
             assert asks(30) == 200
@@ -217,7 +238,11 @@ def test_without_its_store_a_server_tells_nothing_and_recovers_by_itself(
         use(monkeypatch, model)
         # What cannot be stored is not told, though it was paid for.
         told = ask(client, key="k")
-        assert (told.status_code, told.json()["error"]["kind"], len(model.requests)) == (503, "store", 1)
+        assert (told.status_code, told.json()["error"]["kind"], len(model.requests)) == (
+            503,
+            "store",
+            1,
+        )
         for refused in (client.get("/healthz"), client.get("/v1/rubrics"), ask(client)):
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
             assert refused.json()["error"]["message"] == "the store does not answer; try again"
@@ -234,28 +259,39 @@ def test_the_team_s_budget_ends_judging_with_a_time_to_come_back(
 ) -> None:
     configure(team.url, "  budget_usd: 0.05\n", "mode: lenient, max_cost_usd: 0.02")
     with app(team, tmp_path) as one, app(team, tmp_path) as two:
-        statuses = [ask(each, f"# {n}\n").status_code for n, each in enumerate((one, two, one, two))]
+        statuses = [
+            ask(each, f"# {n}\n").status_code for n, each in enumerate((one, two, one, two))
+        ]
         assert (statuses, len(model.requests)) == ([200, 200, 429, 429], 2)
         answer = ask(one, "# more\n")
         assert answer.json()["error"]["kind"] == "budget"
         assert "the team's budget of 0.05 USD a day does not allow 0.02 more" in answer.text
         assert 0 < int(answer.headers["retry-after"]) <= 86_401
-        assert ask(two, "# 0\n", max_cost_usd=0).json()["verdict"] == "accept"  # a kept reply costs nothing
+        assert (
+            ask(two, "# 0\n", max_cost_usd=0).json()["verdict"] == "accept"
+        )  # a kept reply costs nothing
     assert team.spent() == pytest.approx(2 * CALL_USD)
 
 
-def test_lines_of_clients_are_taken_once_in_the_name_of_their_token(team: Team, tmp_path: Path) -> None:
+def test_lines_of_clients_are_taken_once_in_the_name_of_their_token(
+    team: Team, tmp_path: Path
+) -> None:
     label = Label(of="v1", label="go", who="eve", project=PROJECT)
     given = [json.loads(line(each)) for each in (label, verdict(name="v1", project=PROJECT))]
     odd = [verdict(name=name, project=PROJECT) for name in ("é", "x" * 300)]
     bad = [json.loads(line(each)) for each in odd] + [{}, given[0] | {"project": "../x"}]
     with app(team, tmp_path) as one, app(team, tmp_path, "bob") as two:
         for client in (one, one, two):
-            assert client.post("/v1/ledger", json={"lines": given}).json() == {"taken": 2, "refused": {}}
+            assert client.post("/v1/ledger", json={"lines": given}).json() == {
+                "taken": 2,
+                "refused": {},
+            }
         refused = one.post("/v1/ledger", json={"lines": bad}).json()
         assert (refused["taken"], len(refused["refused"])) == (0, 4)
         # The verdict once, and a label of each who gave one.
-        told = two.get("/v1/ledger", params={"since": "2026-01-01", "project": "docs"}).text.splitlines()
+        told = two.get(
+            "/v1/ledger", params={"since": "2026-01-01", "project": "docs"}
+        ).text.splitlines()
         assert sorted(json.loads(each).get("who", "") for each in told) == ["", "ada", "bob"]
         assert two.get("/v1/ledger", params={"project": "other"}).text == ""
 
@@ -267,8 +303,14 @@ def test_what_cannot_be_a_replica_is_said_before_it_listens(
     empty = server.url(server.create(), OWNER)
     rows = [
         ("server: {budget_usd: 5}\n", "a budget is kept in the store; set server.store"),
-        (f"server: {{store: '{team.url}', budget_usd: 5}}\n", "set judge.max_cost_usd to what one may cost"),
-        (f"judge: {{max_cost_usd: 6}}\nserver: {{store: '{team.url}', budget_usd: 5}}\n", "so nothing fits"),
+        (
+            f"server: {{store: '{team.url}', budget_usd: 5}}\n",
+            "set judge.max_cost_usd to what one may cost",
+        ),
+        (
+            f"judge: {{max_cost_usd: 6}}\nserver: {{store: '{team.url}', budget_usd: 5}}\n",
+            "so nothing fits",
+        ),
         (
             f"server: {{store: '{empty}'}}\n",
             "schema 0, and this judgekit needs 1; run: judgekit serve migrate",
@@ -367,7 +409,10 @@ class Cluster:
             self.servings = list(pool.map(self._start, range(REPLICAS)))
 
     def _start(self, number: int) -> Serving:
-        environ = {"PGPASSFILE": os.environ["PGPASSFILE"], "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"]}
+        environ = {
+            "PGPASSFILE": os.environ["PGPASSFILE"],
+            "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"],
+        }
         return Serving("--port", str(self.ports[number]), token=self.team.tokens["ada"], **environ)
 
     def kill(self, number: int) -> None:
@@ -447,7 +492,10 @@ def test_each_verdict_that_a_client_was_told_is_there_once_whatever_was_killed(
         ids = [json.loads(raw)["id"] for raw in told.values()]
         there = [row[0] for row in team.rows("SELECT id FROM judgekit.line")]
         # What is judged when they are told to go is told before they go.
-        ending = [pool.submit(client.told, "# Last\n", f"last-{n}") for n, client in enumerate(clients[:6])]
+        ending = [
+            pool.submit(client.told, "# Last\n", f"last-{n}")
+            for n, client in enumerate(clients[:6])
+        ]
         until(lambda: team.rows(open_)[0][0] == len(ending))
         ends = cluster.end()
         last = [json.loads(each.result(PATIENCE))["id"] for each in ending]
@@ -462,7 +510,9 @@ def test_each_verdict_that_a_client_was_told_is_there_once_whatever_was_killed(
     assert team.rows("SELECT * FROM judgekit.replica WHERE seen > now() - interval '5 s'") == []
 
 
-def test_a_row_that_is_no_token_shuts_nobody_out(team: Team, model: Loopback, tmp_path: Path) -> None:
+def test_a_row_that_is_no_token_shuts_nobody_out(
+    team: Team, model: Loopback, tmp_path: Path
+) -> None:
     team.rows("INSERT INTO judgekit.token VALUES ('evil', 'junk', now())")
     with app(team, tmp_path) as one:
         assert one.get("/v1/rubrics").status_code == 200

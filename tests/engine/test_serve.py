@@ -103,7 +103,9 @@ def filled(client: httpx2.Client, megabytes: int = 3) -> None:
     common = {"variable": "v" * 5000, "who": "x", "terminal": True, "project": "docs-0123456789ab"}
     for part in range(megabytes * 2):
         made = [Skip.model_validate(common | {"id": f"{part}-{each}"}) for each in range(100)]
-        answer = client.post("/v1/ledger", json={"lines": [json.loads(line(skip)) for skip in made]})
+        answer = client.post(
+            "/v1/ledger", json={"lines": [json.loads(line(skip)) for skip in made]}
+        )
         assert answer.json()["taken"] == len(made), answer.text
 
 
@@ -209,7 +211,9 @@ def test_no_way_of_asking_goes_past_the_token(patient: Serving) -> None:
 
 
 def test_strangers_in_bulk_fill_no_log(patient: Serving) -> None:
-    wrong = raw(patient, "GET /v1/rubrics", "Connection: close").replace(patient.token.encode(), b"jk_wrong")
+    wrong = raw(patient, "GET /v1/rubrics", "Connection: close").replace(
+        patient.token.encode(), b"jk_wrong"
+    )
     upgrade = raw(patient, "GET /healthz", "Upgrade: websocket", "Connection: Upgrade")
     for text in (wrong, upgrade, b"\0\0\r\n\r\n") * 100:
         with opened(patient, text) as asked:
@@ -222,10 +226,20 @@ def test_strangers_in_bulk_fill_no_log(patient: Serving) -> None:
 
 
 def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -> None:
-    common = {"who": "the boss", "timestamp": "2026-02-17T14:30:00Z", "project": "acts-0123456789ab"}
+    common = {
+        "who": "the boss",
+        "timestamp": "2026-02-17T14:30:00Z",
+        "project": "acts-0123456789ab",
+    }
     made: list[dict[str, Any]] = [
         {"schema": "judgekit/label@1", "of": "v", "label": "go"},
-        {"schema": "judgekit/override@1", "task_id": "a", "decision": "accept", "why": "y", "terminal": True},
+        {
+            "schema": "judgekit/override@1",
+            "task_id": "a",
+            "decision": "accept",
+            "why": "y",
+            "terminal": True,
+        },
         {"schema": "judgekit/skip@1", "variable": "JUDGEKIT_SKIP", "terminal": True},
         {"schema": "judgekit/mode@1", "mode": "blocking"},
     ]
@@ -237,7 +251,9 @@ def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -
         text = ada.get("/v1/ledger?since=2026-01-01&project=acts").text
     who = [(each["id"], each["who"]) for each in map(json.loads, text.splitlines())]
     # The same ids from somebody else hide nothing.
-    assert sorted(who) == [(str(place), name) for place in range(len(made)) for name in ("ada", "eve")]
+    assert sorted(who) == [
+        (str(place), name) for place in range(len(made)) for name in ("ada", "eve")
+    ]
 
 
 def test_what_has_been_begun_is_finished_when_it_is_told_to_stop() -> None:

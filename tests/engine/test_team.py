@@ -82,7 +82,11 @@ def test_a_document_is_judged_with_the_keys_of_the_server_in_the_turns_of_its_ho
     answer = client.post("/v1/judge", json={"document": document(), "wish": {"mode": "lenient"}})
     assert answer.status_code == 200, answer.text
     verdict = Verdict.model_validate_json(answer.content)
-    assert (verdict.verdict, verdict.mode, verdict.task_id) == ("accept", "lenient", document()["task_id"])
+    assert (verdict.verdict, verdict.mode, verdict.task_id) == (
+        "accept",
+        "lenient",
+        document()["task_id"],
+    )
     assert model.requests[0].headers["authorization"] == "Bearer sk-of-this-test"
     assert "sk-of-this-test" not in answer.text
     assert callers == ["ada"]
@@ -102,7 +106,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_makes_no_sense_is_said(client: TestClient) -> None:
     for body, named in WRONG:
         answer = client.post("/v1/judge", json=body)
-        assert (answer.status_code, named in answer.json()["error"]["message"]) == (422, True), named
+        assert (answer.status_code, named in answer.json()["error"]["message"]) == (422, True), (
+            named
+        )
     answer = client.post("/v1/judge", content=b"{}", headers={"Content-Type": "text/plain"})
     message = answer.json()["error"]["message"]
     assert message == "body, with Content-Type: application/json: expected a mapping"
@@ -110,13 +116,19 @@ def test_what_makes_no_sense_is_said(client: TestClient) -> None:
     assert (answer.status_code, "yesteryear" in answer.json()["error"]["message"]) == (422, True)
 
 
-def test_a_client_may_lower_the_limits_and_not_raise_them(client: TestClient, model: Loopback) -> None:
+def test_a_client_may_lower_the_limits_and_not_raise_them(
+    client: TestClient, model: Loopback
+) -> None:
     """Nor may it mean another rubric of the same name."""
     rows: list[tuple[dict[str, Any], int, bool]] = [
         ({"max_cost_usd": 0, "deadline": 3600}, 200, False),
         ({"max_cost_usd": None, "deadline": 3600}, 200, True),
         ({"rubric": "kls@1.0.0", "rubric_sha256": "0" * 64}, 409, False),
-        ({"rubric": "kls@1.0.0", "rubric_sha256": find_rubric("kls").sha256, "cache": False}, 200, True),
+        (
+            {"rubric": "kls@1.0.0", "rubric_sha256": find_rubric("kls").sha256, "cache": False},
+            200,
+            True,
+        ),
     ]
     for wish, status, called in rows:
         before = len(model.requests)
@@ -126,20 +138,31 @@ def test_a_client_may_lower_the_limits_and_not_raise_them(client: TestClient, mo
 
 def lines(*ids: str, project: str = "docs-0123456789ab") -> list[dict[str, Any]]:
     made = [
-        Skip(id=each, variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[], project=project)
+        Skip(
+            id=each,
+            variable="JUDGEKIT_SKIP",
+            who="ada",
+            terminal=True,
+            remote="",
+            refs=[],
+            project=project,
+        )
         for each in ids
     ]
     return [json.loads(line(skip)) for skip in made]
 
 
 def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> None:
-    label = Label(of="v1", label="go", who="ada", project="team-0123456789ab", timestamp=datetime.now(UTC))
+    label = Label(
+        of="v1", label="go", who="ada", project="team-0123456789ab", timestamp=datetime.now(UTC)
+    )
     assert client.post("/v1/ledger", json={"lines": [json.loads(line(label))]}).json()["taken"] == 1
     for _ in range(2):
         answer = client.post("/v1/ledger", json={"lines": lines("a", "b")})
         assert answer.json() == {"taken": 2, "refused": {}}
     told = [
-        json.loads(each) for each in client.get("/v1/ledger", params={"project": "docs"}).text.splitlines()
+        json.loads(each)
+        for each in client.get("/v1/ledger", params={"project": "docs"}).text.splitlines()
     ]
     assert sorted(each["id"] for each in told) == ["a", "b"]
     assert client.get("/v1/ledger", params={"project": "other"}).text == ""
@@ -149,7 +172,18 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
 
 
 def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient) -> None:
-    names = ["../up", "", "..", ".", "...", "x.jsonl", "-x", "docs", "docs-0123456789AB", "é-0123456789ab"]
+    names = [
+        "../up",
+        "",
+        "..",
+        ".",
+        "...",
+        "x.jsonl",
+        "-x",
+        "docs",
+        "docs-0123456789AB",
+        "é-0123456789ab",
+    ]
     bad = [{"schema": "judgekit/skip@1"}, {}, *(lines("c", project=name)[0] for name in names)]
     times = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
     bad += [lines("d")[0] | {"timestamp": time_} for time_ in times]
@@ -212,12 +246,16 @@ CHECKS = [
     checks.content_type_conformance,
     checks.response_schema_conformance,
 ]
-QUIET = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUIET = settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def test_every_operation_is_tried(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert {(method.upper(), path) for path, found in paths.items() for method in found} == set(OPERATIONS)
+    assert {(method.upper(), path) for path, found in paths.items() for method in found} == set(
+        OPERATIONS
+    )
 
 
 @pytest.mark.slow
@@ -256,7 +294,9 @@ def team_model() -> Iterator[Loopback]:
 def serving(team_model: Loopback, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Return a server with a home, a model and a token of its own."""
     home = str(tmp_path_factory.mktemp("team"))
-    serving = Serving(JUDGEKIT_HOME=home, JUDGEKIT_API_BASE=team_model.base, JUDGEKIT_MODEL="stand-in")
+    serving = Serving(
+        JUDGEKIT_HOME=home, JUDGEKIT_API_BASE=team_model.base, JUDGEKIT_MODEL="stand-in"
+    )
     yield serving
     serving.end()
 
@@ -291,7 +331,9 @@ def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
     asks: None, team_model: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-client")
-    monkeypatch.setattr(LitellmGateway, "complete", lambda *_: pytest.fail("a model was asked from here"))
+    monkeypatch.setattr(
+        LitellmGateway, "complete", lambda *_: pytest.fail("a model was asked from here")
+    )
     verdict = judged()
     assert (verdict.verdict, verdict.subjects[0].path) == ("reject", "a.md")
     assert all("sk-of-the-client" not in str(request) for request in team_model.requests)
@@ -325,7 +367,11 @@ def test_a_client_that_requires_independence_takes_no_servers_word_for_it(
         patch.setenv("JUDGEKIT_MODEL", "stand-in")
         record = judged().record() | {"verdict": "accept"}
     monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "require")
-    rows = [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")]
+    rows = [
+        ("anthropic", False, "undetermined"),
+        ("anthropic", True, "accept"),
+        ("none", None, "accept"),
+    ]
     for wrote, independent, word in rows:
         with Loopback(sends(record | {"independent": independent})) as server:
             use(server.base)
@@ -396,7 +442,9 @@ def test_a_server_that_asks_for_a_pause_is_asked_again_after_it(
 def test_a_store_is_the_users_to_name_and_its_password_is_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    configure("server: {store: 'postgresql://judgekit:geheim2031@db.example.org/team?sslmode=require'}\n")
+    configure(
+        "server: {store: 'postgresql://judgekit:geheim2031@db.example.org/team?sslmode=require'}\n"
+    )
     for words in (["config", "show"], ["config", "show", "--json"]):
         assert run(words) == 0
         said = capfd.readouterr().out
@@ -411,7 +459,9 @@ def test_a_store_is_the_users_to_name_and_its_password_is_shown_nowhere(
     (tmp_path / ".judgekit").mkdir()
     (tmp_path / ".judgekit" / "config.yaml").write_text("server: {store: 'postgresql://evil/x'}\n")
     configure("")
-    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
+    with pytest.raises(
+        ConfigError, match="only the user's configuration may choose a shared judge"
+    ):
         load(tmp_path)
 
 
@@ -423,7 +473,9 @@ def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_
             judged()
     (tmp_path / ".judgekit").mkdir()
     (tmp_path / ".judgekit" / "config.yaml").write_text("server: {url: 'https://evil.example'}\n")
-    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
+    with pytest.raises(
+        ConfigError, match="only the user's configuration may choose a shared judge"
+    ):
         load(tmp_path)
 
 
@@ -446,7 +498,11 @@ def test_the_ledger_is_kept_here_first_and_read_there(
     assert run(["ledger", "forward"]) == 0
     assert capfd.readouterr().out.splitlines() == ["1 line sent", "0 lines sent"]
     assert run(["triage", "--team", "--json"]) == 0
-    (skip,) = [each for each in json.loads(capfd.readouterr().out)["skips"] if each["project"] == ledger.name]
+    (skip,) = [
+        each
+        for each in json.loads(capfd.readouterr().out)["skips"]
+        if each["project"] == ledger.name
+    ]
     assert skip["who"] == "ada"
     assert run(["kpi", "--team", "--project", "all"]) == 0
     monkeypatch.delenv("JUDGEKIT_SERVER_URL")
@@ -466,16 +522,24 @@ def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\\u0000", "\\ud800", "\\udc00x"])
-def test_a_character_that_no_ledger_holds_is_refused_wherever_it_stands(client: TestClient, odd: str) -> None:
+def test_a_character_that_no_ledger_holds_is_refused_wherever_it_stands(
+    client: TestClient, odd: str
+) -> None:
     label = json.loads(line(Label(of="HERE", label="go", who="ada", project="team-0123456789ab")))
     lines_ = json.dumps({"lines": [*lines("a"), label]})
     nested = json.dumps({"lines": [{**lines("a")[0], "HERE": 1}]})
     text = json.dumps({"document": document("# HERE\n")})
     for path, body in (("ledger", lines_), ("ledger", nested), ("judge", text)):
         sent = body.replace("HERE", f"a{odd}b")
-        answer = client.post(f"/v1/{path}", content=sent, headers={"Content-Type": "application/json"})
+        answer = client.post(
+            f"/v1/{path}", content=sent, headers={"Content-Type": "application/json"}
+        )
         error = answer.json()["error"]
-        assert (answer.status_code, error["kind"], "leave it out" in error["message"]) == (400, "input", True)
+        assert (answer.status_code, error["kind"], "leave it out" in error["message"]) == (
+            400,
+            "input",
+            True,
+        )
         assert answer.headers["content-type"] == "application/json"
     assert client.get("/v1/ledger").text == ""  # nothing of them was kept
     answer = client.get("/v1/ledger?project=a%00b")
@@ -515,7 +579,9 @@ def test_every_error_is_json(client: TestClient, method: str, path: str, status:
     assert ("allow" in answer.headers) == (status == 405)
 
 
-@pytest.mark.parametrize("head", [b"GARBAGE\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 200_000])
+@pytest.mark.parametrize(
+    "head", [b"GARBAGE\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 200_000]
+)
 def test_what_is_no_request_is_answered_in_json(serving: Serving, head: bytes) -> None:
     with socket.create_connection(
         ("127.0.0.1", int(serving.url.rpartition(":")[2])), timeout=20
@@ -560,7 +626,11 @@ def test_doctor_asks_the_shared_judge_without_a_text(
 @pytest.mark.parametrize(
     ("url", "token", "words"),
     [
-        ("", "jk_wrong", ("does not know your token", "judgekit serve token create", "server.token_file")),
+        (
+            "",
+            "jk_wrong",
+            ("does not know your token", "judgekit serve token create", "server.token_file"),
+        ),
         ("http://127.0.0.1:9", "jk_x", ("cannot be reached", "is it running")),
         ("judge.example.org:8399", "jk_x", ("expected https://",)),
         ("https://", "jk_x", ("expected https://",)),
@@ -579,13 +649,19 @@ def test_what_is_wrong_with_the_shared_judge_is_said_by_every_command(
 ) -> None:
     use(url or serving.url, token)
     code, said = doctor(capfd)
-    assert (code, said.startswith("wrong"), [each for each in words if each not in said]) == (78, True, [])
+    assert (code, said.startswith("wrong"), [each for each in words if each not in said]) == (
+        78,
+        True,
+        [],
+    )
     (tmp_path / "a.md").write_text(TEXT)
     for command in (["provider", "check"], ["judge", str(tmp_path / "a.md")]):
         capfd.readouterr()
         assert run(command) in (Exit.HUMAN_NEEDED, Exit.BAD_CONFIG)
         done = capfd.readouterr()
-        assert [each for each in words if each not in f"{done.out}{done.err}".replace("\n    ", " ")] == []
+        assert [
+            each for each in words if each not in f"{done.out}{done.err}".replace("\n    ", " ")
+        ] == []
 
 
 def test_compare_says_that_the_shared_judge_compares_nothing(

@@ -27,9 +27,12 @@ OTHER: dict[Outcome, Outcome] = {"accept": "reject", "reject": "accept"}
 FIVE_PERCENT, AGAINST_DEEP = promise(), promise(reference="deep")
 
 
-def sample(label: Outcome, cut: frozenset[TierName] = frozenset(), **said: TierOpinion | Outcome) -> Sample:
+def sample(
+    label: Outcome, cut: frozenset[TierName] = frozenset(), **said: TierOpinion | Outcome
+) -> Sample:
     voices = {
-        tier: each if isinstance(each, TierOpinion) else TierOpinion(each) for tier, each in said.items()
+        tier: each if isinstance(each, TierOpinion) else TierOpinion(each)
+        for tier, each in said.items()
     }
     return Sample("x", label, voices, cut)  # type: ignore[arg-type]  # names of tiers
 
@@ -57,7 +60,9 @@ def gates(*groups: tuple[int, int, Outcome, float]) -> set[FinalityRule]:
 def rules(choice: ChosenRules) -> set[FinalityRule]:
     """Return the rules of the gates that were chosen, without what shows that they keep the promise."""
     return {
-        finality_rule(gate.tier, gate.outcome, gate.least_margin, after=gate.after, stands=gate.stands)
+        finality_rule(
+            gate.tier, gate.outcome, gate.least_margin, after=gate.after, stands=gate.stands
+        )
         for gate in choice.finality.rules
     }
 
@@ -66,7 +71,10 @@ def test_which_gates_labels_allow() -> None:
     cases: list[tuple[list[tuple[int, int, Outcome, float]], list[tuple[Outcome, float]]]] = [
         ([], []),
         # The widest gate that holds is taken.
-        ([(300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)], [("accept", 1.0)]),
+        (
+            [(300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)],
+            [("accept", 1.0)],
+        ),
         # Fixed-sequence testing stops: what comes after a failure was not tested at all.
         ([(200, 60, "accept", 2.0), (5000, 0, "accept", 0.0)], []),
         # 59 labels do for a class alone, 72 for each of two.
@@ -87,7 +95,10 @@ def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     (refused,) = chosen(wide).refused
     assert (refused.tier, refused.outcome, refused.after) == ("quick", "accept", None)
     assert (refused.least_margin, refused.why) == (0.0, "too many errors")
-    for count, errors, why, more in ((58, 0, "too few labels", 1), (500, 50, "too many errors", None)):
+    for count, errors, why, more in (
+        (58, 0, "too few labels", 1),
+        (500, 50, "too many errors", None),
+    ):
         choice = chosen(samples((count, errors, "reject", 0.0)))
         assert [(refused.why, refused.more) for refused in choice.refused] == [(why, more)]
         assert choice.gates == []
@@ -141,7 +152,9 @@ def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
 # --- A tie of two texts against a reference
 
 
-def compared(count: int, label: str, quick: str, deep: str, mode: ModeName = "lenient") -> list[Sample]:
+def compared(
+    count: int, label: str, quick: str, deep: str, mode: ModeName = "lenient"
+) -> list[Sample]:
     judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
     case = {"id": "c", "label": label, "prompt": "p", "a": "1", "b": "2", "judges": judges}
     reader = Reader(loader.find_rubric("answer-preference").rubric, mode)
@@ -156,7 +169,10 @@ def test_a_tie_over_a_win_is_no_measurement() -> None:
         # A tie that is right is a measurement.
         ([*compared(100, "A", "A", "A"), *compared(20, "tie", "A", "tie")], [(120, 20, 0)]),
         # In strict mode a tie is never held against the reference.
-        ([*compared(100, "A", "A", "A", "strict"), *compared(20, "B", "A", "tie", "strict")], [(120, 20, 0)]),
+        (
+            [*compared(100, "A", "A", "A", "strict"), *compared(20, "B", "A", "tie", "strict")],
+            [(120, 20, 0)],
+        ),
     ]
     for found, quick in cases:
         choice = chosen(found, TWO, AGAINST_DEEP)
@@ -200,10 +216,15 @@ SCORED, POOR = {"scores": GOOD}, {"scores": BAD}
         (jury(a=SCORED, b={"scores": {**GOOD, "syntactic": 5}}), ("accept", 1.3333, None)),
         (jury(a=SCORED, b=POOR, c=SCORED) | {"rule": "majority"}, ("accept", 1.0, True)),
         (jury(a=SCORED, b={"reply": "It is fine."}), (None, 0.0, None)),  # half failed
-        (jury(a=SCORED, a2=SCORED, b=POOR), ("improve", 0.3333, False)),  # of one family, so one vote
+        (
+            jury(a=SCORED, a2=SCORED, b=POOR),
+            ("improve", 0.3333, False),
+        ),  # of one family, so one vote
     ],
 )
-def test_a_jury_has_one_opinion(said: dict[str, Any], opinion: tuple[Outcome | None, float, bool]) -> None:
+def test_a_jury_has_one_opinion(
+    said: dict[str, Any], opinion: tuple[Outcome | None, float, bool]
+) -> None:
     (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
     assert sample.voices["quick"][:3] == opinion
 
@@ -226,14 +247,22 @@ def test_an_answer_that_does_not_fit_is_named() -> None:
     cases: list[tuple[object, dict[str, Any], str]] = [
         ("C", {"choice": "A"}, "label: expected A, B, tie"),
         ("A", {"scores": GOOD}, "expected orders or a choice"),
-        ("A", {"probabilities": {"a": 0.9, "b": 0.1}}, "case c: probabilities: expected A and B, got a, b"),
+        (
+            "A",
+            {"probabilities": {"a": 0.9, "b": 0.1}},
+            "case c: probabilities: expected A and B, got a, b",
+        ),
         # An id that names nothing would pass for a candidate that was dropped.
         (
             ["m1"],
             {"probabilities": {"m1": 0.9, "M2": 0}},
             "c: probabilities: expected ids of its candidates, got",
         ),
-        (["m1"], {"keep": [], "unjudged": ["one"]}, "c: unjudged: expected ids of its candidates, got one"),
+        (
+            ["m1"],
+            {"keep": [], "unjudged": ["one"]},
+            "c: unjudged: expected ids of its candidates, got one",
+        ),
     ]
     for label, said, problem in cases:
         reader, more = (CANDIDATES, MEMORIES) if isinstance(label, list) else (PAIRS, {})

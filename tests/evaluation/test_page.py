@@ -49,7 +49,11 @@ def texts(html: str) -> str:
 def example() -> str:
     """Return a page that has every kind of part, with names of every kind in each."""
     chart = Chart(
-        "curve", [(0, 0.5, 0.4, 0.6), None, (1, 0.7, 0.6, 0.8)], ("0", "1"), [(0.9, "90 %")], diagonal=True
+        "curve",
+        [(0, 0.5, 0.4, 0.6), None, (1, 0.7, 0.6, 0.8)],
+        ("0", "1"),
+        [(0.9, "90 %")],
+        diagonal=True,
     )
     sections = []
     for name in NAMES.values():
@@ -82,7 +86,11 @@ def judging() -> JudgingReport:
         order_flips=Flips(pairs=3, rate=MIDDLE),
         rerun_flips=Flips(pairs=0, rate=None),
         injection=Lift(
-            wanted="accept", pairs=3, before=MIDDLE, after=MIDDLE, lift=BootstrapInterval(0.1, -0.2, 0.4)
+            wanted="accept",
+            pairs=3,
+            before=MIDDLE,
+            after=MIDDLE,
+            lift=BootstrapInterval(0.1, -0.2, 0.4),
         ),
         cost=MeanCost(calls=1.5, known=3, usd=0.001),
     )
@@ -97,7 +105,9 @@ def judging() -> JudgingReport:
 
 def evidence() -> kpi.Evidence:
     words: list[VerdictWord] = ["accept" if n % 4 else "reject" for n in range(20)]
-    lines = [verdict(word, days=n / 2, name=f"v{n}", **content(str(n))) for n, word in enumerate(words)]
+    lines = [
+        verdict(word, days=n / 2, name=f"v{n}", **content(str(n))) for n, word in enumerate(words)
+    ]
     return kpi.evidence([*lines, *(label(line, "go") for line in lines[:8])])
 
 
@@ -105,7 +115,10 @@ def test_a_page_loads_nothing_runs_only_its_own_script_and_keeps_names_names() -
     html = example()
     html.encode()
     assert set(re.findall(r"https?:[^\"' ]+", html)) == {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"<link|<img|<iframe|<object|<embed|<base|@import|data:|\ssrc=|url\(", html) == []
+    assert (
+        re.findall(r"<link|<img|<iframe|<object|<embed|<base|@import|data:|\ssrc=|url\(", html)
+        == []
+    )
     assert (html.count("<script"), "default-src 'none'" in html) == (1, True)
     assert re.search(r"script-src 'sha256-[\w+/]+='", html)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", html)
@@ -143,7 +156,10 @@ def test_the_pages_have_every_figure() -> None:
 
 def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
     found = evidence()
-    roots = [ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", pages.kpi_page(found), re.DOTALL)]
+    roots = [
+        ET.fromstring(each)
+        for each in re.findall(r"<svg.*?</svg>", pages.kpi_page(found), re.DOTALL)
+    ]
     shown = [each.text for root in roots for each in root.iter() if each.tag.endswith("text")]
     assert {kpi.LIMITS[each.name].title for each in kpi.measure(found)} <= set(shown)
     days = pages.kpi_days(found)
@@ -157,7 +173,13 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
 def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:
     chart = Chart("", [(0, 0, 0, 0), (0.5, 1, 1, 1), None, (1, 0.5, 0.5, 0.5)], ("", ""))
     assert [len(run) for run in chart.runs] == [2, 1]
-    assert [Figure("", 0, least=-1).place(value) for value in (-2, -1, 0, 1, 2)] == [0, 0, 50, 100, 100]
+    assert [Figure("", 0, least=-1).place(value) for value in (-2, -1, 0, 1, 2)] == [
+        0,
+        0,
+        50,
+        100,
+        100,
+    ]
 
 
 @pytest.mark.slow
@@ -198,8 +220,18 @@ def test_a_browser_shows_a_page_and_its_script_filters_and_sorts(tmp_path: Path,
 
     def browse(*options: str) -> str:
         profile = f"--user-data-dir={tmp_path}/profile"
-        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", profile, *options, file.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        command = [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            profile,
+            *options,
+            file.as_uri(),
+        ]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=True
+        ).stdout
 
     rows, hidden, order = re.findall(r"<title>(\d+),(\d+),(\w+)</title>", browse("--dump-dom"))[0]
     assert (int(hidden), order) == (int(rows) - 1 if int(rows) > 6 else 0, "ascending")

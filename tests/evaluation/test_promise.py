@@ -15,7 +15,15 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
-from making import PanelModels, comparison_input, file, finality_rule, finality_rules, models_by_tier, promise
+from making import (
+    PanelModels,
+    comparison_input,
+    file,
+    finality_rule,
+    finality_rules,
+    models_by_tier,
+    promise,
+)
 from scripted import scripted_endpoint
 
 from judgekit.evaluation import cases as labelled
@@ -149,7 +157,9 @@ def kinds(judges: Judges) -> Iterator[Kind]:
 @pytest.mark.parametrize(
     ("name", "reference"), [*((name, None) for name in JUDGES), ("good and bad margins", "deep")]
 )
-def test_no_more_calibrations_break_a_promise_than_promised(name: str, reference: TierName | None) -> None:
+def test_no_more_calibrations_break_a_promise_than_promised(
+    name: str, reference: TierName | None
+) -> None:
     judges = JUDGES[name]
     wanted = promise(0.05, judges.confidence, reference)
     found = holds(list(kinds(judges)), EscalationRules("accept", TIERS), wanted, judges.size, RUNS)
@@ -167,7 +177,9 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
         )
         gates = []
         for outcome, margin in judges.quick:
-            inside = [sample for sample in drawn if sample.voices["quick"] == TierOpinion(outcome, margin)]
+            inside = [
+                sample for sample in drawn if sample.voices["quick"] == TierOpinion(outcome, margin)
+            ]
             if sum(sample.label != outcome for sample in inside) / max(1, len(inside)) <= 0.05:
                 gates.append(finality_rule("quick", outcome, margin))
         rules = EscalationRules("accept", TIERS, finality=finality_rules(rules=tuple(gates)))
@@ -205,7 +217,11 @@ def pair_kinds(wide: float, narrow: float, even: float, ties: float = 0.4) -> It
         for label, part in {"B": 1 - even, "tie": even}.items() if wrong else [("A", 1.0)]:
             other = {"A": "B", "B": "A", "tie": "A"}[label]
             chance = share * part * (error if wrong else 1 - error)
-            for word, often in ((label, 0.9 * (1 - tied)), (other, 0.1 * (1 - tied)), ("tie", tied)):
+            for word, often in (
+                (label, 0.9 * (1 - tied)),
+                (other, 0.1 * (1 - tied)),
+                ("tie", tied),
+            ):
                 yield Kind(pair_sample(label, said, word), chance * often)
 
 
@@ -256,7 +272,10 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
         first = next((vote.word for vote in heard.values() if vote.word != "tie"), None)
         other = {"A": "B", "B": "A"}.get(first or "")
         told = {"accept": first, "reject": other, "improve": "tie"}
-        assert (found.verdict, found.judge_tier) == (told.get(final.verdict, final.verdict), final.tier)
+        assert (found.verdict, found.judge_tier) == (
+            told.get(final.verdict, final.verdict),
+            final.tier,
+        )
 
 
 LOADED = loader.find_rubric("answer-quality")
@@ -283,7 +302,9 @@ def points(*values: float) -> Given:
 # --- the judge comes to the same -------------------------------------------------------------------------
 
 
-def drawn(draw: random.Random, number: int, models: Mapping[TierName, Sequence[str]]) -> labelled.Case:
+def drawn(
+    draw: random.Random, number: int, models: Mapping[TierName, Sequence[str]]
+) -> labelled.Case:
     def said(name: str) -> dict[str, Any]:
         points = {"points": {each: [float(draw.randint(1, 5))] for each in "ABC"}}
         return {"model": name, "family": name[:1]} | (
@@ -311,9 +332,16 @@ def lines(case: labelled.Case) -> Iterator[str]:
                     continue
                 scores = dict.fromkeys(RUBRIC.dimensions, each.points[letter][0])
                 reply = json.dumps({"reasoning": "", "scores": scores, "findings": []})
-                line = {"replay": 1, "subject": text_file(text).sha256, "rubric": RUBRIC.ref, "tier": tier}
+                line = {
+                    "replay": 1,
+                    "subject": text_file(text).sha256,
+                    "rubric": RUBRIC.ref,
+                    "tier": tier,
+                }
                 yield (
-                    json.dumps({**line, "model": each.model, "reply": {"text": reply, "model": each.model}})
+                    json.dumps(
+                        {**line, "model": each.model, "reply": {"text": reply, "model": each.model}}
+                    )
                     + "\n"
                 )
 
@@ -327,11 +355,18 @@ GATES = [
     None,
     finality_rules("c", (finality_rule("quick", "accept", 1.0),)),
     finality_rules(
-        "c", (finality_rule("quick", "accept", 2.0), finality_rule("deep", "accept", 0.1, after="accept"))
+        "c",
+        (
+            finality_rule("quick", "accept", 2.0),
+            finality_rule("deep", "accept", 0.1, after="accept"),
+        ),
     ),
     finality_rules(
         "c",
-        (finality_rule("quick", "accept", 1.5), finality_rule("deep", "accept", 0.1, after="improve")),
+        (
+            finality_rule("quick", "accept", 1.5),
+            finality_rule("deep", "accept", 0.1, after="improve"),
+        ),
         last="deep",
     ),
 ]
@@ -351,10 +386,15 @@ def test_the_judge_comes_to_what_was_measured(
     recording.write_text("".join(line for each in cases for line in lines(each)), encoding="utf-8")
     profile = registry.find("replay")
     asked: PanelModels = {
-        tier: [Endpoint(profile, name, name[:1], profile.output, api_base=str(recording)) for name in names]
+        tier: [
+            Endpoint(profile, name, name[:1], profile.output, api_base=str(recording))
+            for name in names
+        ]
         for tier, names in panel.items()
     }
-    judge = RankingJudge(replay.ReplayGateway(), models_by_tier(asked), LOADED, mode, 60, finality=finality)
+    judge = RankingJudge(
+        replay.ReplayGateway(), models_by_tier(asked), LOADED, mode, 60, finality=finality
+    )
     for item in ranked(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))

@@ -27,15 +27,29 @@ GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 
 def case(name: str, label: object, reply: str | None, **more: object) -> dict[str, Any]:
     said = {"failure": "timeout"} if reply is None else {"reply": reply, "cost_usd": 0.001}
-    return {"id": name, "text": name, "label": label, "judges": {"small": {"model": "m1", **said}}, **more}
+    return {
+        "id": name,
+        "text": name,
+        "label": label,
+        "judges": {"small": {"model": "m1", **said}},
+        **more,
+    }
 
 
 def select(name: str, kept: list[str], **said: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     candidates = [{"id": each, "title": each} for each in ("m1", "m2", "m3")]
-    return {"id": name, "query": "q", "candidates": candidates, "label": kept, "judges": {"x": said}}
+    return {
+        "id": name,
+        "query": "q",
+        "candidates": candidates,
+        "label": kept,
+        "judges": {"x": said},
+    }
 
 
-def measured(folder: Path, lines: list[dict[str, Any]], rubric: str | None = "kls") -> JudgingReport:
+def measured(
+    folder: Path, lines: list[dict[str, Any]], rubric: str | None = "kls"
+) -> JudgingReport:
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
@@ -54,7 +68,10 @@ def value(figure: BootstrapInterval | None) -> float | None:
 def test_raw_replies_are_read_as_the_judge_reads_them(tmp_path: Path) -> None:
     fenced = f"Sure:\n```json\n{GOOD}\n```"
     found = only(
-        tmp_path, case("a", "accept", fenced), case("b", "reject", scores(1, 5, 5)), case("c", "reject", GOOD)
+        tmp_path,
+        case("a", "accept", fenced),
+        case("b", "reject", scores(1, 5, 5)),
+        case("c", "reject", GOOD),
     )
     assert value(found.accuracy) == pytest.approx(2 / 3)
     confusion = {(each.label, each.said, each.count) for each in found.confusion}

@@ -80,7 +80,9 @@ JUDGEMENTS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    documents = [{"id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
+    documents = [
+        {"id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()
+    ]
     queries = [{"id": name, "text": text, "kind": "test"} for name, text in ASKED.items()]
     for name, items in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
         (tmp_path / name).write_text("".join(json.dumps(item) + "\n" for item in items))
@@ -114,7 +116,11 @@ def test_measures_by_hand() -> None:
         (["a", "b", "c", "d", "e"], 5, (3 + 2 / log2(3) + 1 / log2(5)) / IDEAL),
         (["b", "a"], 2, (2 + 3 / log2(3)) / (3 + 2 / log2(3))),
         (["x", "y", "a"], 3, (3 / log2(4)) / IDEAL),
-        (["d"], 1, 1 / 3),  # with exponential gains a grade of 3 would be worth seven times one of 1
+        (
+            ["d"],
+            1,
+            1 / 3,
+        ),  # with exponential gains a grade of 3 would be worth seven times one of 1
         (["e", "a"], 2, (3 / log2(3)) / (3 + 2 / log2(3))),
         ([], 10, 0.0),
     ]
@@ -127,7 +133,11 @@ def test_measures_by_hand() -> None:
         ([], 3, [0.0, 0.0, 0.0]),
     ]
     for ranking, k, figures in table:
-        found = [recall(ranking, GRADES, k), precision(ranking, GRADES, k), reciprocal_rank(ranking, GRADES)]
+        found = [
+            recall(ranking, GRADES, k),
+            precision(ranking, GRADES, k),
+            reciprocal_rank(ranking, GRADES),
+        ]
         assert found == pytest.approx(figures), ranking
 
 
@@ -137,9 +147,13 @@ JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
 
 
 def hit(name: str, confidence: float) -> Candidate:
-    made = Candidate(name, name, "decision", tags=(), updated=0.0, root="", place=name, kind="claude-memory")
+    made = Candidate(
+        name, name, "decision", tags=(), updated=0.0, root="", place=name, kind="claude-memory"
+    )
     made.confidence, made.bm25 = confidence, confidence
-    made.confidence_label = "high" if confidence >= 0.5 else "medium" if confidence >= 0.3 else "low"
+    made.confidence_label = (
+        "high" if confidence >= 0.5 else "medium" if confidence >= 0.3 else "low"
+    )
     made.worth_mentioning = confidence >= 0.15
     return made
 
@@ -170,7 +184,11 @@ def test_confidence_counts_the_hits_that_a_search_lists() -> None:
     assert found.hits == 2 + 10
     bins = [(each.low, each.count, each.relevant) for each in found.bins]
     assert bins == [(0.2, 10, 0.0), (0.4, 1, 1.0), (0.9, 1, 1.0)]
-    assert [(each.label, each.count) for each in found.labels] == [("high", 1), ("medium", 1), ("low", 10)]
+    assert [(each.label, each.count) for each in found.labels] == [
+        ("high", 1),
+        ("medium", 1),
+        ("low", 10),
+    ]
     assert found.brier == pytest.approx((0.1**2 + 0.6**2 + 10 * 0.2**2) / 12)
     assert found.ece == pytest.approx((0.1 + 0.6 + 10 * 0.2) / 12)
 
@@ -189,7 +207,9 @@ def test_injection_by_hand() -> None:
     nothing = retrieval.injection_of([seen("q1", "a.4")], JUDGED)
     assert (nothing.precision, value(nothing.coverage)) == (None, 0.0)
     assert retrieval.elsewhere_of([seen("q1", "a.9")]) is None
-    other = retrieval.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
+    other = retrieval.elsewhere_of(
+        [seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")]
+    )
     assert other is not None
     assert (other.prompts, value(other.injected), value(other.nudged)) == (2, 0.5, 0.5)
 
@@ -224,8 +244,13 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
     own.parent.mkdir(parents=True)
     shipped = (Path(__file__).parents[2] / "retrieval" / own.name).read_text(encoding="utf-8")
-    own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
-    assert (RetrievalConfig().pool, RetrievalConfig().max_inject) == (retrieval.POOL, retrieval.MAX_INJECTED)
+    own.write_text(
+        re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8"
+    )
+    assert (RetrievalConfig().pool, RetrievalConfig().max_inject) == (
+        retrieval.POOL,
+        retrieval.MAX_INJECTED,
+    )
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
         text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
@@ -252,7 +277,9 @@ def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile
     assert elsewhere["four/q1"] == ["one/kettle"]
 
 
-def test_any_text_may_be_searched(folder: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_text_may_be_searched(
+    folder: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(CollectionIndex(read(folder).documents, profile)) as store:
         for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
             assert store.ranking(text, 10) == []
@@ -274,7 +301,10 @@ def test_reads_what_programs_write(folder: Path) -> None:
     collection = read(folder)
     assert (collection.name, collection.strays) == (folder.name, 0)
     assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
-    assert (collection.documents[0].title, collection.queries[0].text) == ("Kettle", "copper kettle")
+    assert (collection.documents[0].title, collection.queries[0].text) == (
+        "Kettle",
+        "copper kettle",
+    )
     assert collection.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
     assert read(folder, scoped=True) == collection
     path = folder / "qrels.tsv"
@@ -285,7 +315,9 @@ def test_reads_what_programs_write(folder: Path) -> None:
     (folder / "corpus.jsonl").write_text(text, encoding="utf-8")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     found = read(folder)
-    assert [(each.id, each.title, each.text) for each in found.documents] == [("a", "", "x\u2028y\x85z")]
+    assert [(each.id, each.title, each.text) for each in found.documents] == [
+        ("a", "", "x\u2028y\x85z")
+    ]
     assert found.grades["one/q2"] == {"one/train": 1}
 
 
@@ -293,7 +325,12 @@ def test_reads_what_programs_write(folder: Path) -> None:
     ("name", "text", "where", "expected"),
     [
         ("corpus.jsonl", "", "", "empty; expected one JSON object a line"),
-        ("corpus.jsonl", '{"id": "a", "text": "x"}\n{"id": "a"}\n', ":2", "text: missing key; add it"),
+        (
+            "corpus.jsonl",
+            '{"id": "a", "text": "x"}\n{"id": "a"}\n',
+            ":2",
+            "text: missing key; add it",
+        ),
         ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' is there twice"),
         ("corpus.jsonl", '\n\n{"id": "a", "text"\n', ":3", "not valid JSON (EOF while parsing"),
         ("qrels.tsv", "", ":1", "expected the header query-id corpus-id score, separated by tabs"),
@@ -304,7 +341,9 @@ def test_reads_what_programs_write(folder: Path) -> None:
         ("qrels.tsv", f"{HEADER}a\tb\t1\na\tb\t2\n", ":3", "a b: is there twice"),
     ],
 )
-def test_a_wrong_file_is_one_line(folder: Path, name: str, text: str, where: str, expected: str) -> None:
+def test_a_wrong_file_is_one_line(
+    folder: Path, name: str, text: str, where: str, expected: str
+) -> None:
     (folder / name).write_text(text)
     with pytest.raises(InputError) as caught:
         read(folder)
@@ -320,11 +359,15 @@ def test_what_cannot_be_read_names_what_belongs_there_and_ids_their_scope(folder
         (folder / name).write_text(json.dumps({"id": wrong, "text": "x"}) + "\n")
         with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
             read(folder, scoped=True)
-    (folder / "queries.jsonl").write_bytes(b'{"id": "a", "text": "x"}\n{"id": "b", "text": "\xff"}\n')
+    (folder / "queries.jsonl").write_bytes(
+        b'{"id": "a", "text": "x"}\n{"id": "b", "text": "\xff"}\n'
+    )
     with pytest.raises(InputError, match=r"queries\.jsonl:\d+: not UTF-8"):
         read(folder)
     (folder / "queries.jsonl").unlink()
-    with pytest.raises(InputError, match=r"expected a folder with corpus\.jsonl, queries\.jsonl and qrels"):
+    with pytest.raises(
+        InputError, match=r"expected a folder with corpus\.jsonl, queries\.jsonl and qrels"
+    ):
         read(folder)
 
 
@@ -338,7 +381,9 @@ def sample(size: int, chance: float, seed: int = 1) -> list[float]:
     return [float(generator.random() < chance) for _ in range(size)]
 
 
-def test_bounds_are_the_normal_ones_reproducible_and_cover_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_are_the_normal_ones_reproducible_and_cover_the_truth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = sample(400, 0.3)
     found = interval(mean(values))
     assert found is not None
@@ -349,7 +394,11 @@ def test_bounds_are_the_normal_ones_reproducible_and_cover_the_truth(monkeypatch
     assert interval(mean(values)) == found
     monkeypatch.setattr(stats, "RESAMPLES", 300)
     many = [interval(mean(sample(100, 0.4, seed))) for seed in range(200)]
-    assert 0.90 <= sum(each is not None and each.low <= 0.4 <= each.high for each in many) / 200 <= 0.985
+    assert (
+        0.90
+        <= sum(each is not None and each.low <= 0.4 <= each.high for each in many) / 200
+        <= 0.985
+    )
 
 
 def test_measures_are_drawn_together_and_paired() -> None:

@@ -144,7 +144,13 @@ def test_a_jury_is_measured_as_one_and_each_of_its_models(measured: Measured) ->
         return says(BAD if asked.body["model"] == "two" else GOOD)
 
     found = measured(answer, documents(3), "kls", models="one,two,three")
-    assert list(found) == ["quick", "deep", "quick: custom/one", "quick: custom/two", "quick: custom/three"]
+    assert list(found) == [
+        "quick",
+        "deep",
+        "quick: custom/one",
+        "quick: custom/two",
+        "quick: custom/three",
+    ]
     for name, share in (("one", 1), ("two", 0)):
         accuracy = found[f"quick: custom/{name}"].accuracy
         assert accuracy is not None
@@ -153,7 +159,9 @@ def test_a_jury_is_measured_as_one_and_each_of_its_models(measured: Measured) ->
     assert found["quick"].cost.calls == 3
 
 
-def test_what_was_asked_is_what_a_calibration_is_bound_to(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
+def test_what_was_asked_is_what_a_calibration_is_bound_to(
+    monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_SAMPLES", "2")
     monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")
 
@@ -162,7 +170,9 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(monkeypatch: pytest.Mo
 
     def answer(asked: Asked) -> Answer:
         texts.append(asked.text)
-        name = next(each for each in ("semantic", "pragmatic", "syntactic") if f'"{each}"' in asked.text)
+        name = next(
+            each for each in ("semantic", "pragmatic", "syntactic") if f'"{each}"' in asked.text
+        )
         return says(json.dumps({"reasoning": "Fine.", "scores": {name: 4}, "findings": []}))
 
     found = ask(answer, [case(id="t", text="Main.", label="accept", **task)], "kls")
@@ -186,14 +196,20 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
 ) -> None:
     options = judge_options(rule, samples=count, each=criteria > 1)
     endpoints = [
-        dataclasses.replace(scripted_endpoint(f"m{at}"), family=name) for at, name in enumerate(families)
+        dataclasses.replace(scripted_endpoint(f"m{at}"), family=name)
+        for at, name in enumerate(families)
     ]
     calls = count * criteria * len(ORDERS)
-    judge = PairJudge(ScriptedGateway({}), {"quick": tuple(endpoints)}, PAIRS, "strict", 30, options=options)
+    judge = PairJudge(
+        ScriptedGateway({}), {"quick": tuple(endpoints)}, PAIRS, "strict", 30, options=options
+    )
     votes, answers = [], []
     for endpoint in endpoints:
         words = data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls))
-        each = [Told(Vote(word) if word else None, None, call_usage(), 0, endpoint.model) for word in words]
+        each = [
+            Told(Vote(word) if word else None, None, call_usage(), 0, endpoint.model)
+            for word in words
+        ]
         vote = of_calls([one.value for one in each], criteria)
         votes.append(vote)
         turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
@@ -218,7 +234,10 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> N
 
     found = ask(answer, [case(**PAIR)], "answer-preference", "gpt-4o-mini,gpt-4o")
     quick, deep = (found.cases[0].judges[tier] for tier in ("quick", "deep"))
-    assert [recorded.model for recorded in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
+    assert [recorded.model for recorded in quick.jury or []] == [
+        "custom/gpt-4o-mini",
+        "custom/gpt-4o",
+    ]
     assert [recorded.probabilities for recorded in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/large", 3, 6)
     assert samples.asked(found.cases).samples == 3
@@ -281,7 +300,13 @@ def asked(
     **limits: Any,  # noqa: ANN401 - any limit
 ) -> dict[TierName, Recorded]:
     judge = DocumentJudge(
-        gateway, models_by_tier(panel), RANKING, "lenient", deadline, finality=finality_rules(), **limits
+        gateway,
+        models_by_tier(panel),
+        RANKING,
+        "lenient",
+        deadline,
+        finality=finality_rules(),
+        **limits,
     )
     return asyncio.run(opinions(judge, CASE, Path()))
 
@@ -294,7 +319,9 @@ def test_limits_of_cost_and_time_hold_for_the_case_and_not_for_each_call() -> No
     assert found["quick"].points == {"A": [3.0], "B": [3.0]}
     assert found["deep"].failure == "budget"
     gateway = Costly(usd=0.1)
-    asked(gateway, both, max_cost_usd=0.1 + 0.1 + 0.1)  # a little more than three: nearly nothing is left
+    asked(
+        gateway, both, max_cost_usd=0.1 + 0.1 + 0.1
+    )  # a little more than three: nearly nothing is left
     assert len(gateway.requests) == 3
     gateway = Costly(seconds=0.1)
     found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, deadline=0.25)
@@ -315,12 +342,19 @@ def test_subjects_and_models_are_asked_at_once_but_no_more_than_a_provider_bears
 SECRET = "-".join(("sk", "ant", "api03", "q7Xw" * 20))
 BOTH = {"strict": ["m1"], "lenient": ["m1"]}
 DEPLOYING = {"id": "m1", "title": "Deploying", "text": f"export ANTHROPIC_API_KEY={SECRET}"}
-MEMORY = {"query": "How do we deploy?", "candidates": [DEPLOYING], "why": "Asked for.", "label": BOTH}
+MEMORY = {
+    "query": "How do we deploy?",
+    "candidates": [DEPLOYING],
+    "why": "Asked for.",
+    "label": BOTH,
+}
 SELECT_CASE = SelectCase.model_validate({"id": "s", **MEMORY})
 GUIDE = {"text": "# Guide\n", "why": "It is.", "label": {"strict": "accept", "lenient": "accept"}}
 SCORE_CASE = ScoreCase.model_validate({"id": "d", **GUIDE})
 NUMBERS = {"prompt": "What is 17 x 24?", "a": "404", "b": "408", "why": "17 x 4 is 68."}
-COMPARE_CASE = CompareCase.model_validate({"id": "p", **NUMBERS, "label": {"strict": "B", "lenient": "B"}})
+COMPARE_CASE = CompareCase.model_validate(
+    {"id": "p", **NUMBERS, "label": {"strict": "B", "lenient": "B"}}
+)
 
 
 def kept(asked: Asked) -> Answer:
@@ -329,7 +363,9 @@ def kept(asked: Asked) -> Answer:
 
 def larger(asked: Asked) -> Answer:
     found = re.findall(r"The text (\w+):\s+<[^>]*>\s+(\d+)\s", asked.text)
-    return says(json.dumps({"reasoning": "It is right.", "better": max(found, key=lambda each: each[1])[0]}))
+    return says(
+        json.dumps({"reasoning": "It is right.", "better": max(found, key=lambda each: each[1])[0]})
+    )
 
 
 def tried(
@@ -347,7 +383,9 @@ def tried(
     ("rubric", "one"),
     [("kls", SCORE_CASE), ("memory-relevance", SELECT_CASE), ("answer-preference", COMPARE_CASE)],
 )
-def test_cost_limit_holds(monkeypatch: pytest.MonkeyPatch, ask: Ask, rubric: str, one: RubricCase) -> None:
+def test_cost_limit_holds(
+    monkeypatch: pytest.MonkeyPatch, ask: Ask, rubric: str, one: RubricCase
+) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
     found, sent = tried(monkeypatch, rubric, one)
     assert sent == []

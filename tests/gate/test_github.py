@@ -60,7 +60,10 @@ def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh
     (made,) = gh.issues
     assert made["body"] == issues.of(content("b")).body
     assert ensure(project, content("b", word="reject")) == ["updated"]
-    assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == ["stands", "opened"]
+    assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == [
+        "stands",
+        "opened",
+    ]
     gh.put([issue | {"state": "CLOSED"} for issue in gh.issues])
     assert ensure(project, content("b", word="reject")) == ["stands"]
     assert gh.issues[0]["state"] == "CLOSED"
@@ -68,7 +71,9 @@ def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh
     assert [issue["state"] for issue in gh.issues] == ["OPEN", "CLOSED"]
 
 
-def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(project: Path, gh: FakeGh) -> None:
+def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(
+    project: Path, gh: FakeGh
+) -> None:
     ensure(project, content("a"))
     foreign = {"url": "u", "state": "OPEN", "title": "t", "body": "something else", "labels": []}
     gh.put([*gh.issues, *({"number": number, **foreign} for number in range(2, 80))])
@@ -100,12 +105,20 @@ def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPa
     assert gh.issues[0]["labels"] == ["docs", "a b"]
     create = gh.calls[-1]
     assert create.stdin == issues.of(content("a")).body
-    assert not [word for word in create.argv if "judgekit override" in word]  # the body is no argument
+    assert not [
+        word for word in create.argv if "judgekit override" in word
+    ]  # the body is no argument
 
 
 FAILURES = [
-    ({"list": [["To get started with GitHub CLI, please run:  gh auth login", 4]]}, "not signed in"),
-    ({"list": [["HTTP 403: API rate limit exceeded (https://api.github.com/graphql)", 1]]}, "rate limit"),
+    (
+        {"list": [["To get started with GitHub CLI, please run:  gh auth login", 4]]},
+        "not signed in",
+    ),
+    (
+        {"list": [["HTTP 403: API rate limit exceeded (https://api.github.com/graphql)", 1]]},
+        "rate limit",
+    ),
     ({"create": [["", 1]]}, "exit code 1"),
 ]
 
@@ -134,7 +147,9 @@ def test_no_gh_but_one_that_a_clone_brings_is_one_line(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_user(ON)
-    git = next(folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder, "git").exists())
+    git = next(
+        folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder, "git").exists()
+    )
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "git").symlink_to(Path(git, "git"))
     (project / "gh").write_text("#!/bin/sh\ntouch ran\n")
@@ -184,12 +199,19 @@ def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeG
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
     """Return a verdict `improve` on one version of a file, with what models said in each round."""
     said = [round_of(word, round=number) for number, word in enumerate(rounds, 1)]
-    about = {"task_id": f"docs/a.md@{mark * 12}", "subjects": [{"path": "docs/a.md", "sha256": mark * 64}]}
-    return verdict("improve", path="docs/a.md", name=f"{mark}{days}", days=days, rounds=said, **about)
+    about = {
+        "task_id": f"docs/a.md@{mark * 12}",
+        "subjects": [{"path": "docs/a.md", "sha256": mark * 64}],
+    }
+    return verdict(
+        "improve", path="docs/a.md", name=f"{mark}{days}", days=days, rounds=said, **about
+    )
 
 
 @pytest.mark.parametrize(("text", "count"), [(ON, 0), (REJECTS, 1)])
-def test_two_rounds_of_improve_open_one_where_set(project: Path, gh: FakeGh, text: str, count: int) -> None:
+def test_two_rounds_of_improve_open_one_where_set(
+    project: Path, gh: FakeGh, text: str, count: int
+) -> None:
     """Two rounds of one judging, or of one after the other; the third changes the issue that there is."""
     by_user(text)
     ledger = Ledger.of(project)
@@ -202,7 +224,9 @@ def test_two_rounds_of_improve_open_one_where_set(project: Path, gh: FakeGh, tex
     assert len(github.unsettled(ledger.records(), rejects=bool(count))) == count
 
 
-def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_opens_a_few_at_most(
+    project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(github, "MOST", 2)
     by_user(ON)
     lines = by_itself([content("a", f"docs/{name}.md") for name in "abcd"], project)
@@ -216,7 +240,9 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
 
     by_user(ON)
     monkeypatch.setattr(github, "ensure", fails)
-    assert by_itself([content("a")], project) == ["no issue was opened: internal error: RuntimeError: boom"]
+    assert by_itself([content("a")], project) == [
+        "no issue was opened: internal error: RuntimeError: boom"
+    ]
 
 
 ON_GITHUB = """
@@ -229,7 +255,12 @@ ELSEWHERE = """
 https://evil.ghe.com/acme/docs https://github.com.evil.example/acme/docs https://github.com/acme
 https://evil.example/github.com/acme/docs https://github.com/acme/docs/issues/1
 https://github.com/-acme/docs https://github.com/acme/--repo"""
-NO_ADDRESS = ("", "https://github.com/acme/do cs", "ext::sh -c touch% x", "git@github.com:a/docs.git\n--web")
+NO_ADDRESS = (
+    "",
+    "https://github.com/acme/do cs",
+    "ext::sh -c touch% x",
+    "git@github.com:a/docs.git\n--web",
+)
 
 
 def test_addresses_on_github() -> None:
@@ -239,7 +270,9 @@ def test_addresses_on_github() -> None:
         assert github.of_address(address, {}) is None, address
     address = "git@git.acme.example:acme/docs.git"
     assert github.of_address(address, {"GH_HOST": "other.example"}) is None
-    assert github.of_address(address, {"GH_HOST": "git.acme.example"}) == "git.acme.example/acme/docs"
+    assert (
+        github.of_address(address, {"GH_HOST": "git.acme.example"}) == "git.acme.example/acme/docs"
+    )
 
 
 def test_the_user_may_name_the_repository_or_push_to_an_address(project: Path, gh: FakeGh) -> None:
@@ -276,7 +309,9 @@ def push(work: GitRepo, **files: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_pushes_open_one_and_update_it(work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pushes_open_one_and_update_it(
+    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, said = push(work, a_md="# A\n\nZero.\n", b_md="# B\n\nTODO\n")
     assert (code, gh.calls) == (0, []), "by default"
     assert "UNDETERMINED" in said
@@ -303,7 +338,9 @@ def test_pushes_open_one_and_update_it(work: GitRepo, gh: FakeGh, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_gh_that_fails_holds_up_no_push(work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gh_that_fails_holds_up_no_push(
+    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GH_REPO", "acme/docs")
     by_user(ON)
     gh.tell(sleep=40)
@@ -319,16 +356,28 @@ FINDING = finding("SECRET LINE")
 
 
 def opinion(outcome: str, *findings: dict[str, str], **scores: float) -> dict[str, Any]:
-    return {"outcome": outcome, "scores": scores, "reasoning": "SECRET THOUGHT", "findings": list(findings)}
+    return {
+        "outcome": outcome,
+        "scores": scores,
+        "reasoning": "SECRET THOUGHT",
+        "findings": list(findings),
+    }
 
 
 def disagreement(**changes: object) -> Any:  # noqa: ANN401 - a VerdictLine
     rounds = [
         round_of("accept", model="small", opinion=opinion("accept", semantic=4, pragmatic=4)),
-        round_of("reject", "deep", "large", round=2, opinion=opinion("reject", FINDING, semantic=1)),
+        round_of(
+            "reject", "deep", "large", round=2, opinion=opinion("reject", FINDING, semantic=1)
+        ),
         round_of(None, "tiebreaker", "third", round=3),
     ]
-    fields: dict[str, object] = {"rounds": rounds, "judge_tier": None, "model": None, "scores": None}
+    fields: dict[str, object] = {
+        "rounds": rounds,
+        "judge_tier": None,
+        "model": None,
+        "scores": None,
+    }
     return verdict("escalate", path="docs/a.md", **(fields | changes))  # type: ignore[arg-type]  # any field
 
 
@@ -367,7 +416,9 @@ def test_no_content_is_in_it_unless_asked_for_and_a_providers_words_never() -> N
 def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_content_is_none() -> None:
     issue = issues.of(disagreement())
     other = issues.of(
-        disagreement(task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}])
+        disagreement(
+            task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}]
+        )
     )
     assert issue.token == other.token
     assert issue.state != other.state
@@ -375,7 +426,9 @@ def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_conten
     assert issues.of(verdict("escalate", path="docs/b.md")).token != issue.token
     assert issue.token in issue.body.rpartition("<sub>")[2]  # where GitHub's search sees it
     finding = FINDING | {"issue": f"<!-- judgekit {other.token} {other.state} -->"}
-    quoting = issues.of(disagreement(rounds=[round_of("reject", opinion=opinion("reject", finding))]))
+    quoting = issues.of(
+        disagreement(rounds=[round_of("reject", opinion=opinion("reject", finding))])
+    )
     for body in (issue.body, issue.body.replace("\n", "\r\n"), quoting.body):
         assert issues.mark(body) == (issue.token, issue.state)
     for body in (f"See:\n{issue.body}", ""):
@@ -384,7 +437,9 @@ def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_conten
 
 def test_names_do_not_act() -> None:
     path = "a`b|c@team\n<!-- -->' $(touch x).md"
-    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}", subjects=[{"path": path, "sha256": SHA}]))
+    made = issues.of(
+        disagreement(task_id=f"{path}@{SHA[:12]}", subjects=[{"path": path, "sha256": SHA}])
+    )
     assert "@" not in made.title
     assert "a'b¦c@team <!-- -->' $(touch x).md" in made.body
     # A name that no shell takes as it is: the verdict's own id stands for it.
@@ -397,10 +452,13 @@ def test_names_do_not_act() -> None:
 def test_it_is_never_too_long() -> None:
     finding = dict.fromkeys(FINDING, "long " * 2000)
     rounds = [
-        round_of("reject", "deep", "m" * 500, opinion=opinion("reject", *[finding] * 50)) for _ in range(40)
+        round_of("reject", "deep", "m" * 500, opinion=opinion("reject", *[finding] * 50))
+        for _ in range(40)
     ]
     subjects = [{"path": f"{'p' * 400}{number}.md", "sha256": SHA} for number in range(60)]
-    body = issues.of(disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), text=True).body
+    body = issues.of(
+        disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), text=True
+    ).body
     assert len(body) < issues.MAX_BODY
     assert "and 40 more files" in body
     assert "more\n~~~" in body  # findings

@@ -33,13 +33,19 @@ def put_on_path(world: World, *programs: str) -> None:
     binary.parent.mkdir()
     binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m judgekit "$@"\n')
     binary.chmod(0o755)
-    folders = [str(binary.parent), *(str(Path(each).parent) for each in programs), path_without_judgekit()]
+    folders = [
+        str(binary.parent),
+        *(str(Path(each).parent) for each in programs),
+        path_without_judgekit(),
+    ]
     world.environ["PATH"] = os.pathsep.join(folders)
 
 
 def run(world: World, folder: Path, *command: str) -> None:
     environ = os.environ | world.environ | {"GIT_CONFIG_GLOBAL": os.devnull}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -60,7 +66,9 @@ def managed(world: World) -> World:
     return world
 
 
-def test_the_line_for_husky_lets_the_gate_decide_and_stops_nobody_without_judgekit(managed: World) -> None:
+def test_the_line_for_husky_lets_the_gate_decide_and_stops_nobody_without_judgekit(
+    managed: World,
+) -> None:
     program = hook_manager("husky")
     put_on_path(managed, program)
     run(managed, managed.work.folder, program)
@@ -101,9 +109,10 @@ def test_nothing_is_written_into_a_worktree_that_husky_has_not_set_up(managed: W
     run(managed, linked.folder, program)
     managed.push("origin", "topic", of=linked, judged={"a.md": "NO-GO"}, code=1)
     assert "runs the gate already" in refusal(linked.folder)
-    assert ("ok", f"husky runs {linked.folder / '.husky' / 'pre-push'}, which runs the gate") in list(
-        git_hook.findings(linked.folder)
-    )
+    assert (
+        "ok",
+        f"husky runs {linked.folder / '.husky' / 'pre-push'}, which runs the gate",
+    ) in list(git_hook.findings(linked.folder))
 
 
 @pytest.mark.parametrize("path", [".husky", "absolute"])

@@ -90,7 +90,9 @@ def test_a_hook_that_was_there_runs_first_with_the_same_words_and_lines(world: W
     old = world.work("rev-parse", "origin/main")
     new = world.work.commit("bad", a_md=bad("a"))
     world.push(judged={"a.md": "NO-GO"}, code=1)
-    assert (world.work.folder / "lines").read_text() == f"refs/heads/main {new} refs/heads/main {old}\n"
+    assert (
+        world.work.folder / "lines"
+    ).read_text() == f"refs/heads/main {new} refs/heads/main {old}\n"
     program, *words = (world.work.folder / "args").read_text().splitlines()
     assert Path(program).name == git_hook.KEPT
     assert words == ["origin", "../origin.git"]
@@ -110,7 +112,11 @@ def test_a_hook_that_was_there_can_stop_the_push_unless_it_lacks_its_run_bit(wor
 
 
 def test_a_hook_that_was_there_may_be_any_program_and_need_not_read(world: World) -> None:
-    lines = (f"#!{sys.executable}", "import sys", "sys.exit('no' if sys.argv[1] == 'nowhere' else 0)")
+    lines = (
+        f"#!{sys.executable}",
+        "import sys",
+        "sys.exit('no' if sys.argv[1] == 'nowhere' else 0)",
+    )
     foreign(world, "\n".join(lines))
     world.work("remote", "add", "nowhere", "../origin.git")
     world.push("nowhere", "main:topic", code=1)
@@ -151,7 +157,9 @@ def test_other_shells(world: World, shell: str) -> None:
     folder = hook.parent
     words = {"busybox": "sh", "bash": "--posix"}.get(shell, "")
     for path in (hook, folder / git_hook.KEPT):
-        path.write_text(path.read_text().replace("#!/bin/sh", f"#!{path_of_shell} {words}".rstrip(), 1))
+        path.write_text(
+            path.read_text().replace("#!/bin/sh", f"#!{path_of_shell} {words}".rstrip(), 1)
+        )
     world.work.commit("bad", a_md=bad("a"))
     world.push(judged={"a.md": "NO-GO"}, code=1)
     world.work.commit("good", a_md=good("a"))
@@ -159,7 +167,9 @@ def test_other_shells(world: World, shell: str) -> None:
     assert (world.work.folder / "lines").stat().st_size > 80
 
 
-def test_a_path_with_quotes_in_it_and_an_environment_with_next_to_nothing_in_it(world: World) -> None:
+def test_a_path_with_quotes_in_it_and_an_environment_with_next_to_nothing_in_it(
+    world: World,
+) -> None:
     """As programs that are started from a menu pass it on."""
     python = world.folder / 'it\'s "my" $HOME `venv`' / "python"
     python.parent.mkdir()
@@ -168,7 +178,10 @@ def test_a_path_with_quotes_in_it_and_an_environment_with_next_to_nothing_in_it(
     world.install(python=str(python))
     world.work.commit("bad", a_md=bad("a"))
     git = shutil.which("git") or "git"
-    kept = {"JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"], "JUDGEKIT_REPLAY": str(world.record(world.work))}
+    kept = {
+        "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"],
+        "JUDGEKIT_REPLAY": str(world.record(world.work)),
+    }
     done = subprocess.run(
         [git, "push", "origin", "main"],
         cwd=world.work.folder,
@@ -200,7 +213,10 @@ def test_the_pre_commit_framework(pre_committed: World) -> None:
     world.push("origin", ":old")
     oid = world.work.commit("good", a_md=good("a"))
     push = world.push(judged={"a.md": "GO"})
-    assert (push.verdicts[0]["commit"], push.verdicts[0]["gate"]["remote"]) == (oid, "../origin.git")
+    assert (push.verdicts[0]["commit"], push.verdicts[0]["gate"]["remote"]) == (
+        oid,
+        "../origin.git",
+    )
     assert "GO            a.md" in push.out + push.err
     world.work("switch", "--quiet", "--create", "topic")
     world.work.write(".judgekit/config.yaml", "gate: {mode: advisory}\n")
@@ -290,15 +306,21 @@ def test_the_manifest_for_pre_commit() -> None:
 
 def actions() -> dict[str, Any]:
     workflow = yaml_text.parsed(example("github-actions.yml"))
-    return {each.get("name", each.get("uses", "")): each for each in workflow["jobs"]["gate"]["steps"]}
+    return {
+        each.get("name", each.get("uses", "")): each for each in workflow["jobs"]["gate"]["steps"]
+    }
 
 
 def test_the_workflow_gives_no_secret_and_no_right_away() -> None:
     workflow = yaml_text.parsed(example("github-actions.yml"))
-    assert workflow["on"] == "pull_request", "pull_request_target would run a fork's files with secrets"
+    assert workflow["on"] == "pull_request", (
+        "pull_request_target would run a fork's files with secrets"
+    )
     assert workflow["permissions"] == {"contents": "read", "security-events": "write"}
     for step in actions().values():
-        assert "${{" not in step.get("run", ""), "an expression in a script is code of whoever names a branch"
+        assert "${{" not in step.get("run", ""), (
+            "an expression in a script is code of whoever names a branch"
+        )
 
 
 def test_the_workflow_judges_and_writes_what_is_uploaded(world: World) -> None:
@@ -310,10 +332,17 @@ def test_the_workflow_judges_and_writes_what_is_uploaded(world: World) -> None:
     known = {"BASE": base, "JUDGEKIT_REPLAY": str(world.record(world.work)), **world.environ}
     script = ["bash", "-e", "-c", steps["judge"]["run"]]
     done = subprocess.run(
-        script, cwd=world.work.folder, env=os.environ | known, capture_output=True, check=False, timeout=120
+        script,
+        cwd=world.work.folder,
+        env=os.environ | known,
+        capture_output=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 1, done.stderr
     written = world.work.folder / steps["show"]["with"]["sarif_file"]
     results = json.loads(written.read_bytes())["runs"][0]["results"]
-    places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results}
+    places = {
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results
+    }
     assert places == {"a.md"}

@@ -23,7 +23,9 @@ NONE = "0" * 40
 SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
 
 
-def examined(work: GitRepo, base: str, tip: str = "HEAD", *, wanted: ChangeFilter = ALL) -> PushedChanges:
+def examined(
+    work: GitRepo, base: str, tip: str = "HEAD", *, wanted: ChangeFilter = ALL
+) -> PushedChanges:
     """Return what differs since a base, as `judgekit gate --base` finds it."""
     oid = work("rev-parse", base)
     update = RefUpdate("HEAD", work("rev-parse", tip), "", oid)
@@ -88,7 +90,9 @@ def test_a_merge_of_which_one_side_is_at_the_edge(origin: GitRepo) -> None:
     pushed = examined(work, "HEAD^1")
     assert (paths(pushed), pushed.notes, pushed.unexamined) == (["bad.md", "other.md"], [], [])
     commits = {change.path: change.commit.oid for change in pushed.changes}
-    assert origin("rev-parse", f"{commits['bad.md']}:bad.md") == origin("rev-parse", "feature:bad.md")
+    assert origin("rev-parse", f"{commits['bad.md']}:bad.md") == origin(
+        "rev-parse", "feature:bad.md"
+    )
 
 
 def test_a_shallow_clone_that_has_nothing_to_compare_with(origin: GitRepo) -> None:
@@ -158,7 +162,9 @@ def test_what_is_skipped_has_a_reason(tmp_path: Path) -> None:
         "the same as before": ["same.md"],
     }
     authored = examined(work, "base", wanted=ChangeFilter((["*.md"], ["nobody"])))
-    assert {group["reason"] for group in authored.skipped.groups()} >= {"not selected by gate.authors"}
+    assert {group["reason"] for group in authored.skipped.groups()} >= {
+        "not selected by gate.authors"
+    }
 
 
 def merge(work: GitRepo, *parents: str, message: str = "merge") -> str:
@@ -283,7 +289,9 @@ def test_a_ref_that_two_remotes_are_fetched_into_is_no_ones(world: World) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("refspec", ["+refs/heads/*:refs/elsewhere/*", "+refs/*:refs/*", "HEAD"])
-def test_a_clone_that_is_fetched_elsewhere_does_not_approve_its_own_rules(world: World, refspec: str) -> None:
+def test_a_clone_that_is_fetched_elsewhere_does_not_approve_its_own_rules(
+    world: World, refspec: str
+) -> None:
     if refspec == "+refs/*:refs/*":
         world.work("switch", "--quiet", "--detach")
     remote_of(world.work, refspec)
@@ -314,14 +322,18 @@ def test_a_push_ends_with_what_was_judged_skipped_and_not_examined(world: World)
     world.push(judged={"a.md": "GO", "b.md": "GO"})
     world.work.commit("code alone", c_py="z\n")
     push = world.push()
-    assert "judgekit: 0 judged; 1 skipped (not selected by gate.paths); 0 not examined\n" in push.err
+    assert (
+        "judgekit: 0 judged; 1 skipped (not selected by gate.paths); 0 not examined\n" in push.err
+    )
     world.work("push", "--quiet", "--no-verify", "origin", "main:old")
     push = world.push("origin", ":old")
     assert "judgekit: 0 judged; 1 skipped (a deleted ref); 0 not examined\n" in push.err
 
 
 @pytest.mark.slow
-def test_what_was_not_examined_stops_a_push_where_nothing_may_pass_unjudged(bare_world: World) -> None:
+def test_what_was_not_examined_stops_a_push_where_nothing_may_pass_unjudged(
+    bare_world: World,
+) -> None:
     bare_world.start("gate: {mode: blocking, undetermined: block}\n")
     bare_world.work.commit("one", a_md=good("a"))
     bare_world.work("push", "--quiet", "--no-verify", "origin", "main")
@@ -336,4 +348,6 @@ def test_what_was_not_examined_stops_a_push_where_nothing_may_pass_unjudged(bare
     push = bare_world.push(str(other.folder), "main", of=shallow, code=1)
     assert "UNDETERMINED: refs/heads/main: 1 commit is at the edge of a shallow clone" in push.err
     assert "blocked: 1 UNDETERMINED" in push.err
-    assert os.fsdecode(bare_world.run(str(other.folder), "main", of=shallow, JUDGEKIT_SKIP="1").stderr)
+    assert os.fsdecode(
+        bare_world.run(str(other.folder), "main", of=shallow, JUDGEKIT_SKIP="1").stderr
+    )

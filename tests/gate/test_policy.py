@@ -44,7 +44,9 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
     return RefUpdate(ref, work("rev-parse", "HEAD"), ref, remote_oid)
 
 
-def test_what_leads_out_is_left_out(work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_leads_out_is_left_out(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     (work.folder / ".judgekit/folder").symlink_to(tmp_path)
@@ -78,7 +80,9 @@ def refuses(work: GitRepo, commit: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "name", [".judgekit", RULES, ".judgekit/rubrics", ".judgekit/rubrics/kls@1.0.0.yaml"]
 )
-def test_links_and_large_or_wrong_rules_are_refused(work: GitRepo, tmp_path: Path, name: str) -> None:
+def test_links_and_large_or_wrong_rules_are_refused(
+    work: GitRepo, tmp_path: Path, name: str
+) -> None:
     path = work.folder / name
     if name.endswith(".yaml"):
         work.write(name, "# x\n" * 30_000)
@@ -96,9 +100,13 @@ def test_links_and_large_or_wrong_rules_are_refused(work: GitRepo, tmp_path: Pat
 
 def nested(work: GitRepo, levels: int, path: str, blob: str) -> str:
     """Return a commit with ten names in each of some levels of folders: a tree of a few kB that unfolds."""
-    tree = work("mktree", stdin="".join(f"100644 blob {blob}\t{name}.yaml\n" for name in range(10)).encode())
+    tree = work(
+        "mktree", stdin="".join(f"100644 blob {blob}\t{name}.yaml\n" for name in range(10)).encode()
+    )
     for _ in range(levels - 1):
-        tree = work("mktree", stdin="".join(f"040000 tree {tree}\t{name}\n" for name in range(10)).encode())
+        tree = work(
+            "mktree", stdin="".join(f"040000 tree {tree}\t{name}\n" for name in range(10)).encode()
+        )
     for name in reversed(path.split("/")):
         tree = work("mktree", stdin=f"040000 tree {tree}\t{name}\n".encode())
     return work("commit-tree", tree, "-m", "nested")
@@ -109,7 +117,9 @@ def test_rules_that_unfold_to_many_files_are_refused(work: GitRepo, path: str) -
     """Of a hundred million names only the first are read."""
     commit = nested(work, 8, path, work("hash-object", "-w", "--stdin", stdin=b"x\n"))
     refuses(
-        work, commit, r"\.judgekit/.*: with it the rules are more than 5,000 files; remove what is no rule"
+        work,
+        commit,
+        r"\.judgekit/.*: with it the rules are more than 5,000 files; remove what is no rule",
     )
 
 
@@ -117,10 +127,16 @@ def test_rules_that_unfold_to_many_bytes_are_refused(work: GitRepo) -> None:
     commit = nested(
         work, 3, ".judgekit/rubrics", work("hash-object", "-w", "--stdin", stdin=b"# x\n" * 20_000)
     )
-    refuses(work, commit, r"\.judgekit/.*: with it the rules are more than 10 MB; remove what is no rule")
+    refuses(
+        work,
+        commit,
+        r"\.judgekit/.*: with it the rules are more than 10 MB; remove what is no rule",
+    )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a child is limited on Linux alone")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the memory of a child is limited on Linux alone"
+)
 def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
     work: GitRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +162,9 @@ def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
     return GitRepo(tmp_path / "partial")
 
 
-def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_other(partial: GitRepo) -> None:
+def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_other(
+    partial: GitRepo,
+) -> None:
     commit, lacking = partial("rev-parse", "HEAD"), partial("rev-parse", f"HEAD:{RULES}")
     here = [partial("hash-object", "-w", "--stdin", stdin=text) for text in (b"one", b"two")]
     found = list(Repository(partial.folder).blobs([here[0], lacking, here[1], lacking], 100))
@@ -183,7 +201,9 @@ def keep(work: GitRepo) -> None:
     policy.keep(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
 
 
-def test_what_decides_a_choice_makes_it_read_again(chosen: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decides_a_choice_makes_it_read_again(
+    chosen: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
     for updates in ([gone], []):  # need no rules
         assert policy.nothing_to_judge(Repository(chosen.folder), updates, "origin") is not None
@@ -242,7 +262,11 @@ MARKDOWN = ["**/*.md"]
 def uncommitted(tmp_path: Path) -> GitRepo:
     uncommitted = GitRepo(tmp_path / "work")
     uncommitted.commit(
-        "first", kept_md="kept\n", edited_md="before\n", removed_md="gone soon\n", moved_md="as it is\n"
+        "first",
+        kept_md="kept\n",
+        edited_md="before\n",
+        removed_md="gone soon\n",
+        moved_md="as it is\n",
     )
     return uncommitted
 
@@ -314,7 +338,9 @@ CLAUDE = "Claude <noreply@anthropic.com>"
 
 
 COMMIT = Commit(
-    "a" * 40, ("Ada <ada@example.org>", "Bo <bo@example.org>", CLAUDE), ("Generated-By: some-tool 1.2",)
+    "a" * 40,
+    ("Ada <ada@example.org>", "Bo <bo@example.org>", CLAUDE),
+    ("Generated-By: some-tool 1.2",),
 )
 
 
@@ -339,7 +365,9 @@ def test_changes_are_chosen_by_path_and_by_who_made_them() -> None:
         assert ChangeFilter((["*.rst"], []), (paths, authors))(change) is meant
 
 
-def test_of_a_long_history_the_newest_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_history_the_newest_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history, "MAX_COMMITS", 2)
     work = GitRepo(tmp_path / "work")
     for name in "abc":

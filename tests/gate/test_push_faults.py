@@ -66,10 +66,16 @@ def push_faulty(world: World, names: Iterable[str], also: str, code: int, **envi
     paths = {name: f"{name.replace(' ', '-')}.md" for name in names}
     for name, path in paths.items():
         world.work.write(path, good(f"fault {name}"))
-    world.work.commit("all", **({"a_md": {"GO": good("a"), "NO-GO": bad("a")}[also]} if also else {}))
+    world.work.commit(
+        "all", **({"a_md": {"GO": good("a"), "NO-GO": bad("a")}[also]} if also else {})
+    )
     judged = dict.fromkeys(paths.values(), "UNDETERMINED") | ({"a.md": also} if also else {})
     with Loopback(faulty) as server:
-        known = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+        known = {
+            "JUDGEKIT_REPLAY": "",
+            "JUDGEKIT_API_BASE": server.base,
+            "JUDGEKIT_MODEL": "stand-in",
+        }
         push = world.push(judged=judged, code=code, **known, **environ)  # type: ignore[arg-type]  # none of the named
     found = {verdict["subjects"][0]["path"]: verdict for verdict in push.verdicts}
     for name, path in paths.items():
@@ -80,7 +86,9 @@ def push_faulty(world: World, names: Iterable[str], also: str, code: int, **envi
         assert found[path]["scores"] is None
 
 
-@pytest.mark.parametrize(("mode", "also"), [("advisory", "NO-GO"), ("blocking", "GO"), ("blocking", "NO-GO")])
+@pytest.mark.parametrize(
+    ("mode", "also"), [("advisory", "NO-GO"), ("blocking", "GO"), ("blocking", "NO-GO")]
+)
 def test_no_failure_of_a_model_blocks_or_is_lost(bare_world: World, mode: str, also: str) -> None:
     bare_world.start(f"gate: {{mode: {mode}}}\n")
     blocked = mode == "blocking" and also == "NO-GO"
@@ -95,7 +103,12 @@ def test_a_model_that_outlasts_the_budget(bare_world: World) -> None:
 def test_no_model_no_recording_no_server_and_no_lines_of_gits(world: World) -> None:
     command = [sys.executable, "-m", "judgekit", "gate", "--pre-push", "origin", "../origin.git"]
     said = subprocess.run(
-        command, cwd=world.work.folder, input=b"garbage\n", capture_output=True, check=True, timeout=120
+        command,
+        cwd=world.work.folder,
+        input=b"garbage\n",
+        capture_output=True,
+        check=True,
+        timeout=120,
     )
     assert b"UNDETERMINED, not judged: stdin:1: expected <local ref>" in said.stderr
     (line,) = world.ledger()
@@ -107,7 +120,9 @@ def test_no_model_no_recording_no_server_and_no_lines_of_gits(world: World) -> N
     assert b"UNDETERMINED" in done.stderr
     assert b"not judged" in done.stderr
     assert {word(each) for each in world.ledger()[before:]} <= {"UNDETERMINED"}
-    push = world.push("--dry-run", "origin", "main", JUDGEKIT_REPLAY=str(world.folder / "gone.jsonl"))
+    push = world.push(
+        "--dry-run", "origin", "main", JUDGEKIT_REPLAY=str(world.folder / "gone.jsonl")
+    )
     assert "UNDETERMINED" in push.err
     assert len(push.of("fault")) == 1
     with socket.socket() as closed:
@@ -139,7 +154,9 @@ def test_a_ledger_that_cannot_be_written(world: World) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a limit on files is a POSIX notion")
-@pytest.mark.parametrize(("filled", "blocks", "code"), [(10_000, 16, 1), (0, 0, 0)], ids=["ledger", "all"])
+@pytest.mark.parametrize(
+    ("filled", "blocks", "code"), [(10_000, 16, 1), (0, 0, 0)], ids=["ledger", "all"]
+)
 def test_a_disk_without_room(world: World, filled: int, blocks: int, code: int) -> None:
     """No file may grow past a limit: that of the ledger has reached it, or nothing can be written at all."""
     world.work.commit("good", a_md=good("a"))
@@ -194,7 +211,11 @@ def test_nothing_of_the_repository_is_imported(world: World) -> None:
     packages = "lib/python{}.{}/site-packages".format(*sys.version_info)
     world.work.write(f"{packages}/theirs.pth", "import os; open('ran', 'w').close()\n")
     world.work.commit("bad", a_md=bad("a"))
-    for variables in ({}, {"PYTHONEXECUTABLE": "bin/python"}, {"__PYVENV_LAUNCHER__": "bin/python"}):
+    for variables in (
+        {},
+        {"PYTHONEXECUTABLE": "bin/python"},
+        {"__PYVENV_LAUNCHER__": "bin/python"},
+    ):
         world.push(judged={"a.md": "NO-GO"}, code=1, **variables)  # type: ignore[arg-type]  # none of the named
     assert not (world.work.folder / "ran").exists()
 
@@ -210,7 +231,9 @@ def test_variables_that_name_the_repository_start_nothing_of_it(world: World) ->
     oids = world.work("rev-parse", "main"), world.work("rev-parse", "origin/main")
     recording = str(world.record(world.work))
     for entries in (":/opt/lib", ".", "lib", ""):
-        path = f"{entries}:{os.environ['PATH']}" if "opt" not in entries else f":{os.environ['PATH']}"
+        path = (
+            f"{entries}:{os.environ['PATH']}" if "opt" not in entries else f":{os.environ['PATH']}"
+        )
         variables = {"PYTHONPATH": entries, "PYTHONUSERBASE": ".", "PYTHONHOME": "/nowhere"}
         done = subprocess.run(
             [str(hook), "origin", "../origin.git"],
@@ -233,7 +256,11 @@ def test_compiled_modules_of_the_repository_are_not_run(world: World) -> None:
     code = compile("open('ran', 'w').close()", "theirs", "exec")
     about = source.stat()
     compiled = Path(importlib.util.cache_from_source(str(source))).name
-    header = importlib.util.MAGIC_NUMBER + bytes(4) + struct.pack("<II", int(about.st_mtime), about.st_size)
+    header = (
+        importlib.util.MAGIC_NUMBER
+        + bytes(4)
+        + struct.pack("<II", int(about.st_mtime), about.st_size)
+    )
     path = world.work.folder / "pyc" / source.parent.relative_to("/") / compiled
     path.parent.mkdir(parents=True)
     path.write_bytes(header + marshal.dumps(code))
@@ -275,7 +302,9 @@ def test_two_pushes_at_once(world: World) -> None:
     with ThreadPoolExecutor(len(repositories)) as pool:
         done = list(
             pool.map(
-                lambda each: each.run("push", "origin", each.folder.name, JUDGEKIT_REPLAY=recording),
+                lambda each: each.run(
+                    "push", "origin", each.folder.name, JUDGEKIT_REPLAY=recording
+                ),
                 repositories,
             )
         )

@@ -33,7 +33,9 @@ CONFIG = ".judgekit/config.yaml"
 
 
 def decide(world: World, task: str, decision: Decided, *, terminal: bool = True) -> None:
-    line = OverrideLine(task_id=task, decision=decision, why="I read it", who="ann", terminal=terminal)
+    line = OverrideLine(
+        task_id=task, decision=decision, why="I read it", who="ann", terminal=terminal
+    )
     Ledger.of(world.work.folder).add(line)
 
 
@@ -68,12 +70,19 @@ def test_an_advisory_gate_lets_a_bad_document_leave(bare_world: World) -> None:
 def test_a_block_says_how_to_go_on(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"), b_md=good("b"))
     push = world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
-    (file,) = (world.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl")  # what is recorded is private
+    (file,) = (world.home / "judgekit" / "state" / "ledger").glob(
+        "*/*.jsonl"
+    )  # what is recorded is private
     assert [path.stat().st_mode & 0o077 for path in (file, file.parent)] == [0, 0]
     assert "It says what holds" not in file.read_text(encoding="utf-8")
     assert str(Path.home()) not in file.read_text(encoding="utf-8")
     task = next(verdict["task_id"] for verdict in push.verdicts if verdict["verdict"] == "reject")
-    for told in ("Unfinished.", "semantic 1", f"judgekit override {task} accept", "JUDGEKIT_SKIP=1 git push"):
+    for told in (
+        "Unfinished.",
+        "semantic 1",
+        f"judgekit override {task} accept",
+        "JUDGEKIT_SKIP=1 git push",
+    ):
         assert told in push.err
 
 
@@ -105,8 +114,12 @@ def test_nor_can_it_in_two_pushes_or_by_an_orphan_branch(world: World) -> None:
     world.push("origin", "pages", judged={"a.md": "NO-GO"}, code=1)
 
 
-@pytest.mark.parametrize("broken", ["gate: [\n", "gate: {mode: sometimes}\n", "gate: {rubric: nowhere}\n"])
-def test_broken_rules_on_the_remote_block_nothing_and_can_be_mended(bare_world: World, broken: str) -> None:
+@pytest.mark.parametrize(
+    "broken", ["gate: [\n", "gate: {mode: sometimes}\n", "gate: {rubric: nowhere}\n"]
+)
+def test_broken_rules_on_the_remote_block_nothing_and_can_be_mended(
+    bare_world: World, broken: str
+) -> None:
     bare_world.start(broken)
     bare_world.work.commit("bad", a_md=bad("a"))
     push = bare_world.push()
@@ -154,7 +167,11 @@ def test_a_variable_goes_before_the_rules(world: World, monkeypatch: pytest.Monk
 def test_an_unchanged_push_again_asks_no_model(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"))
     with Loopback(by_content) as server:
-        world.environ |= {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "m"}
+        world.environ |= {
+            "JUDGEKIT_REPLAY": "",
+            "JUDGEKIT_API_BASE": server.base,
+            "JUDGEKIT_MODEL": "m",
+        }
         asked = 0
         for cached in (False, True):
             (verdict,) = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts
@@ -193,10 +210,22 @@ def test_the_newest_override_of_this_very_file_counts_until_it_changes(world: Wo
 def test_an_override_without_a_terminal_counts_only_if_the_user_says_so(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"))
     task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
-    command = [sys.executable, "-m", "judgekit", "override", task, "accept", "--why", "an agent says so"]
+    command = [
+        sys.executable,
+        "-m",
+        "judgekit",
+        "override",
+        task,
+        "accept",
+        "--why",
+        "an agent says so",
+    ]
     done = start(command, cwd=world.work.folder, capture_output=True, check=True, timeout=60)
     assert b"without a terminal" in done.stderr
-    assert (b"accept" in done.stdout, b"recorded, but it does not count" in done.stdout) == (False, True)
+    assert (b"accept" in done.stdout, b"recorded, but it does not count" in done.stdout) == (
+        False,
+        True,
+    )
     world.push(judged={"a.md": "NO-GO"}, code=1)
     users_config(world, "gate: {override_without_terminal: true}\n")
     assert "accepted by" in world.push("--dry-run", "origin", "main").err
@@ -247,7 +276,9 @@ def test_whoever_pushes_suspends_nothing_by_pushing(world: World) -> None:
     ledger.add(*(Skip(variable="JUDGEKIT_SKIP", who="mal", terminal=False) for _ in range(30)))
     assert "suspended" not in world.push(judged=judged, code=1).err
     assert not [
-        each for each in world.ledger() if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
+        each
+        for each in world.ledger()
+        if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
     ]
     evidence = kpi.evidence(ledger.records())
     assert len(evidence.verdicts) == 24 + 1 + 1
@@ -259,7 +290,9 @@ def test_one_label_of_a_copied_file_is_one_label(world: World) -> None:
     judged = dict.fromkeys(copies, "NO-GO")
     world.work.commit("bad", **copies)
     push = world.push(judged=judged, code=1)
-    labels = [Label(of=each["id"], label="go", who=f"person {n}") for n, each in enumerate(push.verdicts)]
+    labels = [
+        Label(of=each["id"], label="go", who=f"person {n}") for n, each in enumerate(push.verdicts)
+    ]
     Ledger.of(world.work.folder).add(*labels)
     assert "suspended" not in world.push(judged=judged, code=1).err
 
@@ -271,7 +304,9 @@ def test_a_ledger_that_a_clone_brings_lets_nothing_through(world: World) -> None
     brought = Ledger(world.folder / "brought", "brought-0123456789ab")
     later = datetime.now(UTC) + timedelta(days=400)
     given = [
-        ledger_lines.verdict("reject", name=f"f{n}", timestamp=later, **ledger_lines.content(str(n)))
+        ledger_lines.verdict(
+            "reject", name=f"f{n}", timestamp=later, **ledger_lines.content(str(n))
+        )
         for n in range(30)
     ]
     brought.add(

@@ -60,12 +60,17 @@ def test_several_refs_at_once(world: World) -> None:
     judged = {"a.md": "GO", "b.md": "NO-GO"}
     push = world.push("--atomic", "origin", "main", "topic", judged=judged, code=1)
     assert {verdict["commit"] for verdict in push.verdicts} == {first, second}
-    assert {verdict["gate"]["ref"] for verdict in push.verdicts} == {"refs/heads/main, refs/heads/topic"}
+    assert {verdict["gate"]["ref"] for verdict in push.verdicts} == {
+        "refs/heads/main, refs/heads/topic"
+    }
     assert len(world.push("origin", "main", "copy", judged={"a.md": "GO"}).verdicts) == 1
     world.work.commit("another version", a_md=bad("a"))
     before = len(world.ledger())
     assert world.run("origin", "main", "topic").returncode == 1
-    assert {each["task_id"].partition("@")[0] for each in world.ledger()[before:]} == {"a.md", "b.md"}
+    assert {each["task_id"].partition("@")[0] for each in world.ledger()[before:]} == {
+        "a.md",
+        "b.md",
+    }
 
 
 @pytest.mark.parametrize("option", ["--all", "--mirror", "--tags"])
@@ -241,7 +246,16 @@ def test_a_branch_named_with_a_line_separator_disarms_nothing(world: World) -> N
         world.push("origin", f"main:{name}", judged={"a.md": "NO-GO"}, code=1)
 
 
-NAMES = ["a b  c.md", 'it\'s "one".md', "a\nb.md", "a\tb.md", "über/日本.md", "-rf.md", ":a.md", "[a]*?.md"]
+NAMES = [
+    "a b  c.md",
+    'it\'s "one".md',
+    "a\nb.md",
+    "a\tb.md",
+    "über/日本.md",
+    "-rf.md",
+    ":a.md",
+    "[a]*?.md",
+]
 NAMES += ["a\\b.md", "$(touch x).md", ".hidden/..a.md", "BAD.MD", "docs/bad.Md"]
 OTHER_NAMES = [b"\xff\xfe.md", b"\x1b[2J\x07\xe2\x80\xaeb.md"]
 
@@ -269,7 +283,9 @@ def test_unusual_names(world: World) -> None:
     suggested = {shlex.split(line.partition("or accept it: ")[2])[2] for line in lines}
     for name in NAMES:
         assert f"NO-GO         {escaped(name)}  (" in push.err
-        plain = name.isprintable() and not name.startswith("-")  # which a command would take for an option
+        plain = name.isprintable() and not name.startswith(
+            "-"
+        )  # which a command would take for an option
         assert ids[name]["task_id" if plain else "id"] in suggested
 
 
@@ -335,7 +351,9 @@ def test_moves(world: World) -> None:
 
 
 @pytest.mark.parametrize("names", [("a.md", "b.md", "c.md"), ("a.txt", "c.md")])
-def test_a_file_that_is_moved_within_the_push_that_brings_it(world: World, names: tuple[str, ...]) -> None:
+def test_a_file_that_is_moved_within_the_push_that_brings_it(
+    world: World, names: tuple[str, ...]
+) -> None:
     world.work.write(names[0], bad("a"))
     made = world.work.commit("one")
     for old, new in itertools.pairwise(names):
@@ -422,7 +440,9 @@ def test_commits_of_others_come_under_their_authors(world: World) -> None:
     world.work("fetch", "--quiet", "../other", "main")
     world.work("cherry-pick", "FETCH_HEAD")
     push = world.push(judged={"a.md": "GO", "b.md": "NO-GO", "c.md": "GO"}, code=1)
-    authors = {verdict["subjects"][0]["path"]: verdict["author"]["name"][:3] for verdict in push.verdicts}
+    authors = {
+        verdict["subjects"][0]["path"]: verdict["author"]["name"][:3] for verdict in push.verdicts
+    }
     assert authors == {"a.md": "Ada", "b.md": "Bob", "c.md": "Eve"}
 
 
@@ -444,7 +464,11 @@ def test_what_a_merge_itself_made_is_its_own(world: World) -> None:
     world.work("switch", "--quiet", "main")
     world.work("merge", "--quiet", "one", "two", "three")
     push = world.push(judged={f"{name}.md": "GO" for name in ("one", "two", "three")})
-    assert {verdict["author"]["name"].split()[0] for verdict in push.verdicts} == {"one", "two", "three"}
+    assert {verdict["author"]["name"].split()[0] for verdict in push.verdicts} == {
+        "one",
+        "two",
+        "three",
+    }
     world.work("switch", "--quiet", "--create", "last")
     world.work.commit("on last", b_md=good("b"))
     world.work("switch", "--quiet", "main")
@@ -487,7 +511,9 @@ def test_the_family_of_an_agent_that_wrote_is_noted(world: World) -> None:
     world.work.commit("mend it", moved_md=good("moved"))
     expected["moved.md"] = expected.pop("0.md")
     push = world.push(judged=dict.fromkeys(expected, "GO"))
-    assert {each["subjects"][0]["path"]: each["author"]["family"] for each in push.verdicts} == expected
+    assert {
+        each["subjects"][0]["path"]: each["author"]["family"] for each in push.verdicts
+    } == expected
     world.work.commit("written anew", moved_md=good("anew"))
     push = world.push(judged={"moved.md": "GO"})
     assert push.verdicts[0]["author"]["family"] is None
@@ -502,7 +528,11 @@ def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_fami
     trailer = f"\n\n{CLAUDE}" if wrote else ""
     bare_world.work.commit(f"mine{trailer}", a_md=good("a"))
     with Loopback(by_content) as model:
-        own = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": model.base, "JUDGEKIT_MODEL": "claude-own"}
+        own = {
+            "JUDGEKIT_REPLAY": "",
+            "JUDGEKIT_API_BASE": model.base,
+            "JUDGEKIT_MODEL": "claude-own",
+        }
         bare_world.environ.update(own)
         push = bare_world.push(judged={"a.md": "UNDETERMINED" if wrote else "GO"})
         assert ("judge.independence is require" in push.err + push.out) == wrote

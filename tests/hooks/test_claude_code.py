@@ -35,12 +35,16 @@ def results(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("<result ")]
 
 
-def test_a_prompt_that_is_answered(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_that_is_answered(
+    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also under the old name of the prompt, in a folder inside the project, and in the current one."""
     inner = store.project / "src" / "deep"
     inner.mkdir(parents=True)
     monkeypatch.chdir(store.project)
-    payloads = [payload(store, cwd=cwd) for cwd in (str(store.project), str(inner), None, 7, "", "\0")]
+    payloads = [
+        payload(store, cwd=cwd) for cwd in (str(store.project), str(inner), None, 7, "", "\0")
+    ]
     for each in [{"user_prompt": QUESTION, "cwd": str(store.project)}, *payloads]:
         out, err = run(each)
         assert out == (
@@ -57,7 +61,9 @@ def test_a_prompt_that_is_answered(store: MemoryStore, run: Run, monkeypatch: py
     assert run(raw.encode("utf-8", "surrogatepass"))[1] == []
 
 
-def test_silence(store: MemoryStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence(
+    store: MemoryStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for prompt in (
         *("Write a haiku about the sea", "yes", "  JWT ref  ", ""),
         "<task-notification>refresh the JWT token</task-notification>",
@@ -84,7 +90,10 @@ def test_bad_input_is_one_line(run: Run) -> None:
         (b'["How do we refresh the JWT?"]', "stdin: expected a JSON object, as"),
         (b"\x00\xff\xfe\x01", "stdin: not valid JSON"),
         (b'{"cwd": "/"}', "stdin: prompt: missing"),
-        (b'{"prompt": {"text": "How do we refresh"}}', "stdin: prompt: expected a string, got dict"),
+        (
+            b'{"prompt": {"text": "How do we refresh"}}',
+            "stdin: prompt: expected a string, got dict",
+        ),
     ]
     for stdin, line in bad:
         out, (err,) = run(stdin)
@@ -174,7 +183,10 @@ def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path
     out, _ = run(payload(store))
     assert '<memory-context source=".claude/memory/" descriptions="decision: why we chose">' in out
     for project, said in (
-        (store.project, f"<memory-nudge>No stored memory matches this prompt; {AGAIN}.</memory-nudge>\n"),
+        (
+            store.project,
+            f"<memory-nudge>No stored memory matches this prompt; {AGAIN}.</memory-nudge>\n",
+        ),
         (tmp_path / "bare", ""),
     ):
         by_project(project, "retrieval: {hint_on_zero: true}\n")
@@ -203,7 +215,11 @@ def test_the_judge_decides_if_it_is_on(
     monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
     ((prompt, ids, cwd, project),) = asked
-    assert (prompt, cwd, project) == ("invoice or avatar or backup?", str(store.project), str(store.project))
+    assert (prompt, cwd, project) == (
+        "invoice or avatar or backup?",
+        str(store.project),
+        str(store.project),
+    )
     assert 3 <= len(ids) <= 15
     assert len(results(out)) == 1
     assert "<memory-nudge>" not in out
@@ -237,7 +253,9 @@ def test_the_judge_decides_if_it_is_on(
     assert len(asked) == 2, "without full-text search no model is asked"
 
 
-def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_one_line(
+    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for error, line in (
         (
             ZeroDivisionError("oh\nno"),
@@ -253,7 +271,9 @@ def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: 
         assert run(payload(store)) == ("", [f"judgekit: {line}"])
 
 
-def test_an_option_that_there_is_not_is_one_line_and_costs_no_answer(store: MemoryStore, run: Run) -> None:
+def test_an_option_that_there_is_not_is_one_line_and_costs_no_answer(
+    store: MemoryStore, run: Run
+) -> None:
     for option in ("--frobnicate", "--explian=x", "-x", "please"):
         out, err = run(payload(store), option)
         assert (bool(out), err) == (True, [f"judgekit: {option}: no such option; {HELP}"])
@@ -261,7 +281,9 @@ def test_an_option_that_there_is_not_is_one_line_and_costs_no_answer(store: Memo
         assert run(b"", "--stats", option)[1] == err
 
 
-def test_explain_names_each_outcome(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_names_each_outcome(
+    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.add("mobile", "Where the JWT refresh token of the mobile client lies", "in the keychain")
     by_project(store.project, "retrieval: {max_inject: 1}\n")
     monkeypatch.chdir(store.project)
@@ -328,7 +350,9 @@ def test_a_pin_is_found_by_id_and_by_path_and_comes_first_and_once(pinned: Memor
     ):
         pin(pinned, name)
         text, notes = answer(pinned)
-        assert results(text) == [f'<result category="CONSTRAINT" confidence="pinned">{RULE}</result>']
+        assert results(text) == [
+            f'<result category="CONSTRAINT" confidence="pinned">{RULE}</result>'
+        ]
         assert notes == []
     for prompt in ("yes", "<task-notification>done with the task"):
         assert answer(pinned, prompt) == ("", []), "a silent prompt stays silent"
@@ -346,7 +370,9 @@ def test_a_pin_is_found_by_id_and_by_path_and_comes_first_and_once(pinned: Memor
     assert (text.count(TITLE), 'confidence="pinned"' in text) == (1, True)
 
 
-def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(pinned: MemoryStore, tmp_path: Path) -> None:
+def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(
+    pinned: MemoryStore, tmp_path: Path
+) -> None:
     pin(pinned, "gone", "fridays", "../../etc/passwd")
     text, notes = answer(pinned, QUESTION)
     assert len(results(text)) == 2
@@ -381,7 +407,9 @@ def titles(store: MemoryStore) -> set[str]:
         connection.close()
 
 
-def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "file_path") -> dict[str, Any]:
+def edit(
+    store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "file_path"
+) -> dict[str, Any]:
     return {
         "hook_event_name": "PostToolUse" if tool[:1].isupper() else "AfterTool",  # Gemini
         "tool_name": tool,
@@ -441,7 +469,9 @@ def test_everything_else_is_silence(
     assert run({"prompt": QUESTION}) == ("", [])
 
 
-def test_sessions_may_start_the_engine(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_may_start_the_engine(
+    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[bool] = []
     monkeypatch.setattr(client, "start", lambda _: started.append(True))
     monkeypatch.delenv("JUDGEKIT_ENGINE")

@@ -32,7 +32,9 @@ def test_gemini_is_answered_in_json(store: MemoryStore, run: Run) -> None:
     assert json.loads(out)["systemMessage"] == "judgekit recalled: JWT token refresh flow"
 
 
-def test_no_title_passes_for_a_tag_after_gemini_has_escaped_the_rest(store: MemoryStore, run: Run) -> None:
+def test_no_title_passes_for_a_tag_after_gemini_has_escaped_the_rest(
+    store: MemoryStore, run: Run
+) -> None:
     store.add("jwt", "JWT token refresh </memory-context> & so on", listed=False)
     out, _ = run(payload(store, QUESTION, hook_event_name="BeforeAgent"))
     text = json.loads(out)["hookSpecificOutput"]["additionalContext"]
@@ -48,7 +50,10 @@ def codex(role: str, kind: str, text: str) -> dict[str, object]:
 
 CODEX_LINES = [
     {"timestamp": "2026-03-20T12:00:00.500Z", "type": "session_meta", "payload": {"id": "x"}},
-    *(codex("developer", "input_text", "a hook's"), codex("user", "input_text", "<environment_context>")),
+    *(
+        codex("developer", "input_text", "a hook's"),
+        codex("user", "input_text", "<environment_context>"),
+    ),
     *(codex("user", "input_text", "question"), codex("assistant", "output_text", "answer")),
     {"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "UserMessage"}}},
 ]
@@ -111,11 +116,15 @@ def test_the_last_turns_come_oldest_first_and_nothing_else(file: Path) -> None:
         assert transcript.last_turns(str(file), 5) == ("user: real",), line[:60]
     file.write_bytes(b"\xff\xfe\x00\n" + entry("user", "real").encode() + b'\n{"type":')
     assert transcript.last_turns(str(file), 5) == ("user: real",)
-    file.write_text("\n".join([entry("user", "x" * 5000) for _ in range(200)] + [entry("user", "last")]))
+    file.write_text(
+        "\n".join([entry("user", "x" * 5000) for _ in range(200)] + [entry("user", "last")])
+    )
     assert transcript.last_turns(str(file), 1) == ("user: last",)  # only the end is read
 
 
-def test_only_clients_files_are_read(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_clients_files_are_read(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text(entry("user", "private"))
     (file.parent / "linked.jsonl").symlink_to(outside)
@@ -139,7 +148,9 @@ def test_when_a_conversation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text("\n".join(lines))
     assert transcript.started(str(path)) is None
     path.write_text(
-        "\n".join([*lines, '{"timestamp": "2026-03-20T12:00:00.500Z"}', '{"timestamp": "2027-01-01"}'])
+        "\n".join(
+            [*lines, '{"timestamp": "2026-03-20T12:00:00.500Z"}', '{"timestamp": "2027-01-01"}']
+        )
     )
     assert transcript.started(str(path)) == 1774008000.5
     assert transcript.started(str(tmp_path / "elsewhere.jsonl")) is None

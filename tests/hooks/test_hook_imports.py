@@ -66,7 +66,9 @@ def settle(store: MemoryStore) -> None:
     """Index the store once its files' times tell every change: how soon depends on the file system's tick."""
     paths = [store.root, *store.root.rglob("*")]
     for _ in range(100):
-        changed = [stamp for path in paths for stamp in (path.stat().st_mtime_ns, path.stat().st_ctime_ns)]
+        changed = [
+            stamp for path in paths for stamp in (path.stat().st_mtime_ns, path.stat().st_ctime_ns)
+        ]
         if all(index_file.is_sure(each, index_file.clock()) for each in changed):
             break
         time.sleep(0.05)
@@ -84,7 +86,9 @@ def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) ->
         ours = {name for name in modules if name.startswith("judgekit")}
         assert ours <= ANSWERED
         assert modules - ours <= STANDARD | OS
-        assert len(ours) <= 17, "each module more is a hundredth of starting Python more: merge or defer"
+        assert len(ours) <= 17, (
+            "each module more is a hundredth of starting Python more: merge or defer"
+        )
 
 
 def test_a_session_costs_two_modules_of_ours_and_one_of_pythons(store: MemoryStore) -> None:
@@ -123,7 +127,13 @@ def test_silence_does_not_even_look_for_the_store(store: MemoryStore) -> None:
 
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),

@@ -44,7 +44,9 @@ def project(tmp_path: Path) -> Path:
 def tree(*folders: Path) -> dict[str, bytes | None]:
     """Return what is in folders, but for git's and our own in the home folder."""
     paths = [
-        (path, path.relative_to(folder).parts) for folder in folders for path in sorted(folder.rglob("*"))
+        (path, path.relative_to(folder).parts)
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
     ]
     ours = {"judgekit", ".git"}
     return {
@@ -97,7 +99,9 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
         assert not files.location().exists()
 
 
-def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(project: Path, isolated: Path) -> None:
+def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(
+    project: Path, isolated: Path
+) -> None:
     write("local", project, b'{\n  "model": "opus"\n}\n')
     before = tree(project, isolated)
     for record in ("{", '{"folders": 3, "files": 4}', "\x00"):
@@ -161,7 +165,9 @@ def script(folder: Path, text: str) -> dict[str, Any]:
     return command(str(program), "hook")
 
 
-def test_the_hook_answers_whatever_is_configured(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_answers_whatever_is_configured(
+    isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
@@ -173,7 +179,10 @@ def test_the_hook_answers_whatever_is_configured(isolated: Path, monkeypatch: py
     assert install.problem(entries.portable()) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
-        assert install.problem(entries.portable()) == "its program judgekit is not on this shell's PATH"
+        assert (
+            install.problem(entries.portable())
+            == "its program judgekit is not on this shell's PATH"
+        )
     assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
 
 
@@ -194,7 +203,9 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_hook_is_found_and_a_clones_command_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
+def test_a_hook_is_found_and_a_clones_command_is_not_run(
+    scope: Scope, project: Path, tmp_path: Path
+) -> None:
     """What stands in a project's folder may come from anybody; the user's own settings do not."""
     assert list(install.findings(project)) == [UNSET]
     put(scope, project)
@@ -217,8 +228,15 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
     _, (state, _, text), *_ = install.findings(project)
     assert state == "wrong"
-    assert "the fastest form, /no/such/python3: its program /no/such/python3 no longer exists; run" in text
-    write("local", project, hooks({"type": "command", "command": "judgekit hook"}, event="PostToolUse"))
+    assert (
+        "the fastest form, /no/such/python3: its program /no/such/python3 no longer exists; run"
+        in text
+    )
+    write(
+        "local",
+        project,
+        hooks({"type": "command", "command": "judgekit hook"}, event="PostToolUse"),
+    )
     *_, (state, _, text) = install.findings(project)
     assert (state, "not called on UserPromptSubmit, Stop, SessionStart; run judgekit" in text) == (
         "note",
@@ -232,7 +250,9 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
         assert not install.plugin_enabled(project)
 
 
-def test_what_stops_all_hooks_is_said(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stops_all_hooks_is_said(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
     (tmp_path / "managed-settings.d").mkdir()
     for path, switch in (
@@ -256,7 +276,11 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     for enabled in (True, False):  # the narrower scope's word holds
         write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
-        write("local", project, hooks(entries.fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}})
+        write(
+            "local",
+            project,
+            hooks(entries.fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}},
+        )
         said = ["in the user settings and in the plugin" in line for line in install.notes(project)]
         assert said == [True] * enabled
 
@@ -302,7 +326,11 @@ def test_links_of_the_user_are_followed(tmp_path: Path, file: Path) -> None:
 
 
 def test_a_strangers_edit_is_not_overwritten_nor_a_removal_undone(file: Path) -> None:
-    changes: list[tuple[bytes | None, bytes | None]] = [(b"older", b"new"), (None, b"new"), (b"older", None)]
+    changes: list[tuple[bytes | None, bytes | None]] = [
+        (b"older", b"new"),
+        (None, b"new"),
+        (b"older", None),
+    ]
     for before, after in changes:
         with pytest.raises(InputError, match="another program just changed it"):
             files.replace(file, before, after)
@@ -365,18 +393,32 @@ OURS = [
 NOT_OURS: list[object] = [
     *map(
         hook_of,
-        ("judgekit hook_of && notify-send done", "log-prompt; judgekit hook", "judgekit hook_of | tee log"),
+        (
+            "judgekit hook_of && notify-send done",
+            "log-prompt; judgekit hook",
+            "judgekit hook_of | tee log",
+        ),
     ),
-    *map(hook_of, ("judgekit hook_of\nnotify-send done", "judgekit 'hook", "my-judgekit hook", "  ", None)),
+    *map(
+        hook_of,
+        ("judgekit hook_of\nnotify-send done", "judgekit 'hook", "my-judgekit hook", "  ", None),
+    ),
     *(
         hook_of("judgekit", "search"),
         hook_of("judgekit"),
         hook_of(["judgekit", "hook"]),
         hook_of("judgekit hook", ""),
     ),
-    *(hook_of("python3", "-m"), hook_of("", "-c", 3), hook_of("python3", "-m", "judgekit", "search")),
+    *(
+        hook_of("python3", "-m"),
+        hook_of("", "-c", 3),
+        hook_of("python3", "-m", "judgekit", "search"),
+    ),
     *(hook_of("python3", "-m", "judgekit_other", "hook"), hook_of("judgekit-other", "hook")),
-    *(hook_of("/opt/judgekit/bin/other", "hook"), hook_of("python3", "/home/you/judgekit/other.py", "hook")),
+    *(
+        hook_of("/opt/judgekit/bin/other", "hook"),
+        hook_of("python3", "/home/you/judgekit/other.py", "hook"),
+    ),
     *(hook_of("python3", "-c", "print('judgekit.hooks')"), {"command": "judgekit hook"}),
     *({"type": "prompt", "prompt": "judgekit hook"}, {}, None, "judgekit hook", 3),
 ]
@@ -478,7 +520,11 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
             changed = installed_in(there, second)
             assert our_entries(changed) == sorted(
                 (
-                    (event, matcher, second | {"timeout": entries.TIMEOUTS.get(event, entries.TIMEOUT)})
+                    (
+                        event,
+                        matcher,
+                        second | {"timeout": entries.TIMEOUTS.get(event, entries.TIMEOUT)},
+                    )
                     for event, matcher in CLAUDE_CODE.events.items()
                 ),
                 key=str,
@@ -496,7 +542,9 @@ def test_an_earlier_installation_is_completed_and_an_edited_file_keeps_its_edits
         },
     ]
     for hooks in earlier:
-        assert our_entries(installed_in(json.dumps({"hooks": hooks}))) == sorted(WHOLE, key=str), hooks
+        assert our_entries(installed_in(json.dumps({"hooks": hooks}))) == sorted(WHOLE, key=str), (
+            hooks
+        )
     edited = installed_in('{\n  "model": "opus"\n}\n').replace(
         '"opus"', '"haiku",\n  "env": {\n    "A": "b"\n  }'
     )

@@ -44,7 +44,10 @@ def write(path: Path, content: bytes, mode: int = 0o755) -> None:
 
 def state(folder: Path) -> dict[str, tuple[int, bytes | str]]:
     return {
-        path.name: (path.lstat().st_mode, str(path.readlink()) if path.is_symlink() else path.read_bytes())
+        path.name: (
+            path.lstat().st_mode,
+            str(path.readlink()) if path.is_symlink() else path.read_bytes(),
+        )
         for path in folder.glob("*")
     }
 
@@ -146,7 +149,12 @@ def test_scopes(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
     hook = tmp_path / HOOK
-    for python in ("/usr/bin/python3", "/a b/it's $x `y`/python", "C:\\Python\\python.exe", "/é/\udcff"):
+    for python in (
+        "/usr/bin/python3",
+        "/a b/it's $x `y`/python",
+        "C:\\Python\\python.exe",
+        "/é/\udcff",
+    ):
         hook.write_bytes(git_hook.text(python))
         assert b"@" not in hook.read_bytes().replace(b'"$@"', b"")
         assert git_hook.installation(hook.read_bytes())[0] == python
@@ -160,13 +168,18 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         assert git_hook.kind(foreign) == "foreign"
 
 
-def test_what_doctor_finds(repository: GitRepo, hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_doctor_finds(
+    repository: GitRepo, hooks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     text = git_hook.text()
     first, second, rest = text.split(b"\n", 2)
     body = rest + b"# older\n"
     older = b"\n".join([first, second[:-16] + git_hook._sum(body), body])
-    gate, framework = b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n", b"#!/bin/sh\n# https://pre-commit.com\n"
+    gate, framework = (
+        b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n",
+        b"#!/bin/sh\n# https://pre-commit.com\n",
+    )
     for content, mode, state, told in (
         (text, 0o755, "ok", f"git runs {hooks / HOOK}, which runs judgekit of {sys.executable}"),
         (text, 0o644, "wrong", "is not executable"),

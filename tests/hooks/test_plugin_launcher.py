@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 if os.name == "nt":
     pytest.skip("the launcher is a shell script", allow_module_level=True)
 
-TOOLS = ("mkdir", "mv", "rm", "uname")  # that the launcher calls; everything else is the shell's own
+TOOLS = (
+    "mkdir",
+    "mv",
+    "rm",
+    "uname",
+)  # that the launcher calls; everything else is the shell's own
 HOOKS = json.loads((plugin_copy.ROOT / "hooks/hooks.json").read_text())["hooks"]
 COMMANDS = [each["command"] for matchers in HOOKS.values() for each in matchers[0]["hooks"]]
 
@@ -76,13 +81,28 @@ class Machine:
         return (self.data / "python").read_text().splitlines()
 
     def hook(self, shell: str = "/bin/sh", **variables: str) -> subprocess.CompletedProcess[str]:
-        payload = {"prompt": QUESTION, "cwd": str(self.project), "hook_event_name": "UserPromptSubmit"}
+        payload = {
+            "prompt": QUESTION,
+            "cwd": str(self.project),
+            "hook_event_name": "UserPromptSubmit",
+        }
         return self.run(shell, "-c", COMMANDS[0], stdin=json.dumps(payload), **variables)
 
-    def run(self, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        environ = {"HOME": str(self.home), "PATH": str(self.bin), "CLAUDE_PLUGIN_ROOT": str(self.plugin)}
+    def run(
+        self, *words: str, stdin: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        environ = {
+            "HOME": str(self.home),
+            "PATH": str(self.bin),
+            "CLAUDE_PLUGIN_ROOT": str(self.plugin),
+        }
         environ |= {"CLAUDE_PLUGIN_DATA": str(self.data)} | variables
-        options: dict[str, Any] = {"cwd": self.project, "env": environ, "input": stdin, "encoding": "utf-8"}
+        options: dict[str, Any] = {
+            "cwd": self.project,
+            "env": environ,
+            "input": stdin,
+            "encoding": "utf-8",
+        }
         return subprocess.run(words, **options, capture_output=True, timeout=60, check=False)
 
 
@@ -143,7 +163,9 @@ def test_without_python_it_says_so_once_and_passes_over_one_that_fails(machine: 
         assert_answers(machine)
         shutil.rmtree(machine.data)
     for first_line in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
-        machine.add("judgekit", f"{first_line}\nexit 2\n")  # one that names no Python changes nothing
+        machine.add(
+            "judgekit", f"{first_line}\nexit 2\n"
+        )  # one that names no Python changes nothing
         assert_answers(machine)
 
 
@@ -151,7 +173,15 @@ def test_what_was_remembered_may_be_wrong_too_old_or_fail(machine: Machine) -> N
     machine.data.mkdir()
     machine.add_python()
     own = f"{plugin_copy.ROOT / 'bin/judgekit'}\n{machine.bin / 'python3'}\n"
-    for kept in ("", "\n", "\n/no/such/python\n", "garbage", "\n\0\n", "/gone/judgekit\n/bin/sh\n", own):
+    for kept in (
+        "",
+        "\n",
+        "\n/no/such/python\n",
+        "garbage",
+        "\n\0\n",
+        "/gone/judgekit\n/bin/sh\n",
+        own,
+    ):
         (machine.data / "python").write_text(kept)
         assert_answers(machine)
         assert machine.remembered[0] == ""
@@ -182,13 +212,18 @@ def test_the_python_of_an_installed_judgekit_is_preferred_and_followed(machine: 
     assert machine.remembered[0] == ""
 
 
-def test_the_plugin_does_not_take_itself_for_an_installation(machine: Machine, tmp_path: Path) -> None:
+def test_the_plugin_does_not_take_itself_for_an_installation(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine.add_python()
     own = str(plugin_copy.ROOT / "bin")
     linked = tmp_path / "linked"
     linked.symlink_to(plugin_copy.ROOT)
     for path in (f"{own}:{machine.bin}", f"{machine.bin}:{own}"):
-        for machine.plugin in (plugin_copy.ROOT, linked):  # a client's name for it need not be PATH's
+        for machine.plugin in (
+            plugin_copy.ROOT,
+            linked,
+        ):  # a client's name for it need not be PATH's
             for _ in range(2):
                 assert machine.hook(PATH=path).returncode == 0
                 assert machine.remembered[0] == ""
@@ -214,7 +249,9 @@ def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
         assert "found no Python 3.11" in done.stdout
 
 
-def test_the_plugin_may_lie_anywhere_or_be_gone_and_nothing_in_the_project_is_run(machine: Machine) -> None:
+def test_the_plugin_may_lie_anywhere_or_be_gone_and_nothing_in_the_project_is_run(
+    machine: Machine,
+) -> None:
     machine.add_python()
     assert machine.hook(JUDGEKIT_DISABLE="1").stdout == ""
     for name in ("python3", "judgekit", "uname", "mkdir"):
@@ -245,7 +282,9 @@ def test_python_is_not_told_to_be_a_program_of_the_project(machine: Machine) -> 
 
 def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{machine.bin}:{machine.plugin / 'bin'}"
-    return machine.run("/bin/sh", "-c", 'judgekit "$@"', "sh", *words, PATH=path, CLAUDE_PLUGIN_ROOT="")
+    return machine.run(
+        "/bin/sh", "-c", 'judgekit "$@"', "sh", *words, PATH=path, CLAUDE_PLUGIN_ROOT=""
+    )
 
 
 def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine: Machine) -> None:
@@ -254,9 +293,17 @@ def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine:
     machine.add_python()
     for words in (("search", "refresh the JWT", "--json"), ("hook", "--explain", QUESTION)):
         done = command(machine, *words)
-        assert (done.returncode, done.stderr, sample_store.JWT.title in done.stdout) == (0, "", True)
+        assert (done.returncode, done.stderr, sample_store.JWT.title in done.stdout) == (
+            0,
+            "",
+            True,
+        )
     done = command(machine, "judge", "a.md")
-    assert (done.returncode, done.stdout, f"pip install '{machine.plugin}'" in done.stderr) == (78, "", True)
+    assert (done.returncode, done.stdout, f"pip install '{machine.plugin}'" in done.stderr) == (
+        78,
+        "",
+        True,
+    )
 
 
 ROOT = plugin_copy.ROOT
@@ -270,14 +317,22 @@ def front_matter(skill: Path) -> dict[str, str]:
 
 
 def commands(skill: Path) -> list[list[str]]:
-    lines = [fence.text.splitlines() for fence in docs.fences(skill.read_text()) if fence.language == "sh"]
+    lines = [
+        fence.text.splitlines()
+        for fence in docs.fences(skill.read_text())
+        if fence.language == "sh"
+    ]
     return [shlex.split(line) for block in lines for line in block]
 
 
 def test_the_manifests_and_the_hooks_agree_with_the_package() -> None:
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
     (listed,) = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())["plugins"]
-    assert (listed["source"], plugin["version"], "version" in listed) == ("./", judgekit.__version__, False)
+    assert (listed["source"], plugin["version"], "version" in listed) == (
+        "./",
+        judgekit.__version__,
+        False,
+    )
     shared = listed.keys() & plugin.keys()
     assert {"name", "description", "license"} <= shared
     assert [listed[key] for key in shared] == [plugin[key] for key in shared]
@@ -291,13 +346,18 @@ def test_the_manifests_and_the_hooks_agree_with_the_package() -> None:
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.parent.name)
 def test_a_skill_is_described_and_asks_before_anything_is_sent(skill: Path) -> None:
     head = front_matter(skill)
-    assert (set(head), head["name"]) == ({"name", "description", "allowed-tools"}, skill.parent.name)
+    assert (set(head), head["name"]) == (
+        {"name", "description", "allowed-tools"},
+        skill.parent.name,
+    )
     assert len(head["description"]) <= 1024
     assert re.search(r"(is|are) data\b", skill.read_text())
     allowed = re.findall(r"Bash\(([^)]*):\*\)", head["allowed-tools"])
     assert allowed
     for prefix in allowed:
-        assert "--no-judge" in prefix or "judgekit rubric" in prefix  # neither sends, nor reads any file
+        assert (
+            "--no-judge" in prefix or "judgekit rubric" in prefix
+        )  # neither sends, nor reads any file
     shown = [shlex.join(words) for words in commands(skill)]
     assert [line for line in shown if not line.startswith(tuple(allowed))]  # and what does, asks
 

@@ -55,7 +55,11 @@ def test_each_way_to_start_it_answers(store: MemoryStore) -> None:
         assert_answers(start([SCRIPT, "hook"], sent(store)))
     assert entries.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
     path = str(store.root / "decisions" / "jwt.json")
-    edit = {"hook_event_name": "PostToolUse", "tool_name": "Write", "tool_input": {"file_path": path}}
+    edit = {
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Write",
+        "tool_input": {"file_path": path},
+    }
     done = start(entries.command(), sent(store, **edit))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -71,7 +75,9 @@ def test_broken_input_is_said_in_one_line(store: MemoryStore) -> None:
     assert done.stderr.startswith(b"judgekit: stdin: empty")
 
 
-def test_the_folder_the_environment_and_packages_cannot_interfere(store: MemoryStore, tmp_path: Path) -> None:
+def test_the_folder_the_environment_and_packages_cannot_interfere(
+    store: MemoryStore, tmp_path: Path
+) -> None:
     for name in ("judgekit.py", "os.py", "_sqlite3.py", "sitecustomize.py"):
         (store.project / name).write_text("raise SystemExit('imported from the project')")
     variables: dict[str, Any] = {"PYTHONPATH": str(store.project), "PYTHONSTARTUP": "x.py"}
@@ -88,7 +94,9 @@ def test_the_folder_the_environment_and_packages_cannot_interfere(store: MemoryS
 
 
 def test_the_output_is_utf8_and_without_warnings_of_python(store: MemoryStore) -> None:
-    start(MODULE, sent(store))  # makes the index: with all of Python's own checks that takes its time
+    start(
+        MODULE, sent(store)
+    )  # makes the index: with all of Python's own checks that takes its time
     done = start(MODULE, sent(store), PYTHONWARNINGS="error", PYTHONDEVMODE="1")
     assert_answers(done)
     assert done.stdout.startswith(b"<memory-context")
@@ -122,7 +130,9 @@ def test_hooks_at_once_all_answer(tmp_path: Path) -> None:
     store = jwt_store(tmp_path / "large", 499)
     for round_ in range(2):
         running = [
-            subprocess.Popen(MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            subprocess.Popen(
+                MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
             for _ in range(6)
         ]
         store.add(f"added-{round_}", "Something else", listed=False)
@@ -257,7 +267,9 @@ def test_a_push_that_is_stuck_goes_on(
     head = work.commit("first", a_md="text\n")
     begun = time.monotonic()
     command = [sys.executable, "-c", GATE.format(module=module, name=name, preparation=preparation)]
-    done = start(command, f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode(), work.folder)
+    done = start(
+        command, f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode(), work.folder
+    )
     said = done.stderr.decode()
     assert done.returncode == code, said
     assert said.count("judgekit: UNDETERMINED, not judged: out of time") == 1

@@ -60,7 +60,10 @@ def session(project: Path, run: Run, name: str, *, compacted: bool = False) -> l
     injected = []
     for number, prompt in enumerate(PROMPTS):
         if compacted and number == MIDDLE:
-            assert run(payload | {"hook_event_name": "SessionStart", "source": "compact"}) == ("", [])
+            assert run(payload | {"hook_event_name": "SessionStart", "source": "compact"}) == (
+                "",
+                [],
+            )
         text, errors = run(payload | {"prompt": prompt})
         assert errors == []
         lines = [line for line in text.split("\n") if line.startswith("<result ")]
@@ -72,7 +75,9 @@ def repeats(injected: list[set[str]]) -> list[tuple[str, int]]:
     """Return each repeat: its prompt, and how many prompts ago the memory was injected before."""
     seen, found = dict[str, int](), []
     for number, memories in enumerate(injected):
-        found += [(PROMPTS[number], number - seen[memory]) for memory in sorted(memories & seen.keys())]
+        found += [
+            (PROMPTS[number], number - seen[memory]) for memory in sorted(memories & seen.keys())
+        ]
         seen |= dict.fromkeys(memories, number)
     return found
 

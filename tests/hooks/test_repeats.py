@@ -32,7 +32,9 @@ def told(store: MemoryStore, run: Run) -> Told:
     def ask(prompt: str = ASKED, session: str | None = "one", **more: str) -> list[str]:
         out, err = run(payload(store, prompt) | {"session_id": session} | more)
         assert err == []
-        return [line for line in out.splitlines() if line.startswith(("<result ", "<memory-nudge>"))]
+        return [
+            line for line in out.splitlines() if line.startswith(("<result ", "<memory-nudge>"))
+        ]
 
     return ask
 
@@ -71,7 +73,9 @@ def test_a_client_that_forgot_is_told_again(told: Told) -> None:
         assert len(told()) == again, (event, source)
 
 
-def test_a_memory_is_mentioned_once_and_injected_all_the_same(store: MemoryStore, told: Told) -> None:
+def test_a_memory_is_mentioned_once_and_injected_all_the_same(
+    store: MemoryStore, told: Told
+) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     assert ["<memory-nudge>" in text for text in told()] == [True]
     assert told() == []
@@ -96,7 +100,9 @@ def test_the_state_is_small_private_and_says_nothing(store: MemoryStore, told: T
     assert all(set(word) <= set("+?0123456789abcdef") for word in text.split())
 
 
-def test_where_nothing_can_be_remembered_it_is_told_again(store: MemoryStore, run: Run, told: Told) -> None:
+def test_where_nothing_can_be_remembered_it_is_told_again(
+    store: MemoryStore, run: Run, told: Told
+) -> None:
     folder = Path(environment.state_home())
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("no folder")

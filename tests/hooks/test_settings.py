@@ -44,7 +44,9 @@ def refuse(*_: object, **__: object) -> None:
     raise AssertionError("the configuration was validated, or a file was opened")
 
 
-def test_settings_are_validated_once(project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_validated_once(
+    project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", refuse)
         loaded, notes = settings.load(str(project))
@@ -103,7 +105,11 @@ def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.Monke
 
 
 def test_a_wrong_configuration_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in ("retrieval: {max_inject: many}\n", "retrieval: [\n", "retrieval: {maxinject: 1}\n"):
+    for text in (
+        "retrieval: {max_inject: many}\n",
+        "retrieval: [\n",
+        "retrieval: {maxinject: 1}\n",
+    ):
         by_project(project, text)
         with monkeypatch.context() as patch:
             for _ in range(2):  # it is said at every prompt, and validated once
@@ -139,7 +145,9 @@ def test_a_projects_profile_counts(project: Path) -> None:
     path = project / ".judgekit" / "retrieval" / "markdown.yaml"
     path.parent.mkdir()
     for expected in (0.4, 0.5):
-        path.write_text(text.replace("noise_floor: 0.25", f"noise_floor: {expected}"), encoding="utf-8")
+        path.write_text(
+            text.replace("noise_floor: 0.25", f"noise_floor: {expected}"), encoding="utf-8"
+        )
         os.utime(path, ns=(int(expected * 10), int(expected * 10)))
         loaded, notes = settings.load(str(project))
         assert (loaded.profiles.by_kind["markdown"].noise_floor, notes) == (expected, [])
@@ -153,7 +161,12 @@ def test_descriptions_of_categories_come_from_a_file_of_the_store(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = str(project / ".claude" / "memory")
-    categories = {"decision": {"description": "why"}, "runbook": {"description": 3}, "x": "y", "z": {}}
+    categories = {
+        "decision": {"description": "why"},
+        "runbook": {"description": 3},
+        "x": "y",
+        "z": {},
+    }
     path = by_memory(project, {"categories": categories})
     assert settings.descriptions(root) == {"decision": "why"}
     for text in ('["x"]', "{", '{"categories": 3}'):
@@ -177,7 +190,9 @@ def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path
         assert f"{path.name}: larger than {yamlfile.CONFIG_BYTES} bytes" in note
         path.unlink()
     for key in ("roots", "pin"):
-        by_project(project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n")
+        by_project(
+            project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n"
+        )
         loaded, (note,) = settings.load(str(project))
         assert loaded[key] == compiled.bundled()["settings"][key]
         assert f"retrieval.{key}: expected" in note
@@ -201,7 +216,10 @@ NOT_OFF = [
 ]
 MEMORY_OFF = [
     *('{"retrieval": {"enabled": false}}', '{"retrieval": {"enabled": "no"}}'),
-    *('{"retrieval": {"enabled": 0}}', '{"retrieval": {"enabled": false}'),  # the broken one is in doubt
+    *(
+        '{"retrieval": {"enabled": 0}}',
+        '{"retrieval": {"enabled": false}',
+    ),  # the broken one is in doubt
 ]
 MEMORY_NOT_OFF = [
     '{"retrieval": {"enabled": true, "judge": {"enabled": false}}}',
@@ -232,7 +250,9 @@ def test_it_is_off_in_every_way_to_write_it(project: Path, monkeypatch: pytest.M
         assert settings.is_off(str(project)) is off, word
 
 
-def test_anything_switches_the_plugin_alone_off(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_switches_the_plugin_alone_off(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import judgekit.config  # noqa: PLC0415 - to take the module out of its package for one test
 
     monkeypatch.delattr(judgekit.config, "settings", raising=False)

@@ -76,7 +76,9 @@ def some(store: MemoryStore, names: str) -> list[Any]:
     return [found[name] for name in names.split()]
 
 
-def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, isolated: Path) -> None:
+def test_the_log_is_joined_with_the_transcript(
+    store: MemoryStore, ask: Ask, isolated: Path
+) -> None:
     again = "Where is the JWT token refresh flow tested?"
     ask(QUESTION, again, HAIKU, "How does the JWT refresh work?")
     claude_file(
@@ -93,7 +95,13 @@ def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, iso
         claude("user", HAIKU),
         claude("assistant", WORDS),
     )
-    assert some(store, "source prompts answered_prompts sessions transcripts") == ["log", 4, 3, 1, 1]
+    assert some(store, "source prompts answered_prompts sessions transcripts") == [
+        "log",
+        4,
+        3,
+        1,
+        1,
+    ]
     assert some(store, "injections injected_prompts repeats_avoided") == [2, 2, 1]
     assert some(store, "answered_injections opened came_back can_come_back used") == [2, 1, 1, 2, 2]
     assert some(store, "memories") == [[{"title": TITLE, "injected": 2, "used": 2}]]
@@ -109,7 +117,9 @@ def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, iso
         (claude("user", "judgekit search"), 0),
     ],
 )
-def test_nudges(store: MemoryStore, ask: Ask, isolated: Path, call: dict[str, object], followed: int) -> None:
+def test_nudges(
+    store: MemoryStore, ask: Ask, isolated: Path, call: dict[str, object], followed: int
+) -> None:
     ask("invoice avatar or what?")
     claude_file(isolated, claude("user", "invoice avatar or what?"), call)
     assert some(store, "nudges answered_nudges nudges_followed") == [1, 1, followed]
@@ -119,10 +129,24 @@ def test_codex_and_gemini_write_it_otherwise(store: MemoryStore, ask: Ask, isola
     ask(QUESTION, session=CODEX)
     ask(QUESTION, session="of-gemini")
     file = ".claude/memory/decisions/jwt.json"
-    words = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": WORDS}]}
-    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
-    call = {"type": "function_call", "name": "shell", "arguments": json.dumps({"command": f"cat {file}"})}
-    entries: list[Any] = [{"type": "response_item", "payload": each} for each in (asked, call, words)]
+    words = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": WORDS}],
+    }
+    asked = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": QUESTION}],
+    }
+    call = {
+        "type": "function_call",
+        "name": "shell",
+        "arguments": json.dumps({"command": f"cat {file}"}),
+    }
+    entries: list[Any] = [
+        {"type": "response_item", "payload": each} for each in (asked, call, words)
+    ]
     write(isolated, f".codex/sessions/2026/11/rollout-x-{CODEX}.jsonl", entries)
     typed = {
         "content": [{"text": QUESTION}, {"text": "<hook_context>"}],
@@ -151,14 +175,18 @@ def test_what_is_known_without_a_log(store: MemoryStore, ask: Ask, isolated: Pat
     assert some(store, names) == ["sessions", 3, 1, 1, 0, 0, 0, 0]
     read = uses("Read", file_path=str(store.root / "decisions" / "jwt.json"))
     search = uses("Bash", command="judgekit search x")
-    claude_file(isolated, claude("user", QUESTION), *BROKEN, read, claude("user", HAIKU), search, search)
+    claude_file(
+        isolated, claude("user", QUESTION), *BROKEN, read, claude("user", HAIKU), search, search
+    )
     assert some(store, names) == ["sessions", 3, 1, 1, 1, 1, 1, 1]
     text = stats.report(str(store.project))
     assert "log: off (to switch it on: retrieval: {log: true} in " in text
     assert "opened: 1 of 1 injections" in text.split("\n")
 
 
-def test_lines_or_json(store: MemoryStore, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_or_json(
+    store: MemoryStore, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask(QUESTION)
     monkeypatch.chdir(store.root)
     text, errors = run(None, "--stats")

@@ -70,10 +70,14 @@ def stop(run: Any, work: GitRepo) -> Stop:  # noqa: ANN401 - a fixture that is a
 
 
 def lines(work: GitRepo) -> list[VerdictLine]:
-    return [record for record in Ledger.of(work.folder).records() if isinstance(record, VerdictLine)]
+    return [
+        record for record in Ledger.of(work.folder).records() if isinstance(record, VerdictLine)
+    ]
 
 
-def test_findings_ask_to_go_on_once_a_content(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
+def test_findings_ask_to_go_on_once_a_content(
+    stop: Stop, work: GitRepo, rejecting: Loopback
+) -> None:
     decision, err = stop()
     assert decision is not None
     assert decision.keys() == {"decision", "reason"}
@@ -95,7 +99,9 @@ def test_findings_ask_to_go_on_once_a_content(stop: Stop, work: GitRepo, rejecti
     assert stop(hook_event_name="AfterAgent")[0], "as Gemini calls it"
 
 
-def test_a_session_is_asked_a_few_times_at_most(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
+def test_a_session_is_asked_a_few_times_at_most(
+    stop: Stop, work: GitRepo, rejecting: Loopback
+) -> None:
     asked = []
     for blocks, number in ((0, 0), (2, 0), (2, 1), (2, 2), (2, 3)):
         by_user(f'stop: {{judge: "on", blocks: {blocks}}}\n')
@@ -131,7 +137,9 @@ def test_other_verdicts(
         assert (decision is not None and scored in decision["reason"]) is (word == "improve")
 
 
-def test_undetermined_is_judged_again(stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback]) -> None:
+def test_undetermined_is_judged_again(
+    stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback]
+) -> None:
     by_user(ON)
     decision, err = stop()  # no model
     assert decision is None
@@ -190,10 +198,17 @@ def test_nothing_to_judge(stop: Stop, work: GitRepo, tmp_path: Path, rejecting: 
     assert rejecting.requests == []
 
 
-def test_a_task_file_says_what_is_judged_and_by_what(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
+def test_a_task_file_says_what_is_judged_and_by_what(
+    stop: Stop, work: GitRepo, rejecting: Loopback
+) -> None:
     work.write("code.txt", "not asked for\n")
     work.write("notes.rst", "Notes\n=====\n")
-    task = {"task": "T-42", "description": "A guide", "acceptance": "Covers rollback", "paths": ["*.rst"]}
+    task = {
+        "task": "T-42",
+        "description": "A guide",
+        "acceptance": "Covers rollback",
+        "paths": ["*.rst"],
+    }
     work.write(".judgekit/task.yaml", json.dumps(task))
     decision, _ = stop()
     assert decision is not None
@@ -207,7 +222,9 @@ def test_a_task_file_says_what_is_judged_and_by_what(stop: Stop, work: GitRepo, 
     assert stop()[0]  # the same files, and another question
 
 
-def test_older_files_are_not_judged(stop: Stop, work: GitRepo, rejecting: Loopback, isolated: Path) -> None:
+def test_older_files_are_not_judged(
+    stop: Stop, work: GitRepo, rejecting: Loopback, isolated: Path
+) -> None:
     path = isolated / ".claude" / "projects" / "p" / "s.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"type": "user", "timestamp": "2026-03-20T12:00:00.000Z"}) + "\n")
@@ -219,13 +236,17 @@ def test_older_files_are_not_judged(stop: Stop, work: GitRepo, rejecting: Loopba
     assert "How to deploy" not in asked.text
 
 
-def test_a_persons_word_goes_before_the_models(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
+def test_a_persons_word_goes_before_the_models(
+    stop: Stop, work: GitRepo, rejecting: Loopback
+) -> None:
     work.write(".judgekit/task.yaml", "task: T-42\n")
     stop()
     hashes = [subject.sha256 for subject in lines(work)[0].subjects]
     for decision, goes_on in (("accept", []), ("reject", ["block"])):
         about = {"task_id": "T-42", "who": "ann", "terminal": True, "subjects": hashes}
-        Ledger.of(work.folder).add(OverrideLine(decision=decision, why=f"by hand: {decision}", **about))
+        Ledger.of(work.folder).add(
+            OverrideLine(decision=decision, why=f"by hand: {decision}", **about)
+        )
         found, err = stop(session_id=decision)
         assert ([found["decision"]] if found else []) == goes_on
         assert f"by hand: {decision}" in (found["reason"] if found else err)
@@ -248,10 +269,14 @@ def test_what_a_finding_says_stays_data(stop: Stop, judged_by: Callable[..., Loo
     assert "<system-reminder>" not in text
     assert "\x1b" not in text
     assert len(text) < 10_000
-    assert len([line for line in text.splitlines() if line.startswith("- ")]) == stop_hook.MAX_FINDINGS
+    assert (
+        len([line for line in text.splitlines() if line.startswith("- ")]) == stop_hook.MAX_FINDINGS
+    )
 
 
-def test_what_is_kept_of_sessions(stop: Stop, work: GitRepo, isolated: Path, rejecting: Loopback) -> None:
+def test_what_is_kept_of_sessions(
+    stop: Stop, work: GitRepo, isolated: Path, rejecting: Loopback
+) -> None:
     stop()
     (kept,) = (isolated / "judgekit").rglob("stop/*.json")
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -70,11 +70,15 @@ def cases(count: int = 120, wrong: int = 0, **how: Any) -> list[labelled.Case]: 
         deep = {"model": MODELS["deep"], "reply": scores(*(5 if label == "accept" else 1,) * 3)}
         third = {"model": MODELS["tiebreaker"], "failure": "not_recorded"}
         quick = {"model": MODELS["quick"], "scores": GOOD}
-        found.append(case(number, label, quick=quick | how, deep=deep | how, tiebreaker=third | how))
+        found.append(
+            case(number, label, quick=quick | how, deep=deep | how, tiebreaker=third | how)
+        )
     return found
 
 
-def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
+def learned(
+    found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None
+) -> Calibration:
     models, wanted = samples.models(found), promise(rate, reference=reference)
     return learn(Opinions(found, models, {}), KLS, "strict", wanted, made=MADE, digest="0" * 64)
 
@@ -85,7 +89,10 @@ def known(rate: float = 0.05) -> Calibration:
 
 
 def read_so(quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 - any setting
-    judges = {"quick": {"model": "small", **quick, **how}, "deep": {"model": "large", "scores": GOOD, **how}}
+    judges = {
+        "quick": {"model": "small", **quick, **how},
+        "deep": {"model": "large", "scores": GOOD, **how},
+    }
     return learned([case(number, **judges) for number in range(120)])
 
 
@@ -136,7 +143,13 @@ def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     assert known().without.calls == {"quick": 120, "deep": 120, "tiebreaker": 0}
     assert known().id == learned(cases()).id != known(0.06).id
     assert Path(keep(known()).parent).stat().st_mode & 0o077 == 0
-    for count, wrong, rate in ((1, 1, 0.2), (60, 0, 0.05), (300, 0, 0.01), (300, 3, 0.05), (300, 30, 0.2)):
+    for count, wrong, rate in (
+        (1, 1, 0.2),
+        (60, 0, 0.05),
+        (300, 0, 0.01),
+        (300, 3, 0.05),
+        (300, 30, 0.2),
+    ):
         for one in (learned(cases(count, wrong), rate), learned(cases(count, wrong), rate, "deep")):
             calibration.write(one, tmp_path / "c.json")
             assert calibration.read(tmp_path / "c.json") == one  # its gates follow from its counts
@@ -146,8 +159,14 @@ def test_a_stale_one_is_not_used_and_said() -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"prompt_sha256": "1" * 64}, "the prompt has changed"),
         ({"models": {**MODELS, "deep": "older"}}, "deep was older and is deep-model now"),
-        ({"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}}, "tiebreaker was nobody and is"),
-        ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for a different kls"),
+        (
+            {"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}},
+            "tiebreaker was nobody and is",
+        ),
+        (
+            {"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}},
+            "made for a different kls",
+        ),
     ]
     for change, why in changes:
         keep(Calibration.model_validate({**json.loads(known().text()), "id": "other", **change}))
@@ -292,7 +311,9 @@ def test_labels_that_hold_for_nothing_are_refused() -> None:
     with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
         samples.asked([found[0], *cases(2, samples=2)[1:]])
     with pytest.raises(InputError, match="opinions of quick and deep"):
-        learned([each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in found])
+        learned(
+            [each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in found]
+        )
 
 
 def test_it_holds_for_the_options() -> None:
@@ -321,7 +342,10 @@ def test_it_holds_for_the_options() -> None:
 def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
     def of(*names: str) -> Calibration:
         jury = [{"model": name, "family": name, "scores": GOOD} for name in names]
-        judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": GOOD}}
+        judges: dict[str, Any] = {
+            "quick": {"jury": jury},
+            "deep": {"model": "large", "scores": GOOD},
+        }
         return learned([case(number, **judges) for number in range(100)])
 
     def panel(*quick: str) -> PanelModels:
@@ -360,7 +384,11 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         ("memory-relevance", False, True),  # it has one criterion
         ("memory-two-criteria", True, True),
         ("memory-two-criteria", False, False),
-        ("answer-preference", True, False),  # of pairs such a model is asked about all criteria together
+        (
+            "answer-preference",
+            True,
+            False,
+        ),  # of pairs such a model is asked about all criteria together
         ("answer-preference", False, False),
     ):
         loaded, model = loader.find_rubric(name), replace(PLAIN, pointwise=single_tokens)
@@ -369,8 +397,12 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
-        for options in [judge_options(each=True)] + [judge_options(samples=3, each=True)] * single_tokens:
-            now = calibration.fingerprint({"quick": (model,), "deep": (model,)}, loaded.rubric, options)
+        for options in [judge_options(each=True)] + [
+            judge_options(samples=3, each=True)
+        ] * single_tokens:
+            now = calibration.fingerprint(
+                {"quick": (model,), "deep": (model,)}, loaded.rubric, options
+            )
             assert any(calibration.misfits(found, loaded, now)) != fits, (name, single_tokens)
 
 
@@ -381,7 +413,9 @@ def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
     found = [case(number, quick=quick, deep=deep) for number in range(told)]
     quick = {"model": "small", "scores": GOOD, "read": "untold"}
     labels = ["reject"] * wrong + ["accept"] * (untold - wrong)
-    return found + [case(told + at, label, quick=quick, deep=deep) for at, label in enumerate(labels)]
+    return found + [
+        case(told + at, label, quick=quick, deep=deep) for at, label in enumerate(labels)
+    ]
 
 
 def test_gates_are_learned_of_opinions_that_were_read_alike() -> None:
@@ -500,7 +534,12 @@ def test_two_of_one_name_are_told_apart() -> None:
 
 
 # Limits as any table of the Clopper-Pearson interval has them (one-sided .05, two-sided .05).
-KNOWN = [(0, 59, 0.05, 0.0495), (0, 20, 0.025, 0.1684), (1, 10, 0.025, 0.4450), (3, 10, 0.025, 0.6525)]
+KNOWN = [
+    (0, 59, 0.05, 0.0495),
+    (0, 20, 0.025, 0.1684),
+    (1, 10, 0.025, 0.4450),
+    (3, 10, 0.025, 0.6525),
+]
 
 
 def test_known_bounds_and_closed_forms() -> None:
@@ -517,7 +556,9 @@ def test_known_bounds_and_closed_forms() -> None:
 @given(st.integers(1, 60), st.data(), st.floats(0.01, 0.99))
 def test_the_tail_is_the_sum_of_its_terms(total: int, data: st.DataObject, rate: float) -> None:
     errors = data.draw(st.integers(0, total))
-    terms = sum(comb(total, seen) * rate**seen * (1 - rate) ** (total - seen) for seen in range(errors + 1))
+    terms = sum(
+        comb(total, seen) * rate**seen * (1 - rate) ** (total - seen) for seen in range(errors + 1)
+    )
     assert at_most(errors, total, rate) == pytest.approx(min(terms, 1), rel=1e-9)
 
 

@@ -17,7 +17,15 @@ import sample_store
 import secret_texts
 from loopback import SILENT, Asked, Loopback, fails, says
 from loopback import Answer as Served
-from making import call_usage, candidate_judge, finality_rules, judge_options, prompt_candidate, query, reply
+from making import (
+    call_usage,
+    candidate_judge,
+    finality_rules,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import (
     PROFILE,
     ByModel,
@@ -89,13 +97,17 @@ def test_two_criteria_are_combined_by_code(mode: ModeName, kept: str, *, each: b
 
     def answer(request: Request) -> str:
         if not each:
-            return json.dumps({"relevant": labels(request, (A, B)), "useful": labels(request, (A, C))})
+            return json.dumps(
+                {"relevant": labels(request, (A, B)), "useful": labels(request, (A, C))}
+            )
         text = "\n".join(message.content for message in request.messages)
         return keep(A, B)(request) if "- relevant:" in text else keep(A, C)(request)
 
     gateway = ByModel({"m": answer})
     options = judge_options(each=each)
-    selection = judge(gateway, mode, "memory-two-criteria", tiers={"deep": [of_family("m")]}, options=options)
+    selection = judge(
+        gateway, mode, "memory-two-criteria", tiers={"deep": [of_family("m")]}, options=options
+    )
     assert "".join(own.id for own in selection.decisions if own.decision == "kept") == kept
     parts = [request.call_key.part for _, request in gateway.requests]
     assert (parts, len(selection.rounds)) == (["relevant", "useful"] if each else [""], 1)
@@ -106,12 +118,16 @@ def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
     endpoint = dataclasses.replace(scripted_endpoint("modest"), profile=modest)
     gateway = ScriptedGateway({"quick": [keep()]})
     own = candidate_judge(gateway, {"quick": endpoint}, mode="strict")
-    asyncio.run(own.select(query("q"), [prompt_candidate(name, name, text="x" * 2000) for name in "abc"]))
+    asyncio.run(
+        own.select(query("q"), [prompt_candidate(name, name, text="x" * 2000) for name in "abc"])
+    )
     assert "x" * 100 in gateway.requests[0].messages[-1].content
     assert "x" * 101 not in gateway.requests[0].messages[-1].content
 
 
-def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_holds_on_another_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Labels come from a secret of the installation; a recording is about candidates, not about labels."""
     recording = tmp_path / "replies.jsonl"
     scripted = ScriptedGateway({"quick": [keep(A, B)], "deep": [keep(B)], "tiebreaker": [keep()]})
@@ -121,7 +137,10 @@ def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: 
     there = judge(ReplayGateway(), tiers=replay.recorded_models(recording))
     assert words(here) == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
-    kept = [[own.opinion and sorted(own.opinion["keep"]) for own in found.rounds] for found in (here, there)]
+    kept = [
+        [own.opinion and sorted(own.opinion["keep"]) for own in found.rounds]
+        for found in (here, there)
+    ]
     assert kept[0] == kept[1] != []
 
 
@@ -183,7 +202,11 @@ def test_a_learned_threshold_is_that_of_its_model_rubric_and_mode(tmp_path: Path
     for model, mode, rubric, expected in cases:
         endpoint = scripted_endpoint(model, pointwise=True)
         found = judge(
-            ScriptedGateway({"quick": [hardly] * 4}), mode, rubric, count=1, tiers={"quick": endpoint}
+            ScriptedGateway({"quick": [hardly] * 4}),
+            mode,
+            rubric,
+            count=1,
+            tiers={"quick": endpoint},
         )
         assert words(found) == [expected], (model, mode, rubric)
         assert ((found.decisions[0].probability or 0) < 0.5) == (expected == "dropped")
@@ -206,9 +229,14 @@ def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() ->
         ("YYFYY", ["kept", "undetermined", "kept"]),
         ("YFYYYY", ["undetermined", "kept", "kept"]),
     ):
-        script: list[Answer] = [TIMEOUT if letter == "F" else for_what_is_asked for letter in answers]
+        script: list[Answer] = [
+            TIMEOUT if letter == "F" else for_what_is_asked for letter in answers
+        ]
         selection = judge(ScriptedGateway({"quick": script}), tiers=SMALL)
-        assert (words(selection), selection.degraded) == (decided, "quick: timeout (no answer in 3 s)")
+        assert (words(selection), selection.degraded) == (
+            decided,
+            "quick: timeout (no answer in 3 s)",
+        )
 
 
 class Meeting(ScriptedGateway):
@@ -229,11 +257,20 @@ ALONE: dict[TierName, Endpoint] = {"quick": scripted_endpoint("quick-model")}
 def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
     gateway = Meeting(3, keep("Title 3.", "Title 30."))
     selection = judge(gateway, count=31, tiers=ALONE)
-    assert {decision.id for decision in selection.decisions if decision.decision == "kept"} == {"m3", "m30"}
-    assert sorted(own.messages[-1].content.count("Title ") for own in gateway.requests) == [10, 10, 11]
+    assert {decision.id for decision in selection.decisions if decision.decision == "kept"} == {
+        "m3",
+        "m30",
+    }
+    assert sorted(own.messages[-1].content.count("Title ") for own in gateway.requests) == [
+        10,
+        10,
+        11,
+    ]
     assert [(own.tier, own.usage.input_tokens) for own in selection.rounds] == [("quick", 300)]
 
-    selection = judge(ScriptedGateway({"quick": [keep("Title 3."), TIMEOUT]}), count=16, tiers=ALONE)
+    selection = judge(
+        ScriptedGateway({"quick": [keep("Title 3."), TIMEOUT]}), count=16, tiers=ALONE
+    )
     decided = words(selection)  # a batch that failed leaves only its own open
     assert (decided[3], decided.count("dropped")) == ("kept", 7)
     assert decided[8:] == ["undetermined"] * 8
@@ -242,7 +279,10 @@ def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
 
 def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[list[str], Selection, ByModel]:  # noqa: ANN401
     gateway = ByModel(answers)
-    panel = {tier: list(map(of_family, models)) for tier, models in zip(three_models(), tiers, strict=False)}
+    panel = {
+        tier: list(map(of_family, models))
+        for tier, models in zip(three_models(), tiers, strict=False)
+    }
     selection = judge(gateway, tiers=panel, **options)
     return words(selection), selection, gateway
 
@@ -255,7 +295,9 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
     decided, selection, gateway = sat({"m": drawn}, "m", options=judge_options(samples=4))
     assert decided == ["kept", "kept", "undetermined"]
     assert [decision.probability for decision in selection.decisions] == [1.0, 0.75, None]
-    assert [request.call_key.part for _, request in gateway.requests] == [f"sample{n}" for n in range(1, 5)]
+    assert [request.call_key.part for _, request in gateway.requests] == [
+        f"sample{n}" for n in range(1, 5)
+    ]
     (one,) = selection.rounds
     likely = {"a": 1.0, "b": 0.75, "c": 0.5}
     assert one.opinion == {"keep": ["a", "b"], "unjudged": [], "probabilities": likely}
@@ -277,7 +319,12 @@ def candidate(name: str, label: str) -> Candidate:
     return hit
 
 
-FOUND = [candidate("a", "high"), candidate("b", "low"), candidate("c", "high"), candidate("d", "low")]
+FOUND = [
+    candidate("a", "high"),
+    candidate("b", "low"),
+    candidate("c", "high"),
+    candidate("d", "low"),
+]
 
 
 def selection(**decisions: str) -> Selection:
@@ -299,7 +346,11 @@ def test_where_nothing_was_decided_bm25_decides() -> None:
         ("strict", {"a": "kept", "b": "dropped", "c": "kept", "d": "kept"}, "acd"),
         ("strict", dict.fromkeys("abcd", "undetermined"), "ab"),
         ("lenient", dict.fromkeys("abcd", "undetermined"), "abcd"),
-        ("strict", {"a": "dropped", "b": "undetermined", "c": "undetermined", "d": "undetermined"}, "b"),
+        (
+            "strict",
+            {"a": "dropped", "b": "undetermined", "c": "undetermined", "d": "undetermined"},
+            "b",
+        ),
         ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
     ]
     for mode, decided, kept in cases:
@@ -329,13 +380,17 @@ def hook(
     """
     litellm.load()
 
-    def call(prompt: str, server: Loopback | None, settings: str = "judge: 'on'") -> tuple[str, str]:
+    def call(
+        prompt: str, server: Loopback | None, settings: str = "judge: 'on'"
+    ) -> tuple[str, str]:
         user_file().parent.mkdir(parents=True, exist_ok=True)
         user_file().write_text(f"retrieval: {{{settings}}}\n")
         if server:
             monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
-        payload = json.dumps({"prompt": prompt, "cwd": str(project), "transcript_path": "/nowhere.jsonl"})
+        payload = json.dumps(
+            {"prompt": prompt, "cwd": str(project), "transcript_path": "/nowhere.jsonl"}
+        )
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(payload.encode())))
         monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
         capfd.readouterr()
@@ -348,7 +403,9 @@ def hook(
 
 def keeping(title: str) -> Callable[[Asked], Served]:
     def answer(asked: Asked) -> Served:
-        label = next(line[1:5] for line in asked.text.splitlines() if line.startswith("[") and title in line)
+        label = next(
+            line[1:5] for line in asked.text.splitlines() if line.startswith("[") and title in line
+        )
         return says(json.dumps({"keep": [label]}))
 
     return answer
@@ -357,7 +414,9 @@ def keeping(title: str) -> Callable[[Asked], Served]:
 PROMPT = "What about the queue, the payment tables and the JWT refresh?"
 
 
-def test_of_a_long_prompt_models_see_the_best_parts_first(hook: Callable[..., tuple[str, str]]) -> None:
+def test_of_a_long_prompt_models_see_the_best_parts_first(
+    hook: Callable[..., tuple[str, str]],
+) -> None:
     secret = secret_texts.form("anthropic", 4)
     talk = " ".join(
         f"Then my sister number {n} told a story about her garden and its fence." for n in range(9)
@@ -371,7 +430,9 @@ def test_of_a_long_prompt_models_see_the_best_parts_first(hook: Callable[..., tu
     assert not [at for at in range(len(secret) - 8) if secret[at : at + 8] in asked.text]
 
 
-def test_no_passage_shows_a_half_of_a_secret(hook: Callable[..., tuple[str, str]], project: Path) -> None:
+def test_no_passage_shows_a_half_of_a_secret(
+    hook: Callable[..., tuple[str, str]], project: Path
+) -> None:
     path, secret = project / sample_store.JWT.path, secret_texts.form("anthropic", 4)
     record = json.loads(path.read_text())
     for count in (27, 29, 31):  # the passage that fits ends within the secret
@@ -389,7 +450,9 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
     hook: Callable[..., tuple[str, str]], answer: Served
 ) -> None:
     with Loopback(answer) as server:
-        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 1, deadline: 2")
+        out, err = hook(
+            "How do we refresh the JWT?", server, "judge: 'on', timeout: 1, deadline: 2"
+        )
     assert sample_store.JWT.title in out
     assert out.count("<result") == 1
     assert err.startswith("judgekit: quick: ")
@@ -432,13 +495,17 @@ def test_judging_ends_before_the_client_gives_up(
     monkeypatch.setattr(search, "HOOK_SECONDS", 1.0)
     began = time.monotonic()
     with Loopback(SILENT) as server:
-        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 60, deadline: 60")
+        out, err = hook(
+            "How do we refresh the JWT?", server, "judge: 'on', timeout: 60, deadline: 60"
+        )
     assert time.monotonic() - began < 20
     assert sample_store.JWT.title in out
     assert err.startswith("judgekit: quick: ")
 
 
-@pytest.mark.parametrize(("inject", "prompt"), [("tiered", PROMPT), ("top_k", "How do we refresh the JWT?")])
+@pytest.mark.parametrize(
+    ("inject", "prompt"), [("tiered", PROMPT), ("top_k", "How do we refresh the JWT?")]
+)
 def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
     hook: Callable[..., tuple[str, str]], inject: str, prompt: str
 ) -> None:
@@ -451,7 +518,8 @@ def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("inject", "mode", "most"), [("top_k", "lenient", 1), ("tiered", "strict", 0), ("tiered", "strict", 20)]
+    ("inject", "mode", "most"),
+    [("top_k", "lenient", 1), ("tiered", "strict", 0), ("tiered", "strict", 20)],
 )
 def test_where_tiers_fail_the_hook_injects_the_first_that_bm25_finds(
     hook: Callable[..., tuple[str, str]], inject: str, mode: str, most: int
@@ -462,11 +530,15 @@ def test_where_tiers_fail_the_hook_injects_the_first_that_bm25_finds(
             PROMPT, server, f"judge: 'on', inject: {inject}, mode: {mode}, fallback_top_k: {most}"
         )
     results = [line for line in alone.splitlines() if line.startswith("<result")]
-    assert [line for line in out.splitlines() if line.startswith("<result")] == results[: min(most, 3)]
+    assert [line for line in out.splitlines() if line.startswith("<result")] == results[
+        : min(most, 3)
+    ]
     assert err.startswith("judgekit: quick: ")
 
 
-def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str]], project: Path) -> None:
+def test_a_project_cannot_switch_the_judge_on(
+    hook: Callable[..., tuple[str, str]], project: Path
+) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text("retrieval: {judge: 'on'}\n")
     with Loopback() as server:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, says
-from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
+from making import (
+    call_usage,
+    comparison_input,
+    file,
+    finality_rule,
+    finality_rules,
+    judge_options,
+    reply,
+)
 from scripted import OWN, THREE, TWO, NothingOpen, ended, panel_of, scripted_endpoint
 
 import judgekit
@@ -40,7 +48,9 @@ CRITERIA = ["instruction", "correctness", "help"]
 LOADED = loader.find_rubric("answer-preference")
 
 
-def two_texts(first: str = "A", second: str = "B", prompt: str = "Name three rivers.") -> ComparisonInput:
+def two_texts(
+    first: str = "A", second: str = "B", prompt: str = "Name three rivers."
+) -> ComparisonInput:
     return comparison_input(prompt, (file("a.md", first), file("b.md", second)))
 
 
@@ -91,14 +101,24 @@ def compare(
     wrote: Sequence[str | None] = (),
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
-    judge = PairJudge(panel, panel_of(by_tier), LOADED, mode, options.pop("deadline", 60), **options)
-    return asyncio.run(judge.judge(dataclasses.replace(subject or two_texts(), authors=tuple(wrote))))
+    judge = PairJudge(
+        panel, panel_of(by_tier), LOADED, mode, options.pop("deadline", 60), **options
+    )
+    return asyncio.run(
+        judge.judge(dataclasses.replace(subject or two_texts(), authors=tuple(wrote)))
+    )
 
 
 def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
     cases: list[tuple[str, ModeName, tuple[str, str | None, str], float | None, str]] = [
         ("AAA", "strict", ("A", "deep", "unanimous"), 1.0, "AAAA"),  # a win is confirmed
-        ("1AA", "lenient", ("A", "deep", "single"), 1.0, "ABAA"),  # what likes the first place finds a tie
+        (
+            "1AA",
+            "lenient",
+            ("A", "deep", "single"),
+            1.0,
+            "ABAA",
+        ),  # what likes the first place finds a tie
         ("ABB", "strict", ("B", "tiebreaker", "majority"), 1.0, "AABBBB"),
         ("ATT", "strict", ("tie", "deep", "single"), 0.0, "AATT"),
         ("BAT", "strict", ("escalate", None, "none"), None, "BBAATT"),
@@ -122,7 +142,9 @@ def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
         assert len({request.call_key.subject for request in panel.requests[:2]}) == 2
         # The other letters in the models' mouths are the other letters in the verdict, and nothing else.
         swap = str.maketrans("AB", "BA")
-        other = compare(Pairing(dict(zip("qdt", said.translate(swap), strict=True))), THREE, mode=mode)
+        other = compare(
+            Pairing(dict(zip("qdt", said.translate(swap), strict=True))), THREE, mode=mode
+        )
         assert ended(other) == (end[0].translate(swap) if end[0] in "AB" else end[0], *end[1:])
 
 
@@ -143,7 +165,9 @@ def test_one_order_alone_is_no_opinion() -> None:
 def test_a_reply_without_an_offered_label_is_a_failure_and_never_a_vote(text: str) -> None:
     comparison = compare(Pairing({"q": text, "d": "B"}), TWO)
     assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
-    assert {own.failure.kind for own in comparison.rounds if own.failure} == {FailureKind.INVALID_REPLY}
+    assert {own.failure.kind for own in comparison.rounds if own.failure} == {
+        FailureKind.INVALID_REPLY
+    }
 
 
 def test_a_cut_text_goes_up_and_the_prompt_says_that_it_is_cut() -> None:
@@ -197,7 +221,9 @@ class Leaning(Pairing):
         text = request.messages[-1].content
         first = self.biased or text.index("\nA\n") < text.index("\nB\n")
         likely = self.likely if first else 1 - self.likely
-        return reply("1", scripted_endpoint.model, logprobs=({"1": log(likely), "2": log(1 - likely)},))
+        return reply(
+            "1", scripted_endpoint.model, logprobs=({"1": log(likely), "2": log(1 - likely)},)
+        )
 
 
 @pytest.mark.parametrize(
@@ -248,7 +274,9 @@ def test_several_replies_in_both_orders_are_averaged() -> None:
     for replies, word, lead in cases:
         panel = Pairing({"m": replies})
         comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=3))
-        assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6), replies
+        assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6), (
+            replies
+        )
         assert [own.sample for own in comparison.rounds] == [1, 1, 2, 2, 3, 3]
         assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
 
@@ -266,7 +294,9 @@ def test_criteria_can_be_asked_about_one_by_one() -> None:
     ]
     for words, samples, word in cases:
         panel = Pairing({"m": dict(zip(CRITERIA, words, strict=True))})
-        comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=samples, each=True))
+        comparison = compare(
+            panel, {"quick": "m"}, options=judge_options(samples=samples, each=True)
+        )
         assert comparison.verdict == word
         numbers = range(1, samples + 1) if samples > 1 else [None]
         parts = [(number, name) for number in numbers for name in CRITERIA for _ in "AB"]
@@ -289,7 +319,10 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
     ]
     for words, wrote, end in cases:
         comparison = compare(Pairing(dict(zip(OWN.values(), words, strict=True))), OWN, wrote=wrote)
-        assert (comparison.verdict, comparison.judge_tier, comparison.independent) == end, (words, wrote)
+        assert (comparison.verdict, comparison.judge_tier, comparison.independent) == end, (
+            words,
+            wrote,
+        )
 
 
 def test_a_calibration_for_other_models_is_not_used_and_who_left_is_named() -> None:
@@ -313,7 +346,9 @@ def prefers_yes(asked: Asked) -> Answer:
     text = str(asked.text)
     if '"scores"' in text:
         value = 5 if "\nyes\n" in text else 2
-        return says(json.dumps({"reasoning": "", "scores": dict.fromkeys(_dimensions(text), value)}))
+        return says(
+            json.dumps({"reasoning": "", "scores": dict.fromkeys(_dimensions(text), value)})
+        )
     label = re.findall(r"The text (\w+):\s+<[^>]*>\s+yes\s", text)
     return says(json.dumps({"reasoning": "It says yes.", "better": label[0] if label else "tie"}))
 
@@ -344,7 +379,9 @@ def test_texts_are_compared_from_python() -> None:
 @pytest.mark.usefixtures("server")
 def test_who_wrote_them_is_said_for_all_or_for_each(tmp_path: Path) -> None:
     def families(given: str | list[str | None] | None) -> list[str | None]:
-        comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", author_family=given)
+        comparison = judgekit.compare(
+            "no", "yes", prompt=PROMPT, mode="lenient", author_family=given
+        )
         return [subject.family for subject in comparison.subjects]
 
     assert families(None) == [None, None]

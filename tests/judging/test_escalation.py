@@ -113,7 +113,10 @@ def test_the_table_is_right_and_complete() -> None:
     cases = [*lines(STRICT, "accept"), *lines(LENIENT, "reject")]
     for confirm, outcomes, verdict, consensus in cases:
         tier = None if consensus == "none" else TIERS[len(outcomes) - 1]
-        assert run(outcomes, confirm) == (outcomes, Final(verdict, consensus, tier)), (confirm, outcomes)
+        assert run(outcomes, confirm) == (outcomes, Final(verdict, consensus, tier)), (
+            confirm,
+            outcomes,
+        )
     for confirm in CONFIRM:
         listed = {case[1] for case in cases if case[0] == confirm}
         for each in itertools.product("AIRF", repeat=3):
@@ -238,7 +241,13 @@ LAST_DEEP, LAST_THIRD = finality_rules("c", last="deep"), finality_rules("c", la
 def test_what_gates_let_through() -> None:
     cases: list[tuple[FinalityRules, str, float, Collection[TierName], Final]] = [
         (ACCEPTS, "A", 1.0, (), Final("accept", "single", "quick")),
-        (ACCEPTS, "AA", 0.5, (), Final("accept", "unanimous", "deep")),  # with less margin it goes up
+        (
+            ACCEPTS,
+            "AA",
+            0.5,
+            (),
+            Final("accept", "unanimous", "deep"),
+        ),  # with less margin it goes up
         # What no gate names goes up; strict alone would have ended after the first rejection.
         (ACCEPTS, "RR", 2.0, (), Final("reject", "unanimous", "deep")),
         # An acceptance of a cut text is not final for all gates.
@@ -260,7 +269,9 @@ def test_what_gates_let_through() -> None:
     for finality, outcomes, sure, truncated, expected in cases:
         found = run(outcomes, "accept", truncated=truncated, finality=finality, margins=[sure])
         assert found == (outcomes, expected)
-    assert not finality_rules("c", last="quick").final("quick", {"quick": None}, {})  # a failure never is
+    assert not finality_rules("c", last="quick").final(
+        "quick", {"quick": None}, {}
+    )  # a failure never is
 
 
 def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
@@ -297,11 +308,15 @@ def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()
 
 
 def sat(rule: JuryRule, **models: tuple[float, ...]) -> Opinion:
-    return jury.opinion([(endpoint(name), said(*values)) for name, values in models.items()], rule, decide)
+    return jury.opinion(
+        [(endpoint(name), said(*values)) for name, values in models.items()], rule, decide
+    )
 
 
 def test_the_outcome_of_a_jury_and_whether_it_is_divided() -> None:
-    cases: list[tuple[dict[str, tuple[float, ...]], tuple[str, bool | None], tuple[str, bool | None]]] = [
+    cases: list[
+        tuple[dict[str, tuple[float, ...]], tuple[str, bool | None], tuple[str, bool | None]]
+    ] = [
         ({"a": (4, 4, 4), "b": (4, 5, 4), "c": (5, 5, 4)}, ("accept", None), ("accept", None)),
         # What every family says stands against its mean: each misses another thing.
         ({"a": (2, 5, 5), "b": (5, 2, 5)}, ("improve", None), ("improve", None)),
@@ -316,7 +331,11 @@ def test_the_outcome_of_a_jury_and_whether_it_is_divided() -> None:
         ({"a": (5, 5, 5), "b": (1, 4, 4)}, ("accept", False), ("improve", False)),
         ({"a": A, "b": I, "c": R}, ("improve", False), ("improve", False)),
         # A family has one vote, however many of it sit there; by itself it is not divided.
-        ({"a_1": A, "a_2": (5, 5, 5), "a_3": A, "b": (1, 1, 1)}, ("improve", False), ("improve", False)),
+        (
+            {"a_1": A, "a_2": (5, 5, 5), "a_3": A, "b": (1, 1, 1)},
+            ("improve", False),
+            ("improve", False),
+        ),
         ({"a_1": A, "a_2": R}, ("improve", None), ("improve", None)),
     ]
     for models, mean, majority in cases:
@@ -332,7 +351,9 @@ def test_the_scores_of_a_jury() -> None:
     # A majority shows the scores of those that make it; a family's models count as one.
     assert sat("majority", a=(4, 4, 4), b=(5, 5, 5), c=R).scores == dict.fromkeys(NAMES, 4.5)
     assert sat("mean", a=(4, 4, 4), b=(5, 5, 5), c=(3, 3, 3)).scores == dict.fromkeys(NAMES, 4.0)
-    assert sat("mean", a_1=A, a_2=(5, 5, 5), b=(1, 1, 1)).scores["semantic"] == round((4.5 + 1) / 2, 2)
+    assert sat("mean", a_1=A, a_2=(5, 5, 5), b=(1, 1, 1)).scores["semantic"] == round(
+        (4.5 + 1) / 2, 2
+    )
 
 
 def test_candidates_are_marked_by_family() -> None:
@@ -352,7 +373,9 @@ def test_candidates_are_marked_by_family() -> None:
         voices: list[tuple[Endpoint, dict[str, Mark | None]]] = []
         for name, own in chances.items():
             likely = None if isinstance(own, bool) else own
-            voices.append((endpoint(name), {"m": Mark("accept" if own >= 0.5 else "reject", likely)}))
+            voices.append(
+                (endpoint(name), {"m": Mark("accept" if own >= 0.5 else "reject", likely)})
+            )
         assert jury.marks(voices, len(voices), rule) == {"m": mark}, chances
 
 
@@ -384,7 +407,9 @@ def walked(
 ) -> tuple[Ended, int]:
     """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
     script = dict(zip(TIERS, tiers, strict=False))
-    rules = EscalationRules("accept" if mode == "strict" else "reject", TIERS, cut, finality=finality)
+    rules = EscalationRules(
+        "accept" if mode == "strict" else "reject", TIERS, cut, finality=finality
+    )
     heard: dict[TierName, TierVote] = {}
     step = rules.next({})
     while not isinstance(step, Final):
@@ -406,7 +431,11 @@ def test_what_is_said_of_cut_texts() -> None:
         assert (found.verdict, asked, found.truncated) == ("A", 2, False)
         for letters in ("AA", "BB", "ABB", "TB", "TT", "AT"):  # no model saw both texts whole
             found, _ = walked(letters, mode, cut=TIERS)
-            assert (found.verdict, found.truncated, found.judge_tier) == ("undetermined", True, None)
+            assert (found.verdict, found.truncated, found.judge_tier) == (
+                "undetermined",
+                True,
+                None,
+            )
             assert found.degraded == "no model saw the whole of both texts, so the result is open"
     # A tie is one as soon as one that says so saw both texts whole.
     assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
@@ -419,11 +448,25 @@ def test_a_calibration_says_which_wins_are_final() -> None:
         (["AAA", "F"], TRUSTED, "strict", [], "A", 1),
         (["AAB", "B"], TRUSTED, "strict", [], "B", 2),
         (["AAB", "T"], TRUSTED, "strict", [], "tie", 2),
-        (["AAB", "T"], TRUSTED, "lenient", [], "tie", 2),  # labels trust its wins, but no narrow ones
+        (
+            ["AAB", "T"],
+            TRUSTED,
+            "lenient",
+            [],
+            "tie",
+            2,
+        ),  # labels trust its wins, but no narrow ones
         (["AAB", "T"], DISTRUSTED, "lenient", [], "tie", 2),
         (["AAA", "B"], DISTRUSTED, "lenient", [], "B", 2),
         (["ABT", "T"], TRUSTED, "lenient", [], "tie", 2),
-        (["AAB", "T"], STANDING, "lenient", [], "A", 2),  # a third ahead: labels let it stand against a tie
+        (
+            ["AAB", "T"],
+            STANDING,
+            "lenient",
+            [],
+            "A",
+            2,
+        ),  # a third ahead: labels let it stand against a tie
         (["BBA", "T"], STANDING, "lenient", [], "B", 2),
         (["AABT", "T"], STANDING, "lenient", [], "tie", 2),  # only a quarter ahead
         (["AAB", "B"], STANDING, "lenient", [], "B", 2),
@@ -452,5 +495,7 @@ def test_a_win_that_only_its_own_family_gave_is_final_in_no_tier_but_the_last() 
     told: dict[TierName, TierVote] = {"quick": tier_vote("T"), "deep": tier_vote("AAA")}
     own = EscalationRules("reject", TIERS, finality=TRUSTED, partial={"deep"})
     assert own.next(jury.outcomes(told), {"deep": 1.0}) == "tiebreaker"
-    end = EscalationRules("reject", TIERS, finality=TRUSTED).next(jury.outcomes(told), {"deep": 1.0})
+    end = EscalationRules("reject", TIERS, finality=TRUSTED).next(
+        jury.outcomes(told), {"deep": 1.0}
+    )
     assert end == Final("accept", "single", "deep")

@@ -129,13 +129,23 @@ def test_another_scale_beside_the_scores_is_refused() -> None:
         ):
             with pytest.raises(InvalidReply, match="another scale than the one up to 5"):
                 extract(raw, Nested)
-    for word in ('"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null'):
+    for word in (
+        '"max_score": 5',
+        '"scale": "0-5"',
+        '"total": 15',
+        '"scale": "ordinal"',
+        '"scale": null',
+    ):
         read = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', Nested)
         assert read.scores.model_dump() == json.loads(HIGH)
 
 
 def test_how_a_model_is_configured_decides() -> None:
-    for config in (ConfigDict(extra="ignore"), ConfigDict(extra="allow"), ConfigDict(extra="forbid")):
+    for config in (
+        ConfigDict(extra="ignore"),
+        ConfigDict(extra="allow"),
+        ConfigDict(extra="forbid"),
+    ):
         model = create_model("Configured", __config__=config, relevance=(int, ...))
         if config["extra"] == "forbid":
             with pytest.raises(InvalidReply, match="note"):
@@ -145,7 +155,9 @@ def test_how_a_model_is_configured_decides() -> None:
     exact = create_model("Exact", __config__=ConfigDict(strict=True), relevance=(int, ...))
     for raw in ('{"relevance": "2"}', '{"relevance": 2.0}'):
         assert extract(raw, exact).model_dump() == {"relevance": 2}
-    two = '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
+    two = (
+        '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
+    )
     with pytest.raises(InvalidReply, match="2 places"):
         extract(two, Flat)
     begun_anew = '{"reasoning": "The text is ' + FORGED
@@ -174,7 +186,9 @@ def test_why_a_reply_could_not_be_read() -> None:
     ):
         for raw in ROWS[table].values():
             assert cause(raw) is kind, raw
-    flood = '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
+    flood = (
+        '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
+    )
     with pytest.raises(InvalidReply):
         scan(flood)
     assert cause(flood) is FailureKind.INVALID_REPLY
@@ -188,7 +202,9 @@ def test_every_text_has_a_cause(raw: str) -> None:
 
 # Answers that real judges gave, where the test data is at hand
 
-DATA = Path(os.environ.get("JUDGEKIT_TEST_DATA", "/nonexistent"), "judge/parse_fixtures/fixtures.jsonl")
+DATA = Path(
+    os.environ.get("JUDGEKIT_TEST_DATA", "/nonexistent"), "judge/parse_fixtures/fixtures.jsonl"
+)
 
 
 class Overall(BaseModel):
@@ -206,7 +222,9 @@ class Quality(BaseModel):
 MODELS: dict[str, type[BaseModel]] = {"json": Relevant, "broken-json": Relevant, "utility": Overall}
 
 
-@pytest.mark.skipif(not DATA.is_file(), reason="JUDGEKIT_TEST_DATA names no folder with judge/parse_fixtures")
+@pytest.mark.skipif(
+    not DATA.is_file(), reason="JUDGEKIT_TEST_DATA names no folder with judge/parse_fixtures"
+)
 def test_recorded_answers() -> None:
     """Each answer in JSON with a stated value gives that value; each other one, and no JSON, gives none."""
 
@@ -221,7 +239,11 @@ def test_recorded_answers() -> None:
     for row in rows:
         models = (MODELS[row["format"]],) if row["format"] in MODELS else (Relevant, Overall)
         for model in models:
-            wanted = int(row["expected"]) if row["format"] in MODELS and row["expected"] is not None else None
+            wanted = (
+                int(row["expected"])
+                if row["format"] in MODELS and row["expected"] is not None
+                else None
+            )
             assert read(row["raw"], model) == wanted, row["raw"]
         if row["format"] == "quality-label broken json" and row["expected"] is not None:
             assert extract(row["raw"], Quality).quality.lower().startswith(row["expected"])
@@ -247,7 +269,13 @@ def findings(given: object) -> list[dict[str, str]]:
 
 
 def test_score_replies() -> None:
-    finding = {"dimension": "json", "location": "line 3", "issue": "x", "suggestion": "y", "quote": "z"}
+    finding = {
+        "dimension": "json",
+        "location": "line 3",
+        "issue": "x",
+        "suggestion": "y",
+        "quote": "z",
+    }
     reply = {"reasoning": "Fine.", "scores": SCORES, "findings": [finding]}
     jsonschema.validate(reply, MODEL.sent)
     assert read(findings=[finding]).model_dump() == reply | {"verdict": ""}
@@ -317,13 +345,19 @@ def test_invalid_selections() -> None:
     for raw in (*one, '{"keep": ["k7", "m4"', '{"kept": ["k7"]}', "k7"):
         with pytest.raises(InvalidReply):
             kept(raw)
-    for raw in ('{"relevant": ["k7"]}', '{"relevant": ["k7"], "useful": ["z9"]}'):  # each needs its list
+    for raw in (
+        '{"relevant": ["k7"]}',
+        '{"relevant": ["k7"], "useful": ["z9"]}',
+    ):  # each needs its list
         with pytest.raises(InvalidReply):
             kept(raw, "relevant", "useful")
 
 
 def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    inner = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+    inner = [
+        *schema.get("properties", {}).values(),
+        *([schema["items"]] if "items" in schema else []),
+    ]
     return [schema, *(part for each in inner for part in _parts(each))]
 
 
@@ -335,7 +369,14 @@ def test_schemas_use_only_what_strict_providers_bear() -> None:
     for model in (MODEL, two, compare_reply_model(["L", "R"])):
         jsonschema.Draft202012Validator.check_schema(model.sent)
         for part in _parts(model.sent):
-            assert set(part) <= {"type", "properties", "required", "additionalProperties", "items", "enum"}
+            assert set(part) <= {
+                "type",
+                "properties",
+                "required",
+                "additionalProperties",
+                "items",
+                "enum",
+            }
             assert part["type"] in ("object", "array", "string", "integer")
             if part["type"] == "object":
                 assert part["additionalProperties"] is False

@@ -106,7 +106,9 @@ def _decides(model: type[BaseModel], answer: dict[str, Any]) -> dict[str, Any]:
     return {key: told[key] for key in answer}
 
 
-def _readings(raw: str, model: type[BaseModel], own: dict[str, Any]) -> Iterator[dict[str, Any] | None]:
+def _readings(
+    raw: str, model: type[BaseModel], own: dict[str, Any]
+) -> Iterator[dict[str, Any] | None]:
     for reader in READERS:
         try:
             found = reader(raw, model).model_dump()
@@ -119,14 +121,20 @@ def _readings(raw: str, model: type[BaseModel], own: dict[str, Any]) -> Iterator
 ATTACKS = {
     **ROWS["attacks"],
     "own far before": OWN + "{}" * 300 + FORGED,
-    "bare keys far before": "{scores: {semantic: 1, pragmatic: 1, syntactic: 1}}" + "{}" * 300 + FORGED,
+    "bare keys far before": "{scores: {semantic: 1, pragmatic: 1, syntactic: 1}}"
+    + "{}" * 300
+    + FORGED,
     "a flood of keys": OWN + '"semantic": 1,' * 500 + FORGED,
 }
 
 
-@pytest.mark.parametrize("forged", [FORGED, str(_score(5)), f"```json\n{FORGED}\n```"], ids=range(3))
+@pytest.mark.parametrize(
+    "forged", [FORGED, str(_score(5)), f"```json\n{FORGED}\n```"], ids=range(3)
+)
 @pytest.mark.parametrize("own", ROWS["otherwise"].values(), ids=ROWS["otherwise"])
-def test_a_forged_answer_is_not_read_where_the_own_one_has_another_form(own: str, forged: str) -> None:
+def test_a_forged_answer_is_not_read_where_the_own_one_has_another_form(
+    own: str, forged: str
+) -> None:
     for raw in (f"{own}\nThe text says: {forged}", f"The text says: {forged}\nMine: {own}\n"):
         assert list(_readings(raw, KLS, _score(1))) == [None, None]
 
@@ -146,7 +154,12 @@ def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     for raw in (*ROWS["held"].values(), json.dumps({"document": json.loads(FORGED)})):
         with pytest.raises(InvalidReply):
             read(raw, KLS, held=True)
-    around = (f" {OWN}\n", f"```json\n{OWN}\n```", f"<think>{FORGED}</think>\n{OWN}", "\ufeff" + OWN)
+    around = (
+        f" {OWN}\n",
+        f"```json\n{OWN}\n```",
+        f"<think>{FORGED}</think>\n{OWN}",
+        "\ufeff" + OWN,
+    )
     inside = json.dumps({"reasoning": FORGED, **_score(1), "document": json.loads(FORGED)})
     for raw in (OWN, *around, inside):
         assert read(raw, KLS, held=True).model_dump()["scores"] == _score(1)["scores"], raw
@@ -155,7 +168,17 @@ def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
 PIECES = [
     *("\"'“}][{,:\n\\#"),
     *["}]}", "//", "/*", "*/", "```", "```json\n", "</think>", "<think>"],
-    *(" it says ", 'x"}', 'x"}]} ', '{"a": "', '{"document": ', '", "note": "', "1", " {} ", "{'a': '"),
+    *(
+        " it says ",
+        'x"}',
+        'x"}]} ',
+        '{"a": "',
+        '{"document": ',
+        '", "note": "',
+        "1",
+        " {} ",
+        "{'a': '",
+    ),
     *('", "n": {"m": "', '", "findings": [{"issue": "', '{"result": ', "', 'n': '"),
 ]
 WRITERS: list[Callable[[dict[str, Any]], str]] = [
@@ -192,7 +215,9 @@ def _replies(draw: st.DrawFn, own: dict[str, Any], forged: dict[str, Any]) -> st
     reply = style({"reasoning": "REASON", **own, "findings": [{"issue": "i", "quote": "QUOTE"}]})
     for mark in ("REASON", "QUOTE"):
         text = draw(st.just("q") | hostile)
-        how: Literal["escaped", "as it is"] = draw(st.sampled_from(["escaped", "as it is", "as it is"]))
+        how: Literal["escaped", "as it is"] = draw(
+            st.sampled_from(["escaped", "as it is", "as it is"])
+        )
         reply = reply.replace(mark, json.dumps(text)[1:-1] if how == "escaped" else text)
     before, after = draw(st.just("") | hostile), draw(st.just("") | hostile)
     fence = draw(st.sampled_from(["{}", "```json\n{}\n```", "[{}]", "{} "]))
@@ -241,12 +266,22 @@ REPLIES = st.builds(
     findings=st.lists(st.builds(Finding, issue=STRINGS, line=st.integers(0, 9999)), max_size=3),
     note=st.none() | STRINGS,
 )
-PROSE = st.text(alphabet=st.characters(exclude_characters='{"“”„', exclude_categories=["Cs"]), max_size=60)
+PROSE = st.text(
+    alphabet=st.characters(exclude_characters='{"“”„', exclude_categories=["Cs"]), max_size=60
+)
 STYLES = st.sampled_from(
     [{}, {"indent": 2}, {"ensure_ascii": False}, {"separators": (",", ":")}, {"indent": "\t"}]
 )
 WRAPPERS = st.sampled_from(
-    ["{}", "```json\n{}\n```", "```\n{}\n```", "<think>hm</think>{}", "hm</think>\n{}", "[{}]", "[\n{},\n]"]
+    [
+        "{}",
+        "```json\n{}\n```",
+        "```\n{}\n```",
+        "<think>hm</think>{}",
+        "hm</think>\n{}",
+        "[{}]",
+        "[\n{},\n]",
+    ]
 )
 
 
@@ -263,7 +298,9 @@ def test_an_object_survives_what_is_put_around_it(
 
 
 @given(REPLIES, REPLIES, PROSE)
-def test_two_answers_are_read_only_if_they_are_one(first: Reply, second: Reply, between: str) -> None:
+def test_two_answers_are_read_only_if_they_are_one(
+    first: Reply, second: Reply, between: str
+) -> None:
     required = {"reasoning", "score", "share", "keep", "findings"}
     restated = first.model_copy(update={"note": second.note})
     assert extract(_dumped(first, {}) + between + _dumped(restated, {}), Reply) == restated
@@ -273,7 +310,9 @@ def test_two_answers_are_read_only_if_they_are_one(first: Reply, second: Reply, 
 
 
 @given(REPLIES, STYLES, st.data())
-def test_a_prefix_never_gives_another_value(reply: Reply, style: dict[str, Any], data: st.DataObject) -> None:
+def test_a_prefix_never_gives_another_value(
+    reply: Reply, style: dict[str, Any], data: st.DataObject
+) -> None:
     whole = _dumped(reply, style)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     try:

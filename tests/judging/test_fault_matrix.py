@@ -104,7 +104,10 @@ UNREADABLE = {
 }
 
 SAYS: dict[str, Answer] = {"A": scores(4, 4, 5), "I": scores(3, 3, 2), "R": scores(1, 2, 3)}
-PAIR = [prompt_candidate(name, f"Title {name}", category="DECISION", text=f"Body {name}") for name in "ab"]
+PAIR = [
+    prompt_candidate(name, f"Title {name}", category="DECISION", text=f"Body {name}")
+    for name in "ab"
+]
 
 
 class Fault(NamedTuple):
@@ -121,7 +124,9 @@ REASON = "why it failed"
 
 
 def named(table: str) -> list[dict[str, str]]:
-    head, *body = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
+    head, *body = [
+        [cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()
+    ]
     return [dict(zip(head, row, strict=True)) for row in body]
 
 
@@ -131,8 +136,14 @@ def faults(task: str) -> dict[str, Fault]:
     A reply that is no answer is asked for once more.
     """
     kinds = {SORRY: "refusal (*)", CUT[task]: "truncated (*)"}
-    found = {str(kind): Fault((GatewayError(kind, REASON),), f"{kind} ({REASON})") for kind in FailureKind}
-    found |= {text or "-": Fault((text,), kinds.get(text, "invalid_reply (*)")) for text in UNREADABLE[task]}
+    found = {
+        str(kind): Fault((GatewayError(kind, REASON),), f"{kind} ({REASON})")
+        for kind in FailureKind
+    }
+    found |= {
+        text or "-": Fault((text,), kinds.get(text, "invalid_reply (*)"))
+        for text in UNREADABLE[task]
+    }
     again = ("invalid_reply", *(text or "-" for text in UNREADABLE[task]))
     return found | {name: found[name]._replace(answers=found[name].answers * 2) for name in again}
 
@@ -149,7 +160,9 @@ SUBJECT = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
 
 
 def judged_document(gateway: ScriptedGateway, mode: str, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
-    judge = document_judge(gateway, three_models(), loaded=KLS, mode=mode, **{"deadline": 60.0, **options})
+    judge = document_judge(
+        gateway, three_models(), loaded=KLS, mode=mode, **{"deadline": 60.0, **options}
+    )
     return asyncio.run(judge.judge(SUBJECT))
 
 
@@ -160,7 +173,9 @@ def candidates(gateway: ScriptedGateway, mode: str) -> Selection:
 
 def asked_about(gateway: ScriptedGateway) -> str:
     shown = {
-        own.call_key.tier: "".join(name for name in "ab" if f"Title {name}" in own.messages[1].content)
+        own.call_key.tier: "".join(
+            name for name in "ab" if f"Title {name}" in own.messages[1].content
+        )
         for own in gateway.requests
     }
     return " ".join(f"{tier[0]}:{names}" for tier, names in shown.items())
@@ -172,7 +187,9 @@ def is_told(degraded: str | None, expected: str, fault: Fault) -> bool:
     return fnmatchcase(degraded, expected.replace("F", fault.told))
 
 
-@pytest.mark.parametrize("case", [*lines(STRICT, "accept"), *lines(LENIENT, "reject")], ids=" ".join)
+@pytest.mark.parametrize(
+    "case", [*lines(STRICT, "accept"), *lines(LENIENT, "reject")], ids=" ".join
+)
 def test_documents(case: tuple[str, str, str, str]) -> None:
     confirm, outcomes, verdict, consensus = case
     asked = TIERS[: len(outcomes)]
@@ -184,7 +201,10 @@ def test_documents(case: tuple[str, str, str, str]) -> None:
         found = judged_document(gateway, "strict" if confirm == "accept" else "lenient")
         by = None if consensus == "none" else asked[-1]
         assert (found.verdict, found.consensus, found.judge_tier) == (verdict, consensus, by), name
-        assert is_told(found.degraded, f"{failed}: F" if failed else "-", fault), (name, found.degraded)
+        assert is_told(found.degraded, f"{failed}: F" if failed else "-", fault), (
+            name,
+            found.degraded,
+        )
         assert (found.scores is None) == (by is None), name
         # A failed call is not made again here (retries are the gateway's); an unreadable reply is, once.
         assert gateway.asked == [tier for tier in asked for _ in script[tier]], name
@@ -195,12 +215,16 @@ def test_candidates(row: dict[str, str]) -> None:
     for name, fault in faults("select").items():
         gateway = ScriptedGateway(chosen(row, fault))
         selection = candidates(gateway, row["mode"])
-        decided = {own.id: " ".join(filter(None, (own.decision, own.tier))) for own in selection.decisions}
+        decided = {
+            own.id: " ".join(filter(None, (own.decision, own.tier))) for own in selection.decisions
+        }
         assert decided == {each: row[each] for each in "ab"}, name
         assert asked_about(gateway) == row["asked"], name
         assert is_told(selection.degraded, row["degraded"], fault), (name, selection.degraded)
         for tier in set(gateway.asked):
-            assert gateway.asked.count(tier) == (len(fault.answers) if row[tier] == "F" else 1), name
+            assert gateway.asked.count(tier) == (len(fault.answers) if row[tier] == "F" else 1), (
+                name
+            )
 
 
 # --- what ends a judging from without: its time and its money ----------------------------------------------
@@ -236,7 +260,9 @@ def test_the_deadline_and_the_budget(row: dict[str, str]) -> None:
     said: dict[str, list[Answer]] = {"S": [60.0], "U": ["Well.", "Well."]}
     script = {tier: said.get(row[tier]) or [SAYS[row[tier]]] for tier in ("quick", "deep")}
     gateway = ScriptedGateway({**script, "tiebreaker": [SAYS["A"]]})
-    limit: dict[str, Any] = {"max_cost_usd": float(row["limit"])} if "limit" in row else {"deadline": 0.2}
+    limit: dict[str, Any] = (
+        {"max_cost_usd": float(row["limit"])} if "limit" in row else {"deadline": 0.2}
+    )
     verdict = judged_document(gateway, row["mode"], **limit)
     assert verdict.verdict == row["verdict"]
     assert " ".join(tier[0] for tier in dict.fromkeys(gateway.asked)) == row["asked"]
@@ -245,7 +271,9 @@ def test_the_deadline_and_the_budget(row: dict[str, str]) -> None:
 
 # --- nothing unreadable is a pass or a fail ---------------------------------------------------------------
 
-NOISES = st.sampled_from(["accept", "reject", "GO", "NO-GO", "1", "5", "scores", "keep", *'{}[]:,"\n', "```"])
+NOISES = st.sampled_from(
+    ["accept", "reject", "GO", "NO-GO", "1", "5", "scores", "keep", *'{}[]:,"\n', "```"]
+)
 NOISE = st.one_of(st.text(max_size=60), st.lists(NOISES, max_size=12).map(" ".join))
 
 
@@ -288,7 +316,11 @@ def answer(request: Request, mood: int, usage: Usage) -> Reply:
     wanted = request.schema["properties"]
     if "scores" in wanted:
         names = wanted["scores"]["properties"]
-        said: dict[str, Any] = {"reasoning": "So.", "scores": dict.fromkeys(names, mood), "findings": []}
+        said: dict[str, Any] = {
+            "reasoning": "So.",
+            "scores": dict.fromkeys(names, mood),
+            "findings": [],
+        }
     elif "better" in wanted:
         said = {"reasoning": "So.", "better": [*request.labels, "tie"][mood % 3]}
     else:
@@ -300,8 +332,15 @@ def text_file(text: str) -> File:
     return making.file(f"{text}.md", text)
 
 
-def judged(task: str, till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    bounds: dict[str, Any] = {"mode": mode, "deadline": 60, "max_cost_usd": till.limit, "options": options}
+def judged(
+    task: str, till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions
+) -> object:
+    bounds: dict[str, Any] = {
+        "mode": mode,
+        "deadline": 60,
+        "max_cost_usd": till.limit,
+        "options": options,
+    }
     if task == "document":
         one = making.document((text_file("text"),), "text.md@1")
         return asyncio.run(making.document_judge(till, panel, **bounds).judge(one))
@@ -309,11 +348,15 @@ def judged(task: str, till: Till, panel: PanelModels, mode: ModeName, options: J
         rubric = loader.find_rubric("memory-two-criteria")
         shown = [making.prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
         return asyncio.run(
-            making.candidate_judge(till, panel, loaded=rubric, **bounds).select(making.query("query"), shown)
+            making.candidate_judge(till, panel, loaded=rubric, **bounds).select(
+                making.query("query"), shown
+            )
         )
     kind, name, letters = TWO_KINDS[task]
     judge = kind(till, models_by_tier(panel), loader.find_rubric(name), **bounds)
-    return asyncio.run(judge.judge(making.comparison_input("Say who.", tuple(map(text_file, letters)))))
+    return asyncio.run(
+        judge.judge(making.comparison_input("Say who.", tuple(map(text_file, letters))))
+    )
 
 
 TWO_KINDS: dict[str, tuple[type[PairJudge | RankingJudge], str, str]] = {
@@ -354,7 +397,9 @@ def test_no_call_begins_once_the_limit_is_reached(
     small = pointwise and task != "pair"
     panel: PanelModels = {
         tier: tuple(
-            dataclasses.replace(scripted_endpoint(f"{tier}-{number}", pointwise=small), family=f"f{number}")
+            dataclasses.replace(
+                scripted_endpoint(f"{tier}-{number}", pointwise=small), family=f"f{number}"
+            )
             for number in range(jury)
         )
         for tier in TIERS
@@ -370,5 +415,11 @@ def test_no_call_begins_once_the_limit_is_reached(
 def test_without_a_limit_more_is_spent(task: str) -> None:
     """The test above would notice nothing if a judging never cost more than its limits."""
     till = Till(10.0, [0.3], [4])
-    judged(task, till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", making.judge_options())
+    judged(
+        task,
+        till,
+        {tier: (scripted_endpoint(tier),) for tier in TIERS},
+        "strict",
+        making.judge_options(),
+    )
     assert till.spent > 0.5

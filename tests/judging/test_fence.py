@@ -40,7 +40,9 @@ def test_no_text_can_close_its_fence(body: str) -> None:
     fenced = own.around(body)
     assert len(re.findall(own.tag, fenced, re.IGNORECASE)) == 2
     assert fenced == f"<{own.tag}>\n{inside(body)}\n</{own.tag}>"
-    assert "judged-" not in skeleton(inside(body)).casefold().replace("\u2010", "-").replace("\uff0d", "-")
+    assert "judged-" not in skeleton(inside(body)).casefold().replace("\u2010", "-").replace(
+        "\uff0d", "-"
+    )
 
 
 IMITATIONS = (
@@ -194,7 +196,12 @@ def test_no_mark_of_a_chat_template_leaves_a_fence_whole() -> None:
 
 
 def test_a_mark_in_letters_that_look_alike_is_broken_up_too() -> None:
-    for hidden in ("<|im\u200b_end|>", "<\u2060|im_end|>", "<|im_\u0435nd|>", "<|\U0001d422m_end|>"):
+    for hidden in (
+        "<|im\u200b_end|>",
+        "<\u2060|im_end|>",
+        "<|im_\u0435nd|>",
+        "<|\U0001d422m_end|>",
+    ):
         assert "<|im_end|>" not in Fence().around(hidden), ascii(hidden)
 
 

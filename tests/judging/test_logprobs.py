@@ -66,7 +66,8 @@ def replied(
     tokens = pieces(text) if tokens is None else tokens
     numbers = iter(range(len(tokens)))
     beside = [
-        logs(doubts.get(next(numbers), {token: 1.0}) if token.isdigit() else {token: 1.0}) for token in tokens
+        logs(doubts.get(next(numbers), {token: 1.0}) if token.isdigit() else {token: 1.0})
+        for token in tokens
     ]
     return reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens))
 
@@ -83,7 +84,8 @@ def test_numbers_are_found_in_whatever_form_the_reply_is_read() -> None:
         '{"semantic": 4, "pragmatic": 3, "syntactic": 4, "reasoning": "flat"}',
         '{"scores": {"semantic": {"score": 4, "why": "x"}, "pragmatic": {"score": 3}, "syntactic": 4}}',
         PLAIN.replace(" ", ""),
-        '<think>{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather:</think>' + PLAIN,
+        '<think>{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather:</think>'
+        + PLAIN,
     ]
     for text in cases:
         score_reply = extract(text, KLS)
@@ -127,7 +129,14 @@ def test_thinking_and_marks_around_the_text_move_no_number() -> None:
         reply(PLAIN, "m", logprobs=({},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
         reply(PLAIN, "m", logprobs=({"1": 0.0},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
     ],
-    ids=["no tokens", "fewer", "another text", "one token", "no alternatives", "chosen not among them"],
+    ids=[
+        "no tokens",
+        "fewer",
+        "another text",
+        "one token",
+        "no alternatives",
+        "chosen not among them",
+    ],
 )
 def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> None:
     assert expected(reply) == {}
@@ -160,7 +169,12 @@ def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
 
 @pytest.mark.parametrize(("doubt", "wanted"), [(0.04, 4.0), (0.06, 3.94)])
 def test_a_model_that_is_nearly_sure_gave_a_whole_number(doubt: float, wanted: float) -> None:
-    beside = {"4": math.log(0.9), "3": -math.inf, "2": math.nan, "5": 1000.0}  # the others are no logarithms
+    beside = {
+        "4": math.log(0.9),
+        "3": -math.inf,
+        "2": math.nan,
+        "5": 1000.0,
+    }  # the others are no logarithms
     assert expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
     flood = PLAIN.replace("Sound.", "a: 4,\\n" * 40)
     assert places(flood, extract(flood, KLS), FIVE) == {}
@@ -169,7 +183,9 @@ def test_a_model_that_is_nearly_sure_gave_a_whole_number(doubt: float, wanted: f
     assert found["semantic"] == pytest.approx(wanted)
 
 
-SCORES = st.fixed_dictionaries(dict.fromkeys(("semantic", "pragmatic", "syntactic"), st.integers(1, 5)))
+SCORES = st.fixed_dictionaries(
+    dict.fromkeys(("semantic", "pragmatic", "syntactic"), st.integers(1, 5))
+)
 
 
 @given(
@@ -191,7 +207,9 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     tokens = [text[at:end] for at, end in itertools.pairwise(bounds)]
     # Every token is in the same doubt: a wrong one would give a wrong mean.
     beside = [logs({token: 0.6} | ({"5": 0.4} if "1" in token else {"1": 0.4})) for token in tokens]
-    found = expectations(reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE)
+    found = expectations(
+        reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE
+    )
     for name, mean in found.items():
         other = 5 if scores[name] == 1 else 1
         assert mean == pytest.approx(0.6 * scores[name] + 0.4 * other)
@@ -244,7 +262,9 @@ def test_scores_are_expectations_and_decide() -> None:
         assert (verdict.scores, verdict.verdict) == (dict.fromkeys(names, score), outcome)
         assert opinion(verdict)["expected"] == names
     # Numbers stay where probabilities tell nothing.
-    verdict = judge(ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "?": 0.5})]}), TELLING)
+    verdict = judge(
+        ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "?": 0.5})]}), TELLING
+    )
     assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
     assert "expected" not in opinion(verdict)
 
@@ -265,11 +285,16 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     with Loopback(told, fails(500)) as server:
         endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         first = judge(
-            Recorder(LitellmGateway(), file), endpoint, cache=cache, options=judge_options(samples=3)
+            Recorder(LitellmGateway(), file),
+            endpoint,
+            cache=cache,
+            options=judge_options(samples=3),
         )
         kept = judge(LitellmGateway(), endpoint, cache=cache, options=judge_options(samples=3))
         assert len(server.requests) == 1
-    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"][0], options=judge_options(samples=3))
+    replayed = judge(
+        ReplayGateway(), recorded_endpoints(file)["deep"][0], options=judge_options(samples=3)
+    )
     assert first.scores == kept.scores == replayed.scores
     assert semantic(first) == 3.7
 
@@ -308,19 +333,34 @@ def ask(
     examples: Sequence[tuple[str, str]] = (),
 ) -> Answer[dict[str, dict[str, float]]]:
     points = Points("You judge.", "<text>it</text>", questions, tokens, MATTER, examples)
-    return asyncio.run(ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions)))
+    return asyncio.run(
+        ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions))
+    )
 
 
 def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
-    gateway = Queue([likely_reply({"4": 0.3, "5": 0.3, "x": 0.4}), likely_reply({"1": 0.5, "2": 0.5})])
+    gateway = Queue(
+        [likely_reply({"4": 0.3, "5": 0.3, "x": 0.4}), likely_reply({"1": 0.5, "2": 0.5})]
+    )
     answer = ask(gateway, {"semantic": "?", "pragmatic": "??"}, tokens=("1", "2", "3", "4", "5"))
     assert answer.value is not None
     assert answer.value["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
     assert pointwise.expectation(answer.value["semantic"]) == pytest.approx(4.5)
     assert pointwise.expectation(answer.value["pragmatic"]) == pytest.approx(1.5)
     # Spellings of one answer are added up.
-    spelt = {"Yes": 0.3, " yes": 0.1, "YES": 0.1, '"yes': 0.1, "**no": 0.1, "No.": 0.1, "Yesterday": 0.2}
-    for alternatives, yes in ((spelt, 0.75), ({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01}, 0.0)):
+    spelt = {
+        "Yes": 0.3,
+        " yes": 0.1,
+        "YES": 0.1,
+        '"yes': 0.1,
+        "**no": 0.1,
+        "No.": 0.1,
+        "Yesterday": 0.2,
+    }
+    for alternatives, yes in (
+        (spelt, 0.75),
+        ({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01}, 0.0),
+    ):
         answer = ask(Queue([likely_reply(alternatives)]), {"q": "?"})
         assert answer.value is not None
         assert answer.value["q"] == pytest.approx({"yes": yes, "no": 1 - yes})

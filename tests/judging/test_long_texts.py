@@ -73,7 +73,9 @@ def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
 ) -> None:
     def judged() -> Verdict:
         start = time.monotonic()
-        slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
+        slow, other = judgekit.judge_texts(
+            {"slow.md": SLOW, "other.md": "Other words."}, deadline=3
+        )
         assert time.monotonic() - start < ENOUGH
         assert (slow.verdict, other.verdict) == ("undetermined", "accept")
         return slow
@@ -119,7 +121,9 @@ def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.M
         judge, _ = service.document_judge(
             open_gateway({}), None, service.JudgeRequest(deadline=ENOUGH, cache=False)
         )
-        slow, other = (documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words."))
+        slow, other = (
+            documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words.")
+        )
         waits = asyncio.create_task(judge.judge(slow))
         while not endless.begun.is_set():  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.01)

@@ -34,7 +34,10 @@ def by_user(text: str) -> None:
 
 def names(environ: dict[str, str], project: Path | None = None) -> dict[str, list[str]]:
     panel, _ = resolve_panel(settings.load(project, environ), project, environ)
-    return {tier: [endpoint.model.partition("/")[2] for endpoint in jury] for tier, jury in panel.items()}
+    return {
+        tier: [endpoint.model.partition("/")[2] for endpoint in jury]
+        for tier, jury in panel.items()
+    }
 
 
 @pytest.mark.usefixtures("_first")
@@ -71,7 +74,10 @@ def test_an_agent_is_known_by_its_signature() -> None:
         ("Mistral Vibe <vibe@mistral.ai>", "mistral"),
         ("Copilot <198982749+Copilot@users.noreply.github.com>", "unknown"),
         ("copilot-swe-agent[bot] <1+copilot-swe-agent[bot]@users.noreply.github.com>", "unknown"),
-        ("devin-ai-integration[bot] <1+devin-ai-integration[bot]@users.noreply.github.com>", "unknown"),
+        (
+            "devin-ai-integration[bot] <1+devin-ai-integration[bot]@users.noreply.github.com>",
+            "unknown",
+        ),
         ("aider (claude-opus-5-5) <noreply@aider.chat>", "anthropic"),
         ("aider <noreply@aider.chat>", "unknown"),
         # People have no family.
@@ -90,7 +96,12 @@ def test_an_agent_is_known_by_its_signature() -> None:
 
 
 def test_only_those_who_wrote_count_and_each_family_once() -> None:
-    people = ["Claude <noreply@anthropic.com>", "Ada <a@b.c>", "Codex <codex@openai.com>", "Claude Code"]
+    people = [
+        "Claude <noreply@anthropic.com>",
+        "Ada <a@b.c>",
+        "Codex <codex@openai.com>",
+        "Claude Code",
+    ]
     assert signed(people) == ("anthropic", "openai")
     for trailer, families in (
         ("Generated-By: Claude Code", ("anthropic",)),
@@ -110,7 +121,10 @@ FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
 def panel(text: str) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return a panel from the names of its models, tiers apart by a slash; the first letter is the family."""
     return {
-        tier: tuple(dataclasses.replace(of_family(name), family=FAMILIES[name[0]]) for name in models.split())
+        tier: tuple(
+            dataclasses.replace(of_family(name), family=FAMILIES[name[0]])
+            for name in models.split()
+        )
         for tier, models in zip(TIERS, text.split("/"), strict=False)
     }
 

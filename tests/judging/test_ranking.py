@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import making
 import pytest
-from scripted import OWN, PROFILE, THREE, TWO, NothingOpen, ended, endpoint, panel_of, scripted_endpoint
+from scripted import (
+    OWN,
+    PROFILE,
+    THREE,
+    TWO,
+    NothingOpen,
+    ended,
+    endpoint,
+    panel_of,
+    scripted_endpoint,
+)
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
@@ -35,7 +45,9 @@ def text_file(letter: str, tail: str = "") -> File:
 
 
 def some_texts(letters: str, wrote: Sequence[str | None] = (), tail: str = "") -> ComparisonInput:
-    return making.comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
+    return making.comparison_input(
+        "Say who you are.", [text_file(letter, tail) for letter in letters], wrote
+    )
 
 
 class Ranking(NothingOpen):
@@ -62,8 +74,14 @@ class Ranking(NothingOpen):
             raise GatewayError(FailureKind.TIMEOUT, "no answer")
         part = request.call_key.part.partition("/")[0]
         names = [part] if part in DIMENSIONS else DIMENSIONS
-        found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
-        return making.reply(json.dumps(found), scripted_endpoint.model, making.call_usage(10, 1, self.usd))
+        found = {
+            "reasoning": f"About {letter}.",
+            "scores": dict.fromkeys(names, score),
+            "findings": [],
+        }
+        return making.reply(
+            json.dumps(found), scripted_endpoint.model, making.call_usage(10, 1, self.usd)
+        )
 
 
 def rank(
@@ -91,17 +109,37 @@ ALL_UP = "qA qB qC dA dB tA tB"
 
 
 def test_only_while_the_best_are_near_they_go_up() -> None:
-    cases: list[tuple[tuple[str, ...], ModeName, dict[str, float], str, tuple[str, str | None, str]]] = [
+    cases: list[
+        tuple[tuple[str, ...], ModeName, dict[str, float], str, tuple[str, str | None, str]]
+    ] = [
         (("352",), "lenient", {}, "qA qB qC", ("B", "quick", "single")),  # a clear lead ends it
-        (("442", "35"), "lenient", {}, "qA qB qC dA dB", ("B", "deep", "majority")),  # only the near go up
-        (("352", "34"), "strict", {}, "qA qB qC dB dA", ("B", "deep", "unanimous")),  # the best two at least
+        (
+            ("442", "35"),
+            "lenient",
+            {},
+            "qA qB qC dA dB",
+            ("B", "deep", "majority"),
+        ),  # only the near go up
+        (
+            ("352", "34"),
+            "strict",
+            {},
+            "qA qB qC dB dA",
+            ("B", "deep", "unanimous"),
+        ),  # the best two at least
         (("341", "52"), "lenient", {"quick": 2.0}, "qA qB qC dB dA", ("A", "deep", "majority")),
         (("503", "352"), "lenient", {}, "qA qB qC dA dB dC", ("B", "deep", "single")),  # one failed
         (("441", "04", "40"), "lenient", {}, ALL_UP, ("undetermined", None, "none")),
         # Who is near at the end ties in strict and wins in lenient mode.
         (("441", "44", "44"), "lenient", {}, ALL_UP, ("tie", "tiebreaker", "majority")),
         (("441", "44", "45"), "lenient", {}, ALL_UP, ("B", "tiebreaker", "majority")),
-        (("441", "44", "45"), "strict", {"tiebreaker": 0.5}, ALL_UP, ("tie", "tiebreaker", "majority")),
+        (
+            ("441", "44", "45"),
+            "strict",
+            {"tiebreaker": 0.5},
+            ALL_UP,
+            ("tie", "tiebreaker", "majority"),
+        ),
     ]
     for said, mode, margins, asked, expected in cases:
         panel = Ranking(dict(zip("qdt", said, strict=False)))
@@ -116,7 +154,12 @@ def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
     for letters in ("AA", "AAA"):
         panel = Ranking({})
         comparison = rank(panel, letters=letters, mode=mode)
-        assert (comparison.verdict, comparison.lead, comparison.rounds, panel.asked) == ("tie", 0.0, [], [])
+        assert (comparison.verdict, comparison.lead, comparison.rounds, panel.asked) == (
+            "tie",
+            0.0,
+            [],
+            [],
+        )
         assert comparison.degraded is rank(panel, {}, letters, mode=mode).degraded is None
     for digits, verdict, lead in (("52", "tie", 0.0), ("25", "B", 3.0)):
         panel = Ranking({"q": digits, "d": digits})
@@ -148,14 +191,21 @@ def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> No
     panel = Ranking({"anthropic/m": "521", "openai/m": "255"})
     comparison = rank(panel, OWN, wrote=wrote)
     assert panel.asked[3:] == ["openai/m A", "openai/m B"]
-    assert (comparison.verdict, comparison.judge_tier, comparison.independent) == ("tie", "deep", False)
+    assert (comparison.verdict, comparison.judge_tier, comparison.independent) == (
+        "tie",
+        "deep",
+        False,
+    )
     against = Ranking({"anthropic/m": "251", "openai/m": "555"})
     assert ended(rank(against, OWN, wrote=wrote))[:2] == ("B", "quick")
     # Nor does a calibration make such a lead final; nor is who failed behind an outcome.
     finality = making.finality_rules("c", (making.finality_rule("quick", "accept", 1.0),))
     panel = Ranking({"x/a": "52", "x/b": "52"})
     two = {"quick": "x/a", "deep": "x/b"}
-    assert ended(rank(panel, two, "AB", wrote=["x", "none"], finality=finality))[:2] == ("A", "deep")
+    assert ended(rank(panel, two, "AB", wrote=["x", "none"], finality=finality))[:2] == (
+        "A",
+        "deep",
+    )
     assert ended(rank(panel, two, "AB", finality=finality))[:2] == ("A", "quick")
     failed = rank(Ranking({"x/m": "04", "y/m": "25"}), {"quick": "x/m", "deep": "y/m"}, "AB")
     assert (failed.verdict, failed.families, failed.independent) == ("B", ["y"], None)
@@ -170,16 +220,24 @@ class Believing(Ranking):
         (name,) = set(re.findall(r"I am text (\w)\.", context))
         score = self.said[name]["Danube" in question]  # type: ignore[index]  # two digits
         return making.reply(
-            score, scripted_endpoint.model, making.call_usage(10, 1, 0.0), logprobs=({score: -0.01},)
+            score,
+            scripted_endpoint.model,
+            making.call_usage(10, 1, 0.0),
+            logprobs=({score: -0.01},),
         )
 
 
 def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     """What would be accepted alone, and then not believed, must not fall behind a worse text."""
-    gateway, small = Believing({"A": "45", "B": "31", "C": "21"}), scripted_endpoint("small", pointwise=True)
+    gateway, small = (
+        Believing({"A": "45", "B": "31", "C": "21"}),
+        scripted_endpoint("small", pointwise=True),
+    )
     comparison = rank(gateway, {"quick": small})
     assert (comparison.verdict, means(comparison), len(gateway.requests)) == ("A", [4, 3, 2], 9)
-    alone = making.document_judge(Believing({"A": "45"}), {"quick": small}, mode="lenient", deadline=60)
+    alone = making.document_judge(
+        Believing({"A": "45"}), {"quick": small}, mode="lenient", deadline=60
+    )
     verdict = asyncio.run(alone.judge(making.document((text_file("A"),), "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)
 
@@ -224,8 +282,14 @@ def test_a_tiebreaker_of_which_every_model_was_heard_is_not_asked() -> None:
 
 
 def test_the_mean_of_each_subject() -> None:
-    cases: list[tuple[list[tuple[str, dict[str, list[float]]]], int | None, tuple[float, float] | None]] = [
-        ([("m", {"A": [4.0, 5.0], "B": [3.0, 3.0]}), ("n", {"A": [3.0], "B": [4.0]})], None, (4.0, 10 / 3)),
+    cases: list[
+        tuple[list[tuple[str, dict[str, list[float]]]], int | None, tuple[float, float] | None]
+    ] = [
+        (
+            [("m", {"A": [4.0, 5.0], "B": [3.0, 3.0]}), ("n", {"A": [3.0], "B": [4.0]})],
+            None,
+            (4.0, 10 / 3),
+        ),
         # A model that failed for one subject counts for none: its leniency would lift the others alone.
         ([("kind", {"A": [5.0]}), ("stern", {"A": [2.0], "B": [3.0]})], None, (2.0, 3.0)),
         # Most of a jury must have scored them all.
@@ -239,7 +303,9 @@ def test_the_mean_of_each_subject() -> None:
     ]
     for scored, least, wanted in cases:
         found = values(scored, "AB", least)
-        assert found == (wanted and {"A": pytest.approx(wanted[0]), "B": pytest.approx(wanted[1])}), scored
+        assert found == (
+            wanted and {"A": pytest.approx(wanted[0]), "B": pytest.approx(wanted[1])}
+        ), scored
 
 
 def test_who_is_near_the_best_by_shares_of_the_scale() -> None:

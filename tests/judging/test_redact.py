@@ -103,7 +103,12 @@ def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
     assert redacted == (f"one\n[redacted: private key]{gone}\nlast", 1)
 
 
-SURROUNDINGS = ("SECRET_KEY = '{}'\n", '{{"api_key": "{}"}}', '  "password": "{}",', 'client_secret = "{}"\n')
+SURROUNDINGS = (
+    "SECRET_KEY = '{}'\n",
+    '{{"api_key": "{}"}}',
+    '  "password": "{}",',
+    'client_secret = "{}"\n',
+)
 BARE = ("  DB_PASSWORD: {}\n", "APP_PASSWORD={}\n", "export SERVICE_TOKEN={}\n")
 
 
@@ -112,7 +117,9 @@ def test_what_a_generator_made_is_left_out(generator: str) -> None:
     """At least 99 of 100; without quotes only what holds nothing that would end it there."""
     drawn = [secret_texts.generated(seed)[generator] for seed in range(100)]
     for around in (*SURROUNDINGS, *BARE):
-        values = [value for value in drawn if not (around in BARE and set("()[]{}<>,;") & set(value))]
+        values = [
+            value for value in drawn if not (around in BARE and set("()[]{}<>,;") & set(value))
+        ]
         missed = [value for value in values if value in redact(around.format(value)).text]
         assert len(missed) <= len(values) / 100, (around, missed[:5])
 
@@ -130,7 +137,10 @@ def test_passwords_as_people_write_them_are_left_out() -> None:
     ):
         assert redact(text).secrets == 1, text
     assert redact('password = "correcthorse"').text == 'password = "[redacted: password]"'
-    assert redact("postgres://ann:correcthorse@db/app").text == "postgres://ann:[redacted: password]@db/app"
+    assert (
+        redact("postgres://ann:correcthorse@db/app").text
+        == "postgres://ann:[redacted: password]@db/app"
+    )
     assert redact("DB_PASSWORD=correcthorse").text == "DB_PASSWORD=[redacted: password]"
     aws, stripe, npm = (secret_texts.form(kind, 2) for kind in ("aws", "stripe", "npm"))
     assert redact(f"{aws}\n{stripe} {npm}\npassword: 'correcthorse'").secrets == 4
@@ -208,7 +218,11 @@ def test_each_word_of_a_rule_has_a_branch_that_finds_it(section: str) -> None:
                 missing = {word for word in missing if word not in sample}
                 texts.append(sample)
         # Of hundreds of names some are drawn too rarely: they must do in the place of another one.
-        missing = {word for word in missing if not can_stand_for_another(word, words, texts[:200], compiled)}
+        missing = {
+            word
+            for word in missing
+            if not can_stand_for_another(word, words, texts[:200], compiled)
+        }
         assert not missing, (kind, pattern)
 
 
@@ -251,15 +265,21 @@ def test_texts_that_give_a_secret_away_are_sent_without_it(seed: int) -> None:
 def test_a_password_that_a_person_chose_is_left_out(password: str) -> None:
     """At least 95 of 100 texts, alone and within others."""
     for around in ("{}", "# Notes\n\nSome words before.\n\n{}\n\nAnd after it."):
-        texts = {text: around.replace("{}", text.replace("{}", password)) for text in secret_texts.GIVEN}
+        texts = {
+            text: around.replace("{}", text.replace("{}", password)) for text in secret_texts.GIVEN
+        }
         sent = {text: redact(whole).text for text, whole in texts.items()}
-        missed = [text for text, shown in sent.items() if password[:6] in shown or password[-6:] in shown]
+        missed = [
+            text for text, shown in sent.items() if password[:6] in shown or password[-6:] in shown
+        ]
         assert len(missed) <= len(sent) / 20, missed
 
 
 def test_a_disguised_secret_is_left_out() -> None:
     encoded = secret_texts.encoded(1)
-    assert [how for how, text, parts in encoded if secret_texts.leaks(redact(text).text, parts)] == []
+    assert [
+        how for how, text, parts in encoded if secret_texts.leaks(redact(text).text, parts)
+    ] == []
 
 
 def test_texts_of_what_json_holds_are_cleaned_where_one_has_a_secret() -> None:
@@ -307,7 +327,11 @@ class Listening(NothingOpen):
 
     def has_no_secret(self) -> bool:
         """Whether what it heard says that a secret was left out, and has none."""
-        return bool(self.heard) and "[redacted: " in str(self.heard) and not leaked("\n".join(self.heard))
+        return (
+            bool(self.heard)
+            and "[redacted: " in str(self.heard)
+            and not leaked("\n".join(self.heard))
+        )
 
 
 def compared(subject: ComparisonInput, panel: PanelModels) -> None:
@@ -322,9 +346,14 @@ def compared(subject: ComparisonInput, panel: PanelModels) -> None:
 @pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
 def test_documents_and_texts_are_sent_without_secrets(panel: PanelModels) -> None:
     gateway = Listening()
-    task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.", f"Say {SECRETS[0]}.")
+    task = Task(
+        f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.", f"Say {SECRETS[0]}."
+    )
     # The quick tier sees 4,000 characters: the cut goes through the secret.
-    files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
+    files = (
+        file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"),
+        file("b.md", SECRETS[4]),
+    )
     own = document_judge(gateway, panel)
     subject = document(files, "a", task=task)
     verdict = asyncio.run(own.judge(subject))
@@ -343,7 +372,9 @@ def test_candidates_are_sent_without_secrets(panel: PanelModels) -> None:
     for at in range(0, 320, 40):
         gateway = Listening()
         text = "a" * at + f" {SECRETS[2]} b"
-        shown = candidate("a", f"Key {SECRETS[0]}", category="DECISION", tags=("x", SECRETS[1]), text=text)
+        shown = candidate(
+            "a", f"Key {SECRETS[0]}", category="DECISION", tags=("x", SECRETS[1]), text=text
+        )
         wanted = query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
         own = candidate_judge(gateway, panel, mode="lenient")
         asyncio.run(own.select(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
@@ -382,7 +413,9 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
 
 def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:
     for kept in range(4, 40, 5):
-        text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
+        text = (
+            ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
+        )
         assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
     unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS

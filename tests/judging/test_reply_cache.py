@@ -76,7 +76,9 @@ def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None
     assert gateway.asked == ["quick", "deep"]
 
 
-def test_what_is_kept_comes_back_without_its_cost_to_its_owner(tmp_path: Path, cache: ReplyCache) -> None:
+def test_what_is_kept_comes_back_without_its_cost_to_its_owner(
+    tmp_path: Path, cache: ReplyCache
+) -> None:
     cache.keep(MODEL, request(sample=1), REPLY)
     assert cache.find(MODEL, request(sample=1)) == dataclasses.replace(REPLY, usage=KEPT)
     assert cache.find(MODEL, request(sample=2)) is None
@@ -97,12 +99,16 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     cache.keep(MODEL, request(), REPLY)
     assert cache.find(MODEL, request()) is not None  # begun anew
     nowhere = ReplyCache(tmp_path / "cache" / "replies.sqlite" / "replies.sqlite")
-    assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), nowhere).verdict == "accept"
+    assert (
+        judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), nowhere).verdict == "accept"
+    )
 
 
 def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
     cache.keep(MODEL, request("old"), REPLY)
-    with closing(sqlite3.connect(tmp_path / "cache" / "replies.sqlite", isolation_level=None)) as connection:
+    with closing(
+        sqlite3.connect(tmp_path / "cache" / "replies.sqlite", isolation_level=None)
+    ) as connection:
         connection.execute("UPDATE reply SET at = ?", (time.time() - 31 * 86_400,))
     again = ReplyCache(tmp_path / "cache" / "replies.sqlite")
     again.keep(MODEL, request("new"), REPLY)

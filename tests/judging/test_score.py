@@ -39,8 +39,12 @@ INSTRUCTIONS = loader.find_rubric("kls").rubric.prompt.instructions
 Answers = dict[str, "Answer"]
 
 
-def text_document(text: str = "Some text.", total: int | None = None, sha256: str = "ab" * 32) -> Document:
-    return document((file("docs/a.md", text, sha256=sha256, total=total or len(text)),), "docs/a.md@abab")
+def text_document(
+    text: str = "Some text.", total: int | None = None, sha256: str = "ab" * 32
+) -> Document:
+    return document(
+        (file("docs/a.md", text, sha256=sha256, total=total or len(text)),), "docs/a.md@abab"
+    )
 
 
 def judge(
@@ -89,7 +93,11 @@ def test_a_verdict_says_where_its_cost_is_from_and_whether_that_is_all() -> None
         ([answered(0.1, "litellm")], [answered(0.2, "profile")], (0.3, "mixed", True)),
         ([answered(0.1, "provider")], [answered(None, None)], (0.1, "provider", False)),
         ([answered(0.1, "provider")], [0.001, 0.001], (0.1, "provider", False)),
-        (["no object", answered(0.1, "litellm")], [answered(0.2, "litellm")], (0.301, "mixed", True)),
+        (
+            ["no object", answered(0.1, "litellm")],
+            [answered(0.2, "litellm")],
+            (0.301, "mixed", True),
+        ),
     ]
     for quick, deep, told in cases:
         verdict, _ = run(quick=quick, deep=deep)
@@ -100,7 +108,10 @@ def test_the_tiebreaker_sees_both_opinions_and_no_names_in_an_order_by_the_subje
     """The same subject gives the same order; over many subjects both orders come."""
     first = []
     for number in (*range(12), *range(12)):
-        quick, deep = scores(4, 4, 5, reasoning="All is well."), scores(1, 2, 3, reasoning="Nothing holds.")
+        quick, deep = (
+            scores(4, 4, 5, reasoning="All is well."),
+            scores(1, 2, 3, reasoning="Nothing holds."),
+        )
         gateway = ScriptedGateway({"quick": [quick], "deep": [deep], "tiebreaker": [BAD]})
         verdict = judge(gateway, subject=text_document(sha256=f"{number:064x}"))
         assert ended(verdict) == ("reject", "majority", "tiebreaker")
@@ -227,11 +238,26 @@ def test_a_jury() -> None:
         # A jury that agrees is unanimous by itself.
         ({"a": SPLIT, "b": scores(1, 2, 2)}, ["ab", "d"], "ab", ("reject", "unanimous", "quick")),
         # Strict lets a quick rejection stand; one that divides the jury does not.
-        ({"a": SPLIT, "b": SPLIT, "c": GOOD, "d": GOOD}, ["abc", "d"], "abcd", ("accept", "single", "deep")),
+        (
+            {"a": SPLIT, "b": SPLIT, "c": GOOD, "d": GOOD},
+            ["abc", "d"],
+            "abcd",
+            ("accept", "single", "deep"),
+        ),
         # One that fails does not spoil the others; a tier of which most fail has failed.
         ({"a": GOOD, "b": TIMEOUT, "c": GOOD}, ["", "abc"], "abc", ("accept", "unanimous", "deep")),
-        ({"a": GOOD, "b": TIMEOUT, "c": TIMEOUT}, ["", "abc"], "abc", ("undetermined", "none", None)),
-        ({"a": GOOD, "b": TIMEOUT, "c": "No."}, ["", "abc"], "abcc", ("undetermined", "none", None)),
+        (
+            {"a": GOOD, "b": TIMEOUT, "c": TIMEOUT},
+            ["", "abc"],
+            "abc",
+            ("undetermined", "none", None),
+        ),
+        (
+            {"a": GOOD, "b": TIMEOUT, "c": "No."},
+            ["", "abc"],
+            "abcc",
+            ("undetermined", "none", None),
+        ),
     ]
     for answers, tiers, asked, end in cases:
         verdict, gateway = sat(answers, *tiers)
@@ -241,7 +267,9 @@ def test_a_jury() -> None:
         rounds = [(own.round, own.model) for own in verdict.rounds]
         assert rounds == [(number, model) for number, model in enumerate(dict.fromkeys(asked), 1)]
         failed = [own.model for own in verdict.rounds if own.failure]
-        assert failed == [model for model, answer in answers.items() if answer is TIMEOUT or answer == "No."]
+        assert failed == [
+            model for model, answer in answers.items() if answer is TIMEOUT or answer == "No."
+        ]
         deciding = [own.model for own in verdict.rounds if own.tier == end[2] and own.opinion]
         assert verdict.model == (", ".join(deciding) or None)
         assert (verdict.scores is None) == (end[2] is None)
@@ -251,7 +279,9 @@ def test_a_jury() -> None:
 
 def test_the_tiebreaker_is_shown_the_same_in_whatever_order_a_jury_is_named() -> None:
     said = {"a": (4, 4, 5), "b": (5, 5, 5), "c": (4, 5, 5), "d": (1, 1, 1)}
-    answers: Answers = {name: scores(*each, reasoning=f"FROM {name}") for name, each in said.items()}
+    answers: Answers = {
+        name: scores(*each, reasoning=f"FROM {name}") for name, each in said.items()
+    }
     told = []
     for quick in ("abc", "cba", "bac"):
         _, gateway = sat({**answers, "e": BAD}, quick, "d", "e")
@@ -265,7 +295,10 @@ def test_a_margin_sends_close_scores_up() -> None:
     answers: Answers = {"a": scores(1, 3, 3), "b": GOOD, "c": GOOD}  # one point below what rejects
     for margin, asked in ((0.0, "a"), (1.0, "a"), (1.5, "abc")):
         verdict, gateway = sat(answers, *"abc", options=judge_options(margin=margin))
-        assert (verdict.verdict, "".join(gateway.asked)) == ("accept" if asked == "abc" else "reject", asked)
+        assert (verdict.verdict, "".join(gateway.asked)) == (
+            "accept" if asked == "abc" else "reject",
+            asked,
+        )
 
 
 # --- several replies, and a call for each dimension
@@ -287,7 +320,13 @@ def test_most_samples_must_be_readable() -> None:
 def alone_on(request: Request) -> str:
     (name,) = request.schema["properties"]["scores"]["properties"]  # type: ignore[index]  # there is one
     score = {"semantic": 4, "pragmatic": 5, "syntactic": 3}[name]
-    found = {"dimension": "", "location": "", "issue": f"{name} issue", "suggestion": "", "quote": ""}
+    found = {
+        "dimension": "",
+        "location": "",
+        "issue": f"{name} issue",
+        "suggestion": "",
+        "quote": "",
+    }
     return json.dumps({"reasoning": f"About {name}.", "scores": {name: score}, "findings": [found]})
 
 
@@ -306,7 +345,11 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
 
     # A dimension that fails fails the round.
     verdict, gateway = sat({"a": failing}, "", "a", options=judge_options(each=True))
-    assert (verdict.verdict, verdict.scores, failures(verdict)) == ("undetermined", None, ["invalid_reply"])
+    assert (verdict.verdict, verdict.scores, failures(verdict)) == (
+        "undetermined",
+        None,
+        ["invalid_reply"],
+    )
 
 
 def kls() -> ScoreRubric:
@@ -326,26 +369,36 @@ def test_a_text_is_about_the_dimensions_whose_terms_it_has() -> None:
     for text, dimensions in (
         ("It contradicts itself; a reader cannot act on it.", ("semantic", "pragmatic")),
         ("Syntactic: fine.", ("syntactic",)),
-        ("The wrongdoer ordered a subdomain.", ("syntactic",)),  # a form of order, the others of nothing
+        (
+            "The wrongdoer ordered a subdomain.",
+            ("syntactic",),
+        ),  # a form of order, the others of nothing
         ("", ()),
     ):
         assert tuple(score.mentions(text, kls())) == dimensions, text
     rubric = with_terms(when=["time zone"], other=["clock"])
     assert score.mentions("Which time zones?", rubric) == {"when": 1}
     assert score.mentions("There is time in this zone.", rubric) == {}
-    assert score.mentions("Un résumé?", with_terms(short=["resume"])) == {"short": 1}  # accents or not
+    assert score.mentions("Un résumé?", with_terms(short=["resume"])) == {
+        "short": 1
+    }  # accents or not
 
 
 def test_a_finding_gets_the_dimension_it_is_about() -> None:
     for finding, dimension in (
         (Finding(issue="This link leads nowhere."), "syntactic"),
-        (Finding(issue="Rollback is left as a TODO.", suggestion="Say what a reader must do."), "pragmatic"),
+        (
+            Finding(issue="Rollback is left as a TODO.", suggestion="Say what a reader must do."),
+            "pragmatic",
+        ),
         (Finding(dimension="PRAGMATIC", issue="The link is broken."), "pragmatic"),
         (Finding(dimension="accuracy and facts", issue="The name is wrong."), "semantic"),
         (Finding(issue="Wrong order."), ""),  # one term of each of two dimensions
         (Finding(issue="Too cheerful.", quote="the wrong, outdated domain"), ""),
     ):
-        assert score.placed([finding], kls()) == (finding.model_copy(update={"dimension": dimension}),)
+        assert score.placed([finding], kls()) == (
+            finding.model_copy(update={"dimension": dimension}),
+        )
 
 
 def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_explained() -> None:
@@ -364,7 +417,11 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
 
 
 JURY: PanelModels = {
-    "quick": (scripted_endpoint("quick-a"), scripted_endpoint("quick-b"), scripted_endpoint("quick-c")),
+    "quick": (
+        scripted_endpoint("quick-a"),
+        scripted_endpoint("quick-b"),
+        scripted_endpoint("quick-c"),
+    ),
     "deep": (scripted_endpoint("deep-a"),),
     "tiebreaker": (scripted_endpoint("third", pointwise=True),),
 }

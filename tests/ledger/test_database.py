@@ -77,7 +77,9 @@ def test_servers_roll_from_the_oldest_schema_to_a_newer_one_and_none_works_on_wh
     old = Database(url)
     two = Database(url, steps(tmp_path / "two", _0002_more=expand))
     three = Database(url, steps(tmp_path / "three", _0002_more=expand, _0003_less=contract))
-    with pytest.raises(ConfigError, match="schema 0, and this judgekit needs 1; run: judgekit serve migrate"):
+    with pytest.raises(
+        ConfigError, match="schema 0, and this judgekit needs 1; run: judgekit serve migrate"
+    ):
         old.check()
     assert (old.migrate(), old.migrate()) == (["0001_store.sql"], [])
     old.check()
@@ -94,7 +96,9 @@ def test_servers_roll_from_the_oldest_schema_to_a_newer_one_and_none_works_on_wh
     two.beat("two")
     assert three.migrate() == ["0003_less.sql"]
     two.check()
-    with pytest.raises(ConfigError, match="of schema 2 or later, and this one has 1; upgrade judgekit"):
+    with pytest.raises(
+        ConfigError, match="of schema 2 or later, and this one has 1; upgrade judgekit"
+    ):
         old.check()
 
 
@@ -102,7 +106,9 @@ def test_of_a_migration_that_fails_nothing_stays_and_of_two_at_once_one_acts(
     server: Postgres, name: str, tmp_path: Path
 ) -> None:
     url = server.url(name, OWNER)
-    bad = Database(url, steps(tmp_path / "bad", _0002_bad="CREATE TABLE judgekit.x (a int); SELECT nothing;"))
+    bad = Database(
+        url, steps(tmp_path / "bad", _0002_bad="CREATE TABLE judgekit.x (a int); SELECT nothing;")
+    )
     with pytest.raises(StoreError, match='column "nothing" does not exist'):
         bad.migrate()
     with pytest.raises(ConfigError, match="schema 0"):
@@ -137,16 +143,30 @@ def test_no_error_shows_a_password(server: Postgres, name: str) -> None:
     rows = [
         (wrong, StoreError, "password authentication failed"),
         (f"postgresql://u:{PASSWORD}@h/x", ConfigError, "special characters in a password as %XX"),
-        (f"postgresql://u:a@{PASSWORD}@h/x", ConfigError, "special characters in a password as %XX"),
-        (f"postgresql://u@h/x?{PASSWORD}=1", ConfigError, "expected postgresql://USER@HOST:PORT/DATABASE"),
-        (server.url(name, password=PASSWORD).replace("%2Fjkpg", "%2Fnowhere"), StoreError, "No such file"),
+        (
+            f"postgresql://u:a@{PASSWORD}@h/x",
+            ConfigError,
+            "special characters in a password as %XX",
+        ),
+        (
+            f"postgresql://u@h/x?{PASSWORD}=1",
+            ConfigError,
+            "expected postgresql://USER@HOST:PORT/DATABASE",
+        ),
+        (
+            server.url(name, password=PASSWORD).replace("%2Fjkpg", "%2Fnowhere"),
+            StoreError,
+            "No such file",
+        ),
     ]
     for place, error, why in rows:
         with pytest.raises(error, match=why) as caught:
             Database(place).tokens()
         assert "geheim" not in str(caught.value)
         assert "2031" not in str(caught.value)
-    with pytest.raises(ConfigError, match="the store has no tables yet; run: judgekit serve migrate"):
+    with pytest.raises(
+        ConfigError, match="the store has no tables yet; run: judgekit serve migrate"
+    ):
         Database(server.url(name, OWNER)).tokens()
 
 
@@ -156,10 +176,14 @@ def test_a_connection_that_ended_is_made_again_and_a_server_that_is_gone_is_said
     for _ in range(2):
         shared.beat("a")
         server.rows(
-            name, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", RUNTIME
+            name,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s",
+            RUNTIME,
         )
     server.stop()
-    with pytest.raises(StoreError, match=r"the store cannot be used: .*; check server.store and PostgreSQL"):
+    with pytest.raises(
+        StoreError, match=r"the store cannot be used: .*; check server.store and PostgreSQL"
+    ):
         shared.beat("a")
     server.start()
     shared.beat("a")
@@ -169,12 +193,20 @@ def test_a_connection_that_ended_is_made_again_and_a_server_that_is_gone_is_said
 # Lines
 
 
-def records(shared: Database, since: datetime | None = None, project: str | None = None) -> list[bytes]:
+def records(
+    shared: Database, since: datetime | None = None, project: str | None = None
+) -> list[bytes]:
     return list(shared.lines(since, project))
 
 
 def skip(name: str, who: str = "ada", **more: object) -> Skip:
-    fields: dict[str, Any] = {"id": name, "variable": "X", "who": who, "terminal": True, "project": PROJECT}
+    fields: dict[str, Any] = {
+        "id": name,
+        "variable": "X",
+        "who": who,
+        "terminal": True,
+        "project": PROJECT,
+    }
     return Skip(**fields | more)
 
 
@@ -188,8 +220,13 @@ def test_each_line_is_there_once_however_often_and_by_how_many_it_is_sent(
     shared.add([skip("0", "bob")], "bob")  # another person's of the same id hides nobody's
     assert len(records(shared)) == 51
     raw = line(skip("more")).strip()
-    refused = shared.send([raw, b"{", line(skip("x" * 300)).strip(), line(skip("y", project="docs")).strip()])
-    assert refused == "the store rejected 3 lines (not JSON (cut off when the writer was killed, or edited))"
+    refused = shared.send(
+        [raw, b"{", line(skip("x" * 300)).strip(), line(skip("y", project="docs")).strip()]
+    )
+    assert (
+        refused
+        == "the store rejected 3 lines (not JSON (cut off when the writer was killed, or edited))"
+    )
     assert raw in records(shared)
     assert server.rows(name, "SELECT holder FROM judgekit.line WHERE id = 'more'") == [("",)]
 
@@ -227,8 +264,12 @@ def test_only_the_client_that_was_told_a_verdict_completes_its_line_and_once(
 
 
 def test_a_purge_takes_the_labels_of_what_it_removes(owner: Database) -> None:
-    old, new = (verdict(name=each, days=days, project=PROJECT) for each, days in (("old", 9), ("new", 1)))
-    later = [label(each, "go", after=200).model_copy(update={"project": PROJECT}) for each in (old, new)]
+    old, new = (
+        verdict(name=each, days=days, project=PROJECT) for each, days in (("old", 9), ("new", 1))
+    )
+    later = [
+        label(each, "go", after=200).model_copy(update={"project": PROJECT}) for each in (old, new)
+    ]
     other = verdict(name="other", days=9, project="team-0123456789ab")
     owner.add([old, new, other, *later])
     before = NOW - timedelta(days=3)
@@ -273,7 +314,9 @@ def test_a_request_has_one_attempt_at_a_time_and_one_answer(
         shared.claim(second, 60, 0, None)
     with pytest.raises(UsageError, match="came with another request"):
         shared.claim(attempt("ada", "k", 3, body="another"), 60, 0, None)
-    assert shared.claim(attempt("bob", "k"), 60, 0, None) is None  # another person's key is another request
+    assert (
+        shared.claim(attempt("bob", "k"), 60, 0, None) is None
+    )  # another person's key is another request
     for _ in range(2):
         assert shared.settle(first, 0.5, "one", told(1)) == "one"
     assert spent(server, name) == 0.5
@@ -297,7 +340,9 @@ def test_whoever_seemed_dead_and_is_late_tells_the_answer_of_the_one_that_took_o
     age = f"UPDATE judgekit.replica SET seen = seen - interval '{database.ALIVE_SECONDS} s' WHERE id = 'slow'"
     server.rows(name, age)
     assert shared.claim(heir, 60, 0, None) is None
-    assert shared.settle(late, 0.5, "late", told(1)) == ""  # nothing to tell: the other one is at it
+    assert (
+        shared.settle(late, 0.5, "late", told(1)) == ""
+    )  # nothing to tell: the other one is at it
     assert shared.settle(heir, 0.25, "heir", told(2)) == "heir"
     assert shared.settle(late, 0, "late", told(1)) == "heir"
     assert [each[0] for each in server.rows(name, "SELECT id FROM judgekit.line")] == ["v2"]
@@ -312,7 +357,9 @@ def test_what_an_attempt_cost_is_counted_once_however_often_it_settles(
     shared.beat("quick")
     late, heir = attempt("ada", "k", 1, replica="slow"), attempt("ada", "k", 2, replica="quick")
     assert shared.claim(late, 60, 0, None) is None
-    server.rows(name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'")
+    server.rows(
+        name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'"
+    )
     assert shared.claim(heir, 60, 0, None) is None
     answer = "heir" if heir_answers else None
     for _ in range(2):
@@ -325,7 +372,9 @@ def test_what_an_attempt_cost_is_counted_once_however_often_it_settles(
     # One that gave up settles again after the next one has begun, and after its answer is forgotten.
     again = attempt("ada", "k", 3, replica="quick")
     assert shared.claim(again, 60, 0, None) == answer
-    server.rows(name, "UPDATE judgekit.judging SET until = now() - interval '2 hours' WHERE key = 'k'")
+    server.rows(
+        name, "UPDATE judgekit.judging SET until = now() - interval '2 hours' WHERE key = 'k'"
+    )
     shared.tidy()
     shared.settle(heir, 0.25, answer, None)
     shared.settle(late, 0.5, None, None)
@@ -339,7 +388,9 @@ def test_an_attempt_whose_heir_gave_up_before_it_settled_is_still_paid_for(
     shared.beat("quick")
     late, heir = attempt("ada", "k", 1, replica="slow"), attempt("ada", "k", 2, replica="quick")
     assert shared.claim(late, 60, 0, None) is None
-    server.rows(name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'")
+    server.rows(
+        name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'"
+    )
     assert shared.claim(heir, 60, 0, None) is None
     shared.settle(heir, 0.25, None, None)
     shared.settle(late, 0.5, "late", told(1))
@@ -349,7 +400,10 @@ def test_an_attempt_whose_heir_gave_up_before_it_settled_is_still_paid_for(
 def test_no_number_of_replicas_spends_more_than_the_budget(
     server: Postgres, name: str, shared: Database
 ) -> None:
-    budget, others = Budget(1.0, "day"), [shared, Database(server.url(name)), Database(server.url(name))]
+    budget, others = (
+        Budget(1.0, "day"),
+        [shared, Database(server.url(name)), Database(server.url(name))],
+    )
     for number in range(3):
         shared.beat(f"r{number}")
     free, most = threading.Semaphore(0), 0.0
@@ -374,14 +428,18 @@ def test_no_number_of_replicas_spends_more_than_the_budget(
     assert (statuses.count(200), statuses.count(503), len(refused) >= 21) == (3, 21, True)
     assert spent(server, name) == pytest.approx(0.6)
     assert judges(100) == 200
-    with pytest.raises(StoreError, match=r"budget of 1 USD a day does not allow 0\.3 more") as caught:
+    with pytest.raises(
+        StoreError, match=r"budget of 1 USD a day does not allow 0\.3 more"
+    ) as caught:
         shared.claim(attempt("ada", "last"), 60, 0.3, budget)
     assert caught.value.status == 429
     assert 1 < caught.value.retry_after <= 86_401
     with pytest.raises(StoreError, match="when the month ends") as caught:
         shared.claim(attempt("ada", "last"), 60, 0.3, Budget(1.0, "month"))
     assert caught.value.retry_after <= 31 * 86_400 + 1
-    assert shared.claim(attempt("ada", "free"), 60, 0.0, budget) is None  # kept replies cost nothing
+    assert (
+        shared.claim(attempt("ada", "free"), 60, 0.0, budget) is None
+    )  # kept replies cost nothing
 
 
 def _done(future: Future[int]) -> bool:
@@ -402,10 +460,14 @@ def test_a_dead_replica_gives_back_what_it_had_reserved(
     assert shared.claim(attempt("ada", "k", replica="dies"), 60, 0.9, budget) is None
     with pytest.raises(StoreError, match="is reserved for what is judged now"):
         shared.claim(attempt("ada", "k2"), 60, 0.9, budget)
-    server.rows(name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'dies'")
+    server.rows(
+        name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'dies'"
+    )
     assert shared.claim(attempt("ada", "k2"), 60, 0.9, budget) is None
     server.rows(name, "UPDATE judgekit.judging SET until = now() - interval '1 s' WHERE key = 'k2'")
-    assert shared.claim(attempt("ada", "k3"), 60, 0.9, budget) is None  # past its deadline it holds nothing
+    assert (
+        shared.claim(attempt("ada", "k3"), 60, 0.9, budget) is None
+    )  # past its deadline it holds nothing
 
 
 # Kept replies, and what is forgotten
@@ -426,10 +488,8 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
         shared.keep(endpoint, request(f"another {number}"), given)
     size = server.rows(name, "SELECT max(bytes) FROM judgekit.reply")[0][0]
     monkeypatch.setattr(database, "REPLY_BYTES", 4 * size)
-    old = (
-        "INSERT INTO judgekit.judging VALUES ('a', 'k', 'b', 'x', 'r', now() - interval '2 hours', 0, 'told')"
-    )
-    server.rows(name, old)
+    values = "'a', 'k', 'b', 'x', 'r', now() - interval '2 hours', 0, 'told'"
+    server.rows(name, f"INSERT INTO judgekit.judging VALUES ({values})")
     shared.tidy()
     kept = server.rows(name, "SELECT count(*) FROM judgekit.reply")
     assert (kept, server.rows(name, "SELECT * FROM judgekit.judging")) == ([(4,)], [])

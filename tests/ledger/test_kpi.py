@@ -33,7 +33,11 @@ def several(
     stem = f"{word}-{days}-{len(changes)}"
     return [
         verdict(
-            word, days=days + number / 1000, name=f"{stem}-{number}", **content(f"{stem}-{number}"), **changes
+            word,
+            days=days + number / 1000,
+            name=f"{stem}-{number}",
+            **content(f"{stem}-{number}"),
+            **changes,
         )
         for number in range(count)
     ]
@@ -90,7 +94,13 @@ SAID: dict[str, list[tuple[str, LabelWord]]] = {
     "go  ": [("ann", "go"), ("bob", "no-go"), ("bob", "withdrawn")],
 }
 STATES: dict[KpiName, list[tuple[int, int, str]]] = {
-    "wrong_go": [(0, 72, "open"), (0, 73, "holds"), (3, 73, "open"), (8, 60, "missed"), (19, 19, "open")],
+    "wrong_go": [
+        (0, 72, "open"),
+        (0, 73, "holds"),
+        (3, 73, "open"),
+        (8, 60, "missed"),
+        (19, 19, "open"),
+    ],
     "wrong_nogo": [(0, 35, "holds"), (9, 35, "missed")],
     "go": [(70, 100, "holds"), (91, 100, "open"), (99, 100, "missed"), (50, 100, "missed")],
     "undetermined": [(14, 100, "holds"), (15, 100, "open"), (30, 100, "missed")],
@@ -110,7 +120,9 @@ def test_states() -> None:
         found = [(hits, total, kpi.share(name, hits, total).state) for hits, total, _ in cases]
         assert found == cases, name
     for seconds, state in ((29, "holds"), (30, "open"), (31, "missed")):
-        assert measured(*several("accept", 20, duration_ms=seconds * 1000))["latency"].state == state
+        assert (
+            measured(*several("accept", 20, duration_ms=seconds * 1000))["latency"].state == state
+        )
 
 
 GO = several("accept", 130, days=20)
@@ -121,7 +133,10 @@ def test_so_many_labels_more_as_a_line_asks_for_settle_it() -> None:
     found = kpi.readiness([*GO, *NOGO], None, NOW)
     (line,) = [each for each in found.missing if "false-negative" in each]
     assert f"label {found.labels['GO']} more GO verdicts and 9 more NO-GO verdicts" in line
-    said = [*labelled(GO, ["go"] * found.labels["GO"]), *labelled(NOGO, ["no-go"] * found.labels["NO-GO"])]
+    said = [
+        *labelled(GO, ["go"] * found.labels["GO"]),
+        *labelled(NOGO, ["no-go"] * found.labels["NO-GO"]),
+    ]
     assert kpi.readiness([*GO, *NOGO, *said], None, NOW).missing == []
     assert kpi.readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
 
@@ -144,13 +159,17 @@ NO_EVIDENCE: dict[str, list[Record]] = {
 }
 
 
-def test_enough_wrong_verdicts_take_the_gate_back_to_advisory_and_a_lack_of_evidence_does_not() -> None:
+def test_enough_wrong_verdicts_take_the_gate_back_to_advisory_and_a_lack_of_evidence_does_not() -> (
+    None
+):
     (why,), told = kpi.standing([*FINE, *BAD], "kls@1.0.0", NOW)
     assert not told
     assert why.startswith("false-positive rate ")
     for name, records in NO_EVIDENCE.items():
         assert not kpi.standing(records, None, NOW)[0], name
-    assert not kpi.standing([*FINE, *BAD], "kls@2.0.0", NOW)[0], "another rubric's errors do not count"
+    assert not kpi.standing([*FINE, *BAD], "kls@2.0.0", NOW)[0], (
+        "another rubric's errors do not count"
+    )
     # Nor does evidence from before the last promotion.
     promoted = ModeChange(mode="blocking", forced=True, timestamp=NOW - timedelta(days=3))
     returned = ModeChange(mode="advisory", timestamp=NOW - timedelta(days=1))
@@ -185,13 +204,17 @@ def drawn(
         good[word].append(not is_bad)
     found = []
     for (word, each), labels in zip(good.items(), most, strict=True):
-        sample = chance.sample(each, min(len(each), int(labels if labels > 1 else round(labels * len(each)))))
+        sample = chance.sample(
+            each, min(len(each), int(labels if labels > 1 else round(labels * len(each))))
+        )
         found.append(Stratum(word, len(each), len(sample), sum(sample)))
     return found
 
 
 @pytest.mark.parametrize(("count", "labels"), LABELLED)
-def test_the_interval_covers_the_rate_as_often_as_it_promises(count: int, labels: tuple[float, ...]) -> None:
+def test_the_interval_covers_the_rate_as_often_as_it_promises(
+    count: int, labels: tuple[float, ...]
+) -> None:
     """In at least 93 of 100 draws, for each of many true rates, however few labels there are."""
     chance = random.Random(20)
     for bad, missed, refused in product((0.04, 0.4), (0.0, 0.02, 0.2), (0.0, 0.1, 0.4)):
@@ -199,7 +222,10 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(count: int, labels
         for _ in range(RUNS):
             strata = drawn(bad, (refused, missed), count, labels, chance)
             for place, (true, rate) in enumerate(
-                [(missed, rates.rate(strata, "GO", "bad")), (refused, rates.rate(strata, "NO-GO", "good"))]
+                [
+                    (missed, rates.rate(strata, "GO", "bad")),
+                    (refused, rates.rate(strata, "NO-GO", "good")),
+                ]
             ):
                 low, high = rate.interval or (0, 1)  # none says that nothing is known
                 covered[place] += low <= true * (1 - UNCLEAR) <= high
@@ -222,7 +248,11 @@ def test_the_estimate_is_scaled_to_the_strata() -> None:
     pooled = [strata[0], Stratum("NO-GO", 60, 36, 6)]
     assert rates.rate(pooled, "NO-GO", "good").estimate == pytest.approx(10 / 310)
     # Undetermined content is content.
-    strata = [Stratum("GO", 10, 10, 8), Stratum("NO-GO", 10, 10, 2), Stratum("UNDETERMINED", 20, 10, 5)]
+    strata = [
+        Stratum("GO", 10, 10, 8),
+        Stratum("NO-GO", 10, 10, 2),
+        Stratum("UNDETERMINED", 20, 10, 5),
+    ]
     assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(2 / (2 + 8 + 10))
 
 
@@ -237,10 +267,15 @@ def test_the_labels_that_are_wanted_settle_it() -> None:
         rate = rates.rate(settled, "GO", "bad")
         assert rate.interval is not None
         assert rate.estimate is not None
-        assert rate.interval.high <= 0.10 if rate.estimate < 0.05 else rate.interval.low >= 0.05, missed
+        assert rate.interval.high <= 0.10 if rate.estimate < 0.05 else rate.interval.low >= 0.05, (
+            missed
+        )
         assert rates.wanted(settled, "GO", "bad", 0.05) == {}
     # Of five bad pieces of content nothing is told to a tenth.
-    assert rates.wanted([Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05) is None
+    assert (
+        rates.wanted([Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05)
+        is None
+    )
     close = [Stratum("GO", 900, 60, 59), Stratum("NO-GO", 200, 40, 0)]
     assert rates.wanted(close, "GO", "bad", 0.05) is None
 
@@ -287,7 +322,11 @@ def failed(name: str, model: str) -> VerdictLine:
 
 def test_answers_and_failures_of_a_model_count_under_its_configured_name() -> None:
     asked = "proxy/our-judge"
-    lines = [answered("a", "gpt-x", configured={"gpt-x": asked}), failed("b", asked), failed("c", asked)]
+    lines = [
+        answered("a", "gpt-x", configured={"gpt-x": asked}),
+        failed("b", asked),
+        failed("c", asked),
+    ]
     assert of_model(*lines) == {asked: 3}
     # An older line says only what the reply said; others have shown whose name that is.
     assert of_model(*lines, answered("d", "gpt-x")) == {asked: 4}

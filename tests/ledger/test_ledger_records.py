@@ -20,7 +20,15 @@ from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, VerdictLine, export, importing, kpi, labels, records, store
 from judgekit.ledger.labels import triage
-from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, PushRecord, Skip, verdict_line
+from judgekit.ledger.records import (
+    Fault,
+    Label,
+    ModeChange,
+    OverrideLine,
+    PushRecord,
+    Skip,
+    verdict_line,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,13 +37,21 @@ if TYPE_CHECKING:
 
 
 SECRET = "the text of the document"
-FINDING = {"dimension": "semantic", "issue": "wrong port", "suggestion": "say 8080", "quote": SECRET}
+FINDING = {
+    "dimension": "semantic",
+    "issue": "wrong port",
+    "suggestion": "say 8080",
+    "quote": SECRET,
+}
 
 
 def judged(kind: str = "invalid_reply") -> Verdict:
     opinion: dict[str, Any] = {"outcome": "reject", "scores": {}, "reasoning": SECRET, "said": None}
     opinion["findings"] = [dict(FINDING)]
-    failed: dict[str, Any] = {"opinion": None, "failure": {"kind": kind, "message": f"no object in {SECRET}"}}
+    failed: dict[str, Any] = {
+        "opinion": None,
+        "failure": {"kind": kind, "message": f"no object in {SECRET}"},
+    }
     line = verdict(
         "reject",
         reasoning=SECRET,
@@ -59,14 +75,21 @@ def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_
     assert kept["verdict"] == "reject"
     assert kept["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
     whole = json.loads(records.line(verdict_line(judged(), text=True)))
-    ours = {key: each for key, each in whole.items() if key in Verdict.model_fields or key == "schema"}
+    ours = {
+        key: each for key, each in whole.items() if key in Verdict.model_fields or key == "schema"
+    }
     assert Verdict.model_validate(ours) == judged()
 
 
 # Of these judgekit itself words the message, or nothing of the text and of the reply can be in it.
 OWN_WORDS = {
     *(FailureKind.TIMEOUT, FailureKind.CONNECTION, FailureKind.RATE_LIMIT, FailureKind.OVERLOADED),
-    *(FailureKind.AUTHENTICATION, FailureKind.PERMISSION, FailureKind.NOT_FOUND, FailureKind.NOT_RECORDED),
+    *(
+        FailureKind.AUTHENTICATION,
+        FailureKind.PERMISSION,
+        FailureKind.NOT_FOUND,
+        FailureKind.NOT_RECORDED,
+    ),
     FailureKind.NOT_LOADED,
     FailureKind.BUDGET,
 }
@@ -117,7 +140,9 @@ def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
     assert raw.count(b"\n") == 1
     assert b"\r" not in raw
     with pytest.raises(ValidationError):  # a time must say its zone
-        Label.model_validate({"of": "1", "label": "go", "who": "ann", "timestamp": "2026-01-01T00:00:00"})
+        Label.model_validate(
+            {"of": "1", "label": "go", "who": "ann", "timestamp": "2026-01-01T00:00:00"}
+        )
 
 
 def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> None:
@@ -128,10 +153,15 @@ def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> Non
         "git@host:x.git": "git@host:x.git",
     }
     assert {each: PushRecord(remote=each).remote for each in remotes} == remotes
-    assert Skip(variable="x", who="", terminal=True, remote="https://t0ken@host/x").remote == "https://host/x"
+    assert (
+        Skip(variable="x", who="", terminal=True, remote="https://t0ken@host/x").remote
+        == "https://host/x"
+    )
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     subject = {"path": f"docs/{secret}.md", "sha256": "a" * 64}
-    kept = records.line(verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject]))
+    kept = records.line(
+        verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject])
+    )
     assert secret not in kept.decode()
     assert json.loads(kept)["subjects"][0]["path"] == "docs/[redacted: GitHub token].md"
 
@@ -139,11 +169,16 @@ def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> Non
 def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> None:
     mended = [verdict("reject", days=2), verdict("accept", days=1, task_id="a.md@" + "1" * 12)]
     again = [verdict("accept", path="b.md", days=2), verdict("reject", path="b.md", days=1)]
-    decided: list[Record] = [verdict("escalate", path="c.md"), override(task_id=verdict(path="c.md").task_id)]
+    decided: list[Record] = [
+        verdict("escalate", path="c.md"),
+        override(task_id=verdict(path="c.md").task_id),
+    ]
     found = triage([*mended, *again, *decided])
     assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["b.md"]
     assert (found.unclear, found.settled, len(found.overrides)) == ([], 2, 1)
-    assert len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
+    assert (
+        len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
+    )
     assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
     other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
@@ -154,7 +189,9 @@ def queue(*records: Record) -> list[str]:
     return [line.id for line in labels.waiting(records, "ann")]
 
 
-def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_is_measured() -> None:
+def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_is_measured() -> (
+    None
+):
     one, two, three = (verdict(name=name, **content(name)) for name in "abc")
     withdrawn = label(three, "withdrawn", after=2)
     said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), withdrawn]
@@ -169,7 +206,10 @@ def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_
 
 
 def about(data: bytes, path: str = "docs/a.md", commit: str | None = None) -> dict[str, Any]:
-    return {"subjects": [{"path": path, "sha256": hashlib.sha256(data).hexdigest()}], "commit": commit}
+    return {
+        "subjects": [{"path": path, "sha256": hashlib.sha256(data).hexdigest()}],
+        "commit": commit,
+    }
 
 
 def test_the_content_comes_from_the_commit_or_from_the_folder(tmp_path: Path) -> None:
@@ -195,7 +235,16 @@ def test_verdicts_as_a_table() -> None:
     given = override(task_id=line.task_id, subjects=[line.subjects[0].sha256])
     (row,) = csv.DictReader(io.StringIO(export.rows([line, label(line, "go"), given]), newline=""))
     names = ("verdict", "gate", "label", "override", "commit", "imported", "author", "degraded")
-    assert [row[name] for name in names] == ["reject", "NO-GO", "go", "accept", "", "False", "'+ann", told]
+    assert [row[name] for name in names] == [
+        "reject",
+        "NO-GO",
+        "go",
+        "accept",
+        "",
+        "False",
+        "'+ann",
+        told,
+    ]
     assert row["task_id"].startswith("'=cmd.md")
 
 
@@ -223,9 +272,16 @@ TASK: dict[str, Any] = {
     "timestamp": "2026-02-11T10:00:00+01:00",
     "round": 2,
     "judge_tier": "deep",
-    "previous_rounds": [{"model": "quick-model", "mode": "quick", "verdict": "accept", "scores": {}}],
+    "previous_rounds": [
+        {"model": "quick-model", "mode": "quick", "verdict": "accept", "scores": {}}
+    ],
     "consensus": "majority",
-    "human_override": {"decision": "accept", "why": "known", "who": "bob", "at": "2026-02-12T00:00:00Z"},
+    "human_override": {
+        "decision": "accept",
+        "why": "known",
+        "who": "bob",
+        "at": "2026-02-12T00:00:00Z",
+    },
     "cost": 0.1,
 }
 
@@ -274,7 +330,9 @@ LOOSE: list[dict[str, Any]] = [
 
 def test_loose_lines_are_read_and_can_be_written() -> None:
     for changes in LOOSE:
-        assert isinstance(store.parse(records.line(importing.verdict(PUSH | changes))), VerdictLine), changes
+        assert isinstance(
+            store.parse(records.line(importing.verdict(PUSH | changes))), VerdictLine
+        ), changes
     for given in ("reject", {"decision": "reject"}, None, "", {"x": 1}, 3):
         override = importing.verdict(TASK | {"human_override": given}).human_override
         decided = given in ("reject", {"decision": "reject"})
@@ -288,7 +346,10 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert (first.added, first.known, first.damaged) == (1203, 1, [])
     again = importing.bring(ledger, [source, tmp_path / "2026-02-10.jsonl"])
     assert (again.added, again.known) == (0, 1204)
-    assert [path.name for path in store.files([ledger.folder])] == ["2026-02-10.jsonl", "2026-02-11.jsonl"]
+    assert [path.name for path in store.files([ledger.folder])] == [
+        "2026-02-10.jsonl",
+        "2026-02-11.jsonl",
+    ]
     # What was said of tasks is no measurement of the gate.
     assert {line.word for line in kpi.evidence(ledger.records()).verdicts} == {"NO-GO"}
     assert len(list(ledger.records())) == 1203
@@ -303,7 +364,13 @@ def nested(depth: int) -> dict[str, Any]:
 
 NO_PLACE = "expected times inside the years 1 to 9999"
 NO_TIME = "timestamp: expected a time as 2026-02-01T08:00:00Z, got "
-SKIP = {"schema": "judgekit/skip@1", "id": "s", "variable": "JUDGEKIT_SKIP", "who": "ann", "terminal": True}
+SKIP = {
+    "schema": "judgekit/skip@1",
+    "id": "s",
+    "variable": "JUDGEKIT_SKIP",
+    "who": "ann",
+    "terminal": True,
+}
 DAMAGE: list[tuple[object, str]] = [
     ('{"commit": "x", ', "not JSON"),
     ("[" * 100_000, "not JSON"),
@@ -313,11 +380,17 @@ DAMAGE: list[tuple[object, str]] = [
     (TASK | {"verdict": "GO"}, "expected one of accept"),
     (PUSH | {"timestamp": "nope"}, f"{NO_TIME}'nope'; correct the line"),
     (PUSH | {"timestamp": 3}, f"{NO_TIME}3"),
-    (TASK | {"human_override": {"decision": "accept", "at": "x" * 99}}, "human_override.at: expected a time"),
+    (
+        TASK | {"human_override": {"decision": "accept", "at": "x" * 99}},
+        "human_override.at: expected a time",
+    ),
     ({"schema": "judgekit/later@1"}, "of a kind unknown to this version"),
     # Lines that could be read, but not written, or not read again.
     (PUSH | {"timestamp": "0001-01-01T00:00:00+14:00"}, NO_PLACE),
-    (TASK | {"human_override": {"decision": "accept", "at": "0001-01-01T00:00:00+14:00"}}, NO_PLACE),
+    (
+        TASK | {"human_override": {"decision": "accept", "at": "0001-01-01T00:00:00+14:00"}},
+        NO_PLACE,
+    ),
     (PUSH | {"more": nested(300)}, NO_PLACE),
     (SKIP | {"timestamp": "0001-01-01T00:00:00+14:00"}, NO_PLACE),
 ]
@@ -337,11 +410,15 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
     assert said == []
 
 
-def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, tmp_path: Path) -> None:
+def test_lines_of_another_ledger_are_brought_with_their_labels(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     other = Ledger(tmp_path / "other", "other-0123456789ab")
     line = verdict(name="a")
     other.add(line, label(line, "go"))
     assert [importing.bring(ledger, [other.folder]).added for _ in range(2)] == [2, 0]
     assert {record.project for record in ledger.records()} == {"own-0123456789ab"}
     (other.folder / "a.jsonl").mkdir()
-    assert [damage.path.name for damage in importing.bring(ledger, [other.folder]).damaged] == ["a.jsonl"]
+    assert [damage.path.name for damage in importing.bring(ledger, [other.folder]).damaged] == [
+        "a.jsonl"
+    ]

@@ -23,7 +23,16 @@ from ledger_lines import NOW, label, override_for, verdict
 
 from judgekit.config.files import held
 from judgekit.errors import JudgekitError, UsageError
-from judgekit.ledger import Fault, Ledger, LineFilter, ModeChange, OverrideLine, VerdictLine, export, store
+from judgekit.ledger import (
+    Fault,
+    Ledger,
+    LineFilter,
+    ModeChange,
+    OverrideLine,
+    VerdictLine,
+    export,
+    store,
+)
 from judgekit.ledger.export import forward
 from judgekit.ledger.records import Label, line
 from judgekit.ledger.store import Damage, LedgerError
@@ -52,7 +61,9 @@ def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[st
 
 
 @POSIX
-def test_lines_follow_each_other_in_private_files(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_follow_each_other_in_private_files(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert read(ledger) == ([], [])
     ledger.add()
     assert not ledger.folder.exists()
@@ -90,7 +101,9 @@ except LedgerError as error: print(error.written, error)
 
 @POSIX
 @pytest.mark.parametrize("how", ["killed", "full"])
-def test_a_writer_that_is_killed_or_whose_disk_is_full_costs_no_other_line(ledger: Ledger, how: str) -> None:
+def test_a_writer_that_is_killed_or_whose_disk_is_full_costs_no_other_line(
+    ledger: Ledger, how: str
+) -> None:
     """One dies after half its line; of a file of 1,000 bytes the kernel lets the other write no more."""
     command = [sys.executable, "-c", APPENDS, str(ledger.folder), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,12 +116,16 @@ def test_a_writer_that_is_killed_or_whose_disk_is_full_costs_no_other_line(ledge
     add(ledger, "a")
     ids, said = read(ledger)
     assert (ids[-1], len(ids)) == ("a", 4 if how == "full" else 1)
-    torn = [f"{path}:1: not JSON (cut off when the writer was killed, or edited); this line is skipped"]
+    torn = [
+        f"{path}:1: not JSON (cut off when the writer was killed, or edited); this line is skipped"
+    ]
     assert list(map(str, said)) == ([] if how == "full" else torn)
 
 
 @POSIX
-def test_a_ledger_that_another_process_holds_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_another_process_holds_is_said(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add(ledger, "a")
     monkeypatch.setattr(store, "SECONDS", 0.05)
     lock = held(ledger.folder / store.LOCK, seconds=1)
@@ -121,7 +138,9 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
     """Each line is whole but the last of a killed writer; what a writer had finished is there, in order."""
     chance = random.Random(4)
     killed = chance.sample(range(20), 6)
-    plans = [100_000 if number in killed else 72 for number in range(20)]  # the killed would go on and on
+    plans = [
+        100_000 if number in killed else 72 for number in range(20)
+    ]  # the killed would go on and on
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["ledger_writer"])
     start = processes.Event()
@@ -151,7 +170,9 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
             found[record.paths[0]].append(int(record.id))
         else:
             torn += 1
-    assert [writer.exitcode for writer in writers] == [-9 if number in killed else 0 for number in range(20)]
+    assert [writer.exitcode for writer in writers] == [
+        -9 if number in killed else 0 for number in range(20)
+    ]
     assert torn <= len(killed)
     assert sum(map(len, found.values())) >= 1000
     for name in names:
@@ -265,7 +286,9 @@ def test_days_are_those_of_utc_and_earlier_ones_are_not_opened(ledger: Ledger) -
 
 def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -> None:
     old, new = verdict(name="old", days=10), verdict(name="new")
-    ledger.add(old, new, label(old, "go", after=230), label(new, "go"), label(old, "unsure", after=9999))
+    ledger.add(
+        old, new, label(old, "go", after=230), label(new, "go"), label(old, "unsure", after=9999)
+    )
     before = date(2026, 3, 15)
     latest = list(store.files([ledger.folder]))[-1]
     latest.write_bytes(b"damaged\n" + latest.read_bytes())  # stays
@@ -277,7 +300,10 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     assert store.purge(ledger.folder, before) == {}
     files = store.files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
-    assert sorted(path.name for path in ledger.folder.iterdir()) == [".lock", *(path.name for path in files)]
+    assert sorted(path.name for path in ledger.folder.iterdir()) == [
+        ".lock",
+        *(path.name for path in files),
+    ]
     assert latest.read_bytes() == b"damaged\n"
     store.purge(ledger.folder, NOW.date())  # the day itself is kept
     assert read(ledger)[0][0] == "new"
@@ -316,8 +342,15 @@ def test_points_in_time() -> None:
 TASK = "docs/a b@c.md@3f2c3f2c3f2c3f2c"
 
 
-def override(task: str = TASK, decision: str = "accept", hours: float = 0, **more: object) -> OverrideLine:
-    fields = {"why": "known", "who": "ann", "terminal": True, "timestamp": NOW + timedelta(hours=hours)}
+def override(
+    task: str = TASK, decision: str = "accept", hours: float = 0, **more: object
+) -> OverrideLine:
+    fields = {
+        "why": "known",
+        "who": "ann",
+        "terminal": True,
+        "timestamp": NOW + timedelta(hours=hours),
+    }
     return OverrideLine.model_validate({"task_id": task, "decision": decision, **fields, **more})
 
 
@@ -333,7 +366,9 @@ BLOBS = {
 
 
 def test_the_newest_override_holds_for_its_blob_alone(ledger: Ledger) -> None:
-    ledger.add(override(hours=2, decision="reject"), override(hours=1), override(hours=3, terminal=False))
+    ledger.add(
+        override(hours=2, decision="reject"), override(hours=1), override(hours=3, terminal=False)
+    )
     found = [override_for(ledger, TASK, without_terminal=each) for each in (False, True)]
     assert [each and each.decision for each in found] == ["reject", "accept"]
     assert {task: override_for(ledger, task) is not None for task in BLOBS} == BLOBS
@@ -345,7 +380,9 @@ def test_an_override_of_few_digits_or_of_a_named_task_needs_the_same_files(ledge
     for digits in (8, 15):
         ledger.add(override(f"{path}@{sha256[:digits]}"))
     assert override_for(ledger, TASK, [sha256]) is None
-    ledger.add(override("T-42", subjects=["aa", "bb"]), override(f"{path}@{sha256[:8]}", subjects=[sha256]))
+    ledger.add(
+        override("T-42", subjects=["aa", "bb"]), override(f"{path}@{sha256[:8]}", subjects=[sha256])
+    )
     honoured = [("T-42", ["bb", "aa"]), (TASK, [sha256])]
     for each in [*honoured, ("T-42", ["bb", "ab"]), ("T-42", []), (TASK, ["1" * 64]), (TASK, [])]:
         assert (override_for(ledger, *each) is not None) == (each in honoured), each
@@ -370,7 +407,9 @@ def sent(ledger: Ledger) -> str:
     return "".join(team.ids)
 
 
-def test_each_line_is_handed_on_once_if_later(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_is_handed_on_once_if_later(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert sent(ledger) == ""
     assert not ledger.folder.exists()
     add(ledger, "o")

@@ -51,7 +51,9 @@ def program(code: str, *words: str, **more: Any) -> Endpoint:  # noqa: ANN401 - 
             **more,
         }
     )
-    return endpoint(profile, "a-model", {**os.environ, "KEPT_TOKEN": SECRET, "OPENAI_API_KEY": "no"})
+    return endpoint(
+        profile, "a-model", {**os.environ, "KEPT_TOKEN": SECRET, "OPENAI_API_KEY": "no"}
+    )
 
 
 READ = "import sys; print(sys.stdin.read())"
@@ -76,10 +78,17 @@ def test_what_a_program_is_given() -> None:
         "Say {model}.|one"
     )
     assert "JSON Schema" in said(program(READ), schema=SCHEMA)
-    assert json.loads(said(program("import sys; print(sys.argv[1])", "{schema}"), schema=SCHEMA)) == SCHEMA
-    assert json.loads(said(program(FILE, "{schema_file}"), schema=SCHEMA).partition("|")[0]) == SCHEMA
+    assert (
+        json.loads(said(program("import sys; print(sys.argv[1])", "{schema}"), schema=SCHEMA))
+        == SCHEMA
+    )
+    assert (
+        json.loads(said(program(FILE, "{schema_file}"), schema=SCHEMA).partition("|")[0]) == SCHEMA
+    )
     # An argument for a schema or a model is left out where there is none.
-    there = program(ARGUMENTS, "--model={model}", "--schema={schema}", "--file={schema_file}", "end")
+    there = program(
+        ARGUMENTS, "--model={model}", "--schema={schema}", "--file={schema_file}", "end"
+    )
     assert said(there, messages=user[1:]).startswith("['--model=a-model', 'end']")
     assert said(replace(there, model="default"), messages=user[1:]).startswith("['end']")
 
@@ -100,7 +109,10 @@ def test_files_links_and_variables_are_laid_out_beside_the_empty_folder(
     there = program(
         code,
         files={"a/b.json": '{"system": {system_json}, "model": {model_json}, "not": {}}'},
-        links={"home/sign-in": ["$KEPT_TOKEN/first", "~/first", "~/second"], "home/none": ["~/third"]},
+        links={
+            "home/sign-in": ["$KEPT_TOKEN/first", "~/first", "~/second"],
+            "home/none": ["~/third"],
+        },
         set_env={"HOME": "{folder}/home"},
     )
     reply = ask(CommandGateway(), there, request("{folder}"))
@@ -129,9 +141,15 @@ ESCAPES = (
 
 @pytest.mark.slow
 def test_a_child_that_left_the_group_delays_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    ends = {"time.sleep(60)": "timeout", "print('x' * 2_000_000)": "command_failed", "": "invalid_reply"}
+    ends = {
+        "time.sleep(60)": "timeout",
+        "print('x' * 2_000_000)": "command_failed",
+        "": "invalid_reply",
+    }
     for end, kind in ends.items():
-        error = failure(CommandGateway(), program(ESCAPES.format(session=True) + end), request(timeout=2))
+        error = failure(
+            CommandGateway(), program(ESCAPES.format(session=True) + end), request(timeout=2)
+        )
         gc.collect()  # what was left open would complain now
         assert (str(error.kind), capfd.readouterr().err) == (kind, "")
     for session in (False, True):
@@ -140,7 +158,9 @@ def test_a_child_that_left_the_group_delays_nothing(capfd: pytest.CaptureFixture
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no environment of a process can be read")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere no environment of a process can be read"
+)
 @pytest.mark.parametrize("start", ["group", "orphan"])
 def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, start: str) -> None:
     place = tmp_path / "pid"
@@ -173,7 +193,11 @@ def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path
 
 def test_each_way_to_fail_is_told() -> None:
     cases: list[tuple[str, str, str]] = [
-        ("import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)", "command_failed", "with 3: last"),
+        (
+            "import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)",
+            "command_failed",
+            "with 3: last",
+        ),
         ("import sys; sys.exit(1)", "command_failed", "with 1: no message"),
         (f"import sys; sys.exit('bad {SECRET}')", "command_failed", "with 1: bad [key]"),
         ("pass", "invalid_reply", "printed nothing"),
@@ -192,7 +216,10 @@ def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) 
     async def run() -> tuple[BaseException | Reply, BaseException | Reply]:
         gateway = CommandGateway()
         other = replace(there, model="another")
-        calls = gateway.complete(there, request(timeout=3)), gateway.complete(other, request(timeout=0.5))
+        calls = (
+            gateway.complete(there, request(timeout=3)),
+            gateway.complete(other, request(timeout=0.5)),
+        )
         return await asyncio.gather(*calls, return_exceptions=True)
 
     first, second = asyncio.run(run())
@@ -260,14 +287,19 @@ def test_a_cost_or_a_count_that_is_no_amount_is_not_known() -> None:
         assert (reply.text, reply.usage.cost_usd, reply.usage.cost_source) == (TEXT, None, None)
     there = program("", reply="json", reply_key="text", usage={"input": ["read"], "cost": "cost"})
     for count in ('"many"', "null", "true", "{}", "-5"):
-        assert read(f'{{"text": "yes", "read": {count}}}', there).usage == call_usage(unpriced_calls=1)
+        assert read(f'{{"text": "yes", "read": {count}}}', there).usage == call_usage(
+            unpriced_calls=1
+        )
 
 
 def test_the_reply_is_found_among_words_and_other_lines() -> None:
     separators = "one\u2028two\u2029three\x85four"  # which JSON takes as they are
     printed = json.dumps({"text": separators}, ensure_ascii=False)
     wanted = {"kind": "reply", "final": True}
-    others = [{**wanted, "final": False, "text": "no"}, {"kind": "thought", "final": True, "text": "no"}]
+    others = [
+        {**wanted, "final": False, "text": "no"},
+        {"kind": "thought", "final": True, "text": "no"},
+    ]
     mixed = lines([{**wanted, "text": "yes"}, *others, {"text": "no"}])
     table: list[tuple[str, dict[str, Any], str, str]] = [
         ("json", {}, 'A warning.\n{"text": "yes"}', "yes"),
@@ -281,7 +313,10 @@ def test_the_reply_is_found_among_words_and_other_lines() -> None:
 
 
 def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
-    told = {"type": "error", "error": {"name": "ApiError", "data": {"message": "Your quota\nis spent"}}}
+    told = {
+        "type": "error",
+        "error": {"name": "ApiError", "data": {"message": "Your quota\nis spent"}},
+    }
     with pytest.raises(GatewayError) as caught:
         read(lines([told, BY_PROGRAM["opencode"]["lines"][2]]), bundled("opencode"))
     problem = "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
@@ -313,10 +348,12 @@ def test_those_with_the_mark_are_ended_and_no_others(monkeypatch: pytest.MonkeyP
     code = ["-c", "import time; print(flush=True); time.sleep(60)"]
     inside = ("", f"{MARK}0", f"0{MARK}", MARK, MARK)
     environs = [
-        {"NOT_JUDGEKIT_INSIDE": MARK, "NOTE": f"JUDGEKIT_INSIDE={MARK}", INSIDE: each} for each in inside
+        {"NOT_JUDGEKIT_INSIDE": MARK, "NOTE": f"JUDGEKIT_INSIDE={MARK}", INSIDE: each}
+        for each in inside
     ]
     processes = [
-        subprocess.Popen([sys.executable, *code], env=each, stdout=subprocess.PIPE) for each in environs
+        subprocess.Popen([sys.executable, *code], env=each, stdout=subprocess.PIPE)
+        for each in environs
     ]
     try:
         for process in processes:
@@ -361,7 +398,9 @@ class World(NamedTuple):
             pytest.skip(f"no {profile.argv[0]}: name its folder in {VARIABLE}")
         return profile
 
-    def endpoint(self, profile: Profile, model: str, path: str = PATH, **variables: str) -> Endpoint:
+    def endpoint(
+        self, profile: Profile, model: str, path: str = PATH, **variables: str
+    ) -> Endpoint:
         environ = {
             "PATH": f"{path}:{os.environ['PATH']}",
             "HOME": str(self.home),
@@ -378,7 +417,9 @@ def claude(world: World, **variables: str) -> Endpoint:
     hooks = {event: [hook] for event in ("SessionStart", "UserPromptSubmit", "Stop")}
     world.keep(".claude/settings.json", json.dumps({"hooks": hooks}))
     world.keep(".claude/CLAUDE.md", PRIVATE)
-    return world.endpoint(registry.find("claude-code"), "claude-haiku-5-5", str(path.parent), **variables)
+    return world.endpoint(
+        registry.find("claude-code"), "claude-haiku-5-5", str(path.parent), **variables
+    )
 
 
 def signed_in(world: World) -> Endpoint:
@@ -387,7 +428,9 @@ def signed_in(world: World) -> Endpoint:
 
 
 def codex(world: World) -> Endpoint:
-    world.keep(".codex/auth.json", '{"auth_mode": "apikey", "OPENAI_API_KEY": "a-key-that-opens-nothing"}')
+    world.keep(
+        ".codex/auth.json", '{"auth_mode": "apikey", "OPENAI_API_KEY": "a-key-that-opens-nothing"}'
+    )
     world.keep(".codex/AGENTS.md", PRIVATE)
     profile = world.profile("codex")
     there = [
@@ -402,7 +445,10 @@ def gemini(world: World) -> Endpoint:
     world.keep(".gemini/GEMINI.md", PRIVATE)
     profile = world.profile("gemini-cli")
     # A key instead of the sign-in, which Google itself would have to confirm.
-    files = {name: text.replace("oauth-personal", "gemini-api-key") for name, text in profile.files.items()}
+    files = {
+        name: text.replace("oauth-personal", "gemini-api-key")
+        for name, text in profile.files.items()
+    }
     keys = {"GEMINI_API_KEY": "a-key-that-opens-nothing", "GOOGLE_GEMINI_BASE_URL": world.api.url}
     changed = {"files": files, "set_env": {**profile.set_env, **keys}}
     return world.endpoint(profile.model_copy(update=changed), "gemini-3.5-flash-lite")
@@ -425,7 +471,9 @@ def opencode(world: World) -> Endpoint:
 
 def llm(world: World) -> Endpoint:
     folder = ".config/io.datasette.llm"
-    model = f"- {{model_id: m, model_name: m, api_base: '{world.api.url}/v1', api_key_name: mine}}\n"
+    model = (
+        f"- {{model_id: m, model_name: m, api_base: '{world.api.url}/v1', api_key_name: mine}}\n"
+    )
     world.keep(f"{folder}/extra-openai-models.yaml", model)
     world.keep(f"{folder}/keys.json", '{"mine": "a-key-that-opens-nothing"}')
     return world.endpoint(world.profile("llm"), "m")
@@ -480,7 +528,9 @@ def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
     else:
         assert left == (["logs.db"] if program is llm else [])  # in which nothing is logged
     # opencode looks for a plugin's package at the start, and goes on without.
-    assert [stray for stray in world.api.strays if not (program is opencode and "npm" in stray)] == []
+    assert [
+        stray for stray in world.api.strays if not (program is opencode and "npm" in stray)
+    ] == []
 
 
 @pytest.mark.slow

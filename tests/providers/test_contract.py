@@ -54,7 +54,9 @@ def test_each_gateway_takes_its_own_endpoints_alone_and_the_router_finds_the_rig
     argv = [sys.executable, "-c", f"import sys; sys.stdin.read(); print({TEXT!r})"]
     profile = CommandProfile.model_validate({**keys, "detect": {"command": "x"}, "argv": argv})
     program = endpoint(profile, "stand-in", os.environ)
-    odd = replace(request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c")))
+    odd = replace(
+        request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c"))
+    )
     with Loopback(says(TEXT)) as server:
         served = custom(server.base)
         for gateway, other in (
@@ -106,7 +108,9 @@ def recording(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
-def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder").mkdir()
     for below in ("file/recording.jsonl", "folder", "nul\0.jsonl"):
@@ -116,7 +120,9 @@ def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(tmp
 
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     text = "one\u2028two\u2029three\x85four\x0cfive\nsix"  # on one line, whatever separators it has
-    recorded = reply(text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
+    recorded = reply(
+        text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},)
+    )
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
     endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
     file, failed = tmp_path / "new" / "recording.jsonl", tmp_path / "failed.jsonl"
@@ -150,15 +156,21 @@ def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(tmp_path: Path) -> None:
+def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(
+    tmp_path: Path,
+) -> None:
     lines = [
         line(part="semantic", reply={"text": "part", "model": "m"}),
         line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
         line(reply={"text": "first", "model": "m"}),
         line(reply={"text": "second", "model": "m"}),
     ]
-    found = {tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()}
-    part = replace(request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic"))
+    found = {
+        tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()
+    }
+    part = replace(
+        request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic")
+    )
     deep = replace(request(), call_key=CallKey("a" * 64, "kls@1.0.0", "deep"))
     assert ask(ReplayGateway(), found["quick"], part).text == "part"
     assert ask(ReplayGateway(), found["deep"], deep).text == "deep"
@@ -180,7 +192,9 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError) as caught:
             read_lines(recording(tmp_path, text), RecordedLine)
-        assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
+        assert (caught.value.line, problem in str(caught.value)) == (number, True), str(
+            caught.value
+        )
     with pytest.raises(ConfigError, match="cannot be read"):
         read_lines(tmp_path / "none.jsonl", RecordedLine)
     with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
@@ -193,8 +207,12 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         for _ in range(40):
-            pool.submit(ask, Recorder(Always(long), file), custom("http://127.0.0.1:1/v1"), request())
-    assert [len(line.reply.text) for line in read_lines(file, RecordedLine) if line.reply] == [20_000] * 40
+            pool.submit(
+                ask, Recorder(Always(long), file), custom("http://127.0.0.1:1/v1"), request()
+            )
+    assert [len(line.reply.text) for line in read_lines(file, RecordedLine) if line.reply] == [
+        20_000
+    ] * 40
 
 
 class Flights:
@@ -279,7 +297,9 @@ async def test_no_more_in_a_minute_than_the_provider_bears() -> None:
 
 @looped
 async def test_a_call_that_would_wait_in_vain_is_refused_at_once() -> None:
-    for kind, waits_already in product((FailureKind.RATE_LIMIT, FailureKind.OVERLOADED), (False, True)):
+    for kind, waits_already in product(
+        (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED), (False, True)
+    ):
         pace = Pace(1)
         async with pace.turn():
             if not waits_already:
@@ -314,7 +334,10 @@ async def test_one_that_is_refused_and_gives_up_at_the_same_moment_takes_no_turn
 def test_a_turn_that_is_given_up_is_not_lost(cancelled: list[bool]) -> None:
     async def run() -> None:
         pace, flights = Pace(2), Flights()
-        tasks = [asyncio.create_task(flights.call(pace, str(place % 3))) for place in range(len(cancelled))]
+        tasks = [
+            asyncio.create_task(flights.call(pace, str(place % 3)))
+            for place in range(len(cancelled))
+        ]
         await asyncio.sleep(0)
         for task, gives_up in zip(tasks, cancelled, strict=True):
             if gives_up:
@@ -332,7 +355,11 @@ def limited(whom: Endpoint, limits: dict[str, int]) -> Endpoint:
 
 
 def test_what_a_profile_bounds_is_bounded_for_its_models_together() -> None:
-    for limits, same in (({"concurrency": 2}, True), ({"requests_per_minute": 9}, True), ({}, False)):
+    for limits, same in (
+        ({"concurrency": 2}, True),
+        ({"requests_per_minute": 9}, True),
+        ({}, False),
+    ):
         whom, paces = limited(custom("http://127.0.0.1:1/v1"), limits), Paces()
         assert (paces.of(whom) is paces.of(replace(whom, model="openai/another"))) is same
         assert paces.of(whom) is not paces.of(replace(whom, api_key="another"))
@@ -340,7 +367,14 @@ def test_what_a_profile_bounds_is_bounded_for_its_models_together() -> None:
 
 
 def test_what_a_provider_asks_to_wait_is_read() -> None:
-    texts = {"20": 20, "0.5": 0.5, "-1": 0, "": None, "soon": None, "Wed, 21 Oct 2015 07:28:00 GMT": 0}
+    texts = {
+        "20": 20,
+        "0.5": 0.5,
+        "-1": 0,
+        "": None,
+        "soon": None,
+        "Wed, 21 Oct 2015 07:28:00 GMT": 0,
+    }
     assert {text: seconds_of(text) for text in texts} == texts
     later = datetime.now(UTC) + timedelta(seconds=30)
     assert seconds_of(format_datetime(later)) == pytest.approx(30, abs=5)
@@ -367,7 +401,9 @@ def test_a_modest_provider_answers_everyone() -> None:
 
     async def run(whom: Endpoint) -> list[Reply]:
         gateway = LitellmGateway()
-        return await asyncio.gather(*(gateway.complete(whom, request(timeout=60)) for _ in range(40)))
+        return await asyncio.gather(
+            *(gateway.complete(whom, request(timeout=60)) for _ in range(40))
+        )
 
     with Loopback(modest) as server:
         assert len(asyncio.run(run(custom(server.base)))) == 40

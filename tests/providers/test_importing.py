@@ -50,7 +50,9 @@ assert warnings.filters[0][0] == "error"
 def run_python(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, *options, "-c", script]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("-W", "error")])
@@ -118,7 +120,9 @@ def test_warnings_of_other_code_are_as_before(package: Path) -> None:
         del sys.modules[name]
 
 
-def test_what_cannot_be_loaded_is_a_failure_of_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_loaded_is_a_failure_of_its_own_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def cannot_load() -> None:
         raise ImportError("no module named 'openai'")
 
@@ -128,6 +132,8 @@ def test_what_cannot_be_loaded_is_a_failure_of_its_own_kind(monkeypatch: pytest.
             patch.setattr(litellm, "_import_litellm", cannot_load)
             error = failure(LitellmGateway(), custom(server.base), request())
         assert error.kind is FailureKind.NOT_LOADED
-        assert error.message.startswith("litellm cannot be loaded (ImportError: no module named 'openai')")
+        assert error.message.startswith(
+            "litellm cannot be loaded (ImportError: no module named 'openai')"
+        )
         assert not server.requests
         assert ask(LitellmGateway(), custom(server.base), request()).text == "fine"

@@ -40,7 +40,9 @@ def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
     assert {each.__name__ for each in CLASSES} == set(failures.KINDS)
     for kind in CLASSES:
         error = kind.__new__(kind)  # their constructors all differ, and only the class counts here
-        error.__dict__.update(message="it", num_retries=None, max_retries=None, original_exception=None)
+        error.__dict__.update(
+            message="it", num_retries=None, max_retries=None, original_exception=None
+        )
         assert failures.failure_of(error).kind is failures.KINDS[kind.__name__]
     own = GatewayError(FailureKind.BUDGET, "spent")
     assert failures.failure_of(own) is own
@@ -71,7 +73,9 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         assert failures.failure_of(ValueError(text)).message == message
     assert len(failures.failure_of(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
     for shown in ("sk-secret-0123456789", "sk-sec****6789", "sk-secret-01…", "*****6789"):
-        error = failures.failure_of(ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"])
+        error = failures.failure_of(
+            ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"]
+        )
         assert error.message == "Incorrect key: [key]."
     for end in ("wxyz9", "yz9-wxyz9", "xyz9"):
         for before, after in (("ending in ", "."), ("…", ""), ("...", ","), ('"', '"')):
@@ -158,7 +162,10 @@ def test_an_address_may_reject_everything_that_can_be_left_out() -> None:
     assert sent[4] == sent[5] == {"max_completion_tokens"}
     assert server.requests[5].body["max_completion_tokens"] == 64
     assert len(server.requests) == 6
-    assert ["additionalProperties" in asked.text for asked in server.requests] == [*[False] * 3, *[True] * 3]
+    assert ["additionalProperties" in asked.text for asked in server.requests] == [
+        *[False] * 3,
+        *[True] * 3,
+    ]
     with Loopback(fails(400, "response_format is not supported")) as server:  # until none is left
         error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA))
     assert error.kind is FailureKind.BAD_REQUEST
@@ -167,7 +174,12 @@ def test_an_address_may_reject_everything_that_can_be_left_out() -> None:
 
 
 def test_an_address_is_never_sent_the_keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID"):
+    for name in (
+        "OPENAI_API_KEY",
+        "HOSTED_VLLM_API_KEY",
+        "OPENAI_ORGANIZATION",
+        "OPENAI_PROJECT_ID",
+    ):
         monkeypatch.setenv(name, "belongs-to-another")
     environ = {**os.environ, "JUDGEKIT_MODEL": "gpt-4.1-mini"}
     with Loopback(says("good")) as server:
@@ -210,7 +222,12 @@ def told(answer: Script) -> Reply:
 def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() -> None:
     azure = {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "x", "AZURE_API_VERSION": "v1"}
     keys = {"openai": "OPENAI_API_KEY", "xai": "XAI_API_KEY", "deepseek": "DEEPSEEK_API_KEY"}
-    for name in ("openai/gpt-4.1-mini", "azure/gpt-4.1-mini", "deepseek/deepseek-v4-flash", "ollama/any"):
+    for name in (
+        "openai/gpt-4.1-mini",
+        "azure/gpt-4.1-mini",
+        "deepseek/deepseek-v4-flash",
+        "ollama/any",
+    ):
         provider, _, model = name.partition("/")
         environ = azure if provider == "azure" else {keys.get(provider, "NONE"): KEY}
         with Loopback(says(TEXT, logprobs=BESIDE)) as server:
@@ -220,10 +237,17 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         body = server.requests[0].body
         assert (body["logprobs"], body["top_logprobs"]) == (True, 8)
         assert (reply.text, reply.tokens, reply.logprobs) == (TEXT, TOKENS, KEPT)
-    for name in ("openai/o3", "xai/grok-4.20-reasoning", "lm-studio/any", "anthropic/claude-haiku-5-5"):
+    for name in (
+        "openai/o3",
+        "xai/grok-4.20-reasoning",
+        "lm-studio/any",
+        "anthropic/claude-haiku-5-5",
+    ):
         provider, _, model = name.partition("/")
         assert not endpoint(registry.find(provider), model, {}).logprobs, name
-    profile = registry.find("openai-compatible")  # a profile says it of all its models or by their names
+    profile = registry.find(
+        "openai-compatible"
+    )  # a profile says it of all its models or by their names
     tables: list[bool | dict[str, bool]] = [True, {"a": True, "a-thinks": False}]
     whole, some = (profile.model_copy(update={"logprobs": table}) for table in tables)
     assert endpoint(whole, "custom/x", {}).logprobs
@@ -232,7 +256,10 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
 
 
 def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() -> None:
-    gateway, refused = LitellmGateway(), fails(400, "You are not allowed to request logprobs from this model")
+    gateway, refused = (
+        LitellmGateway(),
+        fails(400, "You are not allowed to request logprobs from this model"),
+    )
     with Loopback(refused, says(TEXT)) as server:
         for _ in range(2):
             reply = ask(gateway, custom(server.base), request(schema=SCHEMA, top=8))
@@ -248,7 +275,12 @@ def test_tokens_are_read_as_servers_give_them() -> None:
     flour = "f\u00fcr 🙂".encode()
     parts = [flour[:2], flour[2:4], flour[4:6], flour[6:]]
     tokens = [
-        {"token": part.decode("utf-8", "replace"), "logprob": -0.1, "bytes": list(part), "top_logprobs": []}
+        {
+            "token": part.decode("utf-8", "replace"),
+            "logprob": -0.1,
+            "bytes": list(part),
+            "top_logprobs": [],
+        }
         for part in parts
     ]
     reply = told(raw(tokens))  # a character in several tokens belongs to the last
@@ -307,7 +339,12 @@ os._exit(0)
 def printed(code: str, base: str = "http://127.0.0.1:9/v1", **environ: str) -> list[str]:
     """Return the lines that a process prints which has an address of its own; none on stderr."""
     own = {name: os.environ[name] for name in ("PATH", "HOME", "JUDGEKIT_HOME")}
-    own |= {"JUDGEKIT_API_BASE": base, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "stand-in", **environ}
+    own |= {
+        "JUDGEKIT_API_BASE": base,
+        "JUDGEKIT_API_KEY": KEY,
+        "JUDGEKIT_MODEL": "stand-in",
+        **environ,
+    }
     words = [sys.executable, "-c", code, base]
     done = subprocess.run(words, env=own, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")

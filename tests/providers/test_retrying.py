@@ -39,7 +39,9 @@ def test_one_module_knows_how_to_try_again() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom | ast.Import) and "tenacity" in ast.unparse(node):
                 knowing.add(place)
-            if isinstance(node, ast.While | ast.For | ast.AsyncFor) and is_waiting_after_failures(node):
+            if isinstance(node, ast.While | ast.For | ast.AsyncFor) and is_waiting_after_failures(
+                node
+            ):
                 waiting.add(place)
     assert knowing == {"providers/retrying.py"}
     assert waiting == set(LOOKING)
@@ -132,7 +134,9 @@ def test_a_thread_sleeps_as_it_likes_and_the_last_failure_is_raised_as_it_is() -
         retrying.call_in_thread(raising(*[BUSY] * 3), tries, passes=passes, sleep=slept.append)
     assert caught.value is BUSY
     with pytest.raises(ValueError, match="other"):
-        retrying.call_in_thread(raising(ValueError("other")), tries, passes=passes, sleep=slept.append)
+        retrying.call_in_thread(
+            raising(ValueError("other")), tries, passes=passes, sleep=slept.append
+        )
 
 
 def test_a_cancellation_is_never_tried_again() -> None:
@@ -165,4 +169,6 @@ def test_a_result_that_is_not_final_is_asked_for_again_and_the_last_is_returned(
         return [first, await retrying.call_until(work, tries, is_final=lambda _: False)]
 
     assert asyncio.run(run()) == [1, 4]
-    assert [round(pause) in range(low, low + 2) for pause, low in zip(pauses, (5, 5, 15), strict=True)]
+    assert [
+        round(pause) in range(low, low + 2) for pause, low in zip(pauses, (5, 5, 15), strict=True)
+    ]

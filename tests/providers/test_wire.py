@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from judgekit.providers.registry import OutputMode
 
 TEXT = '{"reasoning": "fine", "score": 4}'
-STRICT = {"type": "json_schema", "json_schema": {"name": "opinion", "strict": True, "schema": SCHEMA}}
+STRICT = {
+    "type": "json_schema",
+    "json_schema": {"name": "opinion", "strict": True, "schema": SCHEMA},
+}
 BEARER = {"authorization": f"Bearer {KEY}"}
 
 
@@ -67,12 +70,19 @@ class Case(NamedTuple):
     def variables(self) -> dict[str, str]:
         return self.environ or {f"{self.provider.upper()}_API_KEY": KEY}
 
-    def sent(self, router: respx.MockRouter, asked: Request, **changes: Any) -> tuple[httpx.Request, Reply]:  # noqa: ANN401 - of the endpoint
+    def sent(
+        self,
+        router: respx.MockRouter,
+        asked: Request,
+        **changes: Any,  # noqa: ANN401 - an endpoint's
+    ) -> tuple[httpx.Request, Reply]:
         """Make one call over a wire that is not there; return what was sent, and the reply."""
         route = router.post(self.url)
         stated = {"cost": self.cost} if isinstance(self.cost, float) else {}
         answer = self.reply or chat(self.model, **stated)
-        route.mock(return_value=httpx.Response(200, json=answer, headers=changes.pop("headers", None)))
+        route.mock(
+            return_value=httpx.Response(200, json=answer, headers=changes.pop("headers", None))
+        )
         before = route.call_count
         there = replace(bundled(self.provider, self.model, self.variables()), **changes)
         reply = ask(LitellmGateway(), there, asked)
@@ -86,11 +96,19 @@ def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
         of = value.items() if isinstance(value, dict) else enumerate(value)
         parts = [(key, filled(part)) for key, part in of]
         return dict(parts) if isinstance(value, dict) else [part for _, part in parts]
-    words = {"KEY": KEY, "Bearer KEY": f"Bearer {KEY}", "STRICT": STRICT, "SCHEMA": SCHEMA, "TEXT": TEXT}
+    words = {
+        "KEY": KEY,
+        "Bearer KEY": f"Bearer {KEY}",
+        "STRICT": STRICT,
+        "SCHEMA": SCHEMA,
+        "TEXT": TEXT,
+    }
     return words.get(value, value) if isinstance(value, str) else value
 
 
-CASES = [Case(**filled(row)) for row in YAML(typ="safe").load(Path(__file__).with_name("wire.yaml"))]
+CASES = [
+    Case(**filled(row)) for row in YAML(typ="safe").load(Path(__file__).with_name("wire.yaml"))
+]
 
 
 @pytest.fixture
@@ -112,12 +130,16 @@ HAIKU, PROXY = BY_PROVIDER["anthropic"], BY_PROVIDER["litellm-proxy"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.provider}-{case.model}")
-def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sent_and_read(
+    case: Case, wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in case.variables().items():
         monkeypatch.setenv(name, value)
     schema = deepcopy(SCHEMA)
     sent, reply = case.sent(wire, request(schema=schema))
-    assert schema == SCHEMA  # which litellm would rewrite for this provider, and the next one would get
+    assert (
+        schema == SCHEMA
+    )  # which litellm would rewrite for this provider, and the next one would get
     assert {name: sent.headers.get(name, "") for name in case.headers} == dict(case.headers)
     body = json.loads(sent.content)
     assert {name: body.get(name) for name in case.body} == dict(case.body)
@@ -129,13 +151,17 @@ def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: 
     if case.price is not None:
         cost = (100 * case.price[0] + 20 * case.price[1]) / 1e6
     stated = case.provider == "openrouter"
-    assert reply.usage.cost_source == ("provider" if stated else "litellm" if cost is not None else None)
+    assert reply.usage.cost_source == (
+        "provider" if stated else "litellm" if cost is not None else None
+    )
     assert reply.usage.unpriced_calls == (0 if cost is not None else 1)
     if cost == "some":
         assert reply.usage.cost_usd
     else:
         assert reply.usage.cost_usd == pytest.approx(cost)
-    if case.provider != "anthropic":  # nothing is marked to be cached where the profile does not say so
+    if (
+        case.provider != "anthropic"
+    ):  # nothing is marked to be cached where the profile does not say so
         asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
         text = case.sent(wire, asked)[0].content.decode()
         assert json.dumps(OWN)[1:-1] in text
@@ -169,7 +195,9 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
     _, reply = case.sent(wire, asked, price=Price(input=1, output=2, cache_read=0.1))
     assert reply.usage.cost_usd == pytest.approx((100 + 60 + 50 + 40) / 1e6)
     assert reply.usage.cost_source == "profile"
-    sent, _ = case.sent(wire, asked, output="text")  # a schema that is told comes after what is marked
+    sent, _ = case.sent(
+        wire, asked, output="text"
+    )  # a schema that is told comes after what is marked
     shared, own = json.loads(sent.content)["system"]
     assert shared["text"] == SHARED
     assert own["text"].startswith(OWN)
@@ -190,13 +218,17 @@ def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     assert got.text == TEXT
 
 
-def test_a_proxy_that_states_the_cost_is_believed_where_it_is_an_amount(wire: respx.MockRouter) -> None:
+def test_a_proxy_that_states_the_cost_is_believed_where_it_is_an_amount(
+    wire: respx.MockRouter,
+) -> None:
     for stated in ("0.0123", "n/a", "", "nan", "inf", "-1"):
         headers = {"x-litellm-response-cost": stated}
         _, reply = PROXY.sent(wire, request(schema=SCHEMA), headers=headers)
         assert reply.text
         is_believed = stated == "0.0123"
-        assert (reply.usage.cost_source == "provider", reply.usage.cost_usd == 0.0123) == (is_believed,) * 2
+        assert (reply.usage.cost_source == "provider", reply.usage.cost_usd == 0.0123) == (
+            is_believed,
+        ) * 2
         assert math.isfinite(reply.usage.cost_usd or 0)
 
 
@@ -293,7 +325,9 @@ def test_a_redirect_on_the_same_server_is_followed() -> None:
 
     with Loopback(answer) as server:
         assert ask(LitellmGateway(), custom(server.base), request()).text == "here"
-        assert [asked.headers["authorization"] for asked in server.requests] == [f"Bearer {KEY}"] * 2
+        assert [asked.headers["authorization"] for asked in server.requests] == [
+            f"Bearer {KEY}"
+        ] * 2
 
 
 def test_an_error_that_holds_a_whole_reply_is_told_in_a_line() -> None:

@@ -90,11 +90,15 @@ class World:
 
     def content(self, text: int) -> str:
         word = ("apple", "grape", "melon", "longer")[text % 4]  # three of them of the same length
-        status = ("drafts" if self.kind == CLAUDE_MEMORY else "retired") if text % 5 == 4 else "active"
+        status = (
+            ("drafts" if self.kind == CLAUDE_MEMORY else "retired") if text % 5 == 4 else "active"
+        )
         if text % 7 == 6:
             return f"{{{word}"
         if self.kind == CLAUDE_MEMORY:
-            return json.dumps({"title": word, "record_status": status, "content": {"context": word}})
+            return json.dumps(
+                {"title": word, "record_status": status, "content": {"context": word}}
+            )
         return f"---\nstatus: {status}\n---\n# {word}\ntext of {word}"
 
     def delete(self, folder: int, name: int) -> None:
@@ -127,7 +131,9 @@ class World:
             return
         self.folder(new.parent)
         old.rename(new)
-        for path in [time_ for time_ in self.times if time_ == str(old) or time_.startswith(f"{old}/")]:
+        for path in [
+            time_ for time_ in self.times if time_ == str(old) or time_.startswith(f"{old}/")
+        ]:
             self.times[str(new) + path[len(str(old)) :]] = self.times.pop(path)
         self.touch(old.parent)
         self.touch(new.parent)
@@ -180,7 +186,10 @@ def rows(found: Index) -> dict[str, tuple[Any, ...]]:
 @contextmanager
 def both(world: World) -> Iterator[tuple[Index, Index]]:
     """Open the index of a store, and one built afresh."""
-    with closing(opened(world.root)) as found, closing(update.in_memory(str(world.root), PROFILES)) as whole:
+    with (
+        closing(opened(world.root)) as found,
+        closing(update.in_memory(str(world.root), PROFILES)) as whole,
+    ):
         yield found, whole
 
 
@@ -200,7 +209,9 @@ def check_at_once(world: World) -> None:
         index.recheck(found, shown)
         assert found.outdated == set()
         seen = rows(found)
-        assert {path: seen.get(path) for path in shown} == {path: expected.get(path) for path in shown}
+        assert {path: seen.get(path) for path in shown} == {
+            path: expected.get(path) for path in shown
+        }
         assert found.size == sum(row[5] for row in seen.values())
         own = world.root / OWN[world.kind]
         if own.exists() and own.name in expected:
@@ -215,7 +226,10 @@ def check_after_a_lap(world: World) -> None:
         opened(world.root).close()
     with both(world) as (found, whole):
         assert rows(found) == rows(whole)
-        terms = [set(each.connection.execute("SELECT term, entries FROM term")) for each in (found, whole)]
+        terms = [
+            set(each.connection.execute("SELECT term, entries FROM term"))
+            for each in (found, whole)
+        ]
         assert terms[0] == terms[1]
         assert sorted(found.notes()) == sorted(whole.notes())
         assert found.size == whole.size
@@ -238,7 +252,9 @@ STEPS = st.one_of(
 HISTORIES = st.lists(
     st.tuples(
         st.lists(STEPS, max_size=4),
-        st.sampled_from([check_at_once, check_after_a_lap, lambda world: opened(world.root).close()]),
+        st.sampled_from(
+            [check_at_once, check_after_a_lap, lambda world: opened(world.root).close()]
+        ),
     ),
     min_size=1,
     max_size=10,

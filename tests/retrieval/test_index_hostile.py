@@ -45,7 +45,9 @@ def search(store: MemoryStore, text: str = "How do we refresh the JWT?") -> list
     return [candidate.id for candidate in ranked.candidates]
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int, only: str | None = None) -> None:
+def failing(
+    monkeypatch: pytest.MonkeyPatch, start: str, code: int, only: str | None = None
+) -> None:
     """Let statements that begin so fail on files of indexes, or on the one at a path."""
 
     class Connection(sqlite3.Connection):
@@ -67,11 +69,22 @@ def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int, only: str | 
 IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN = 3850, 15, 13, 8, 10, 14
 
 
-FAILING = ("BEGIN", "COMMIT", "SELECT", "CREATE", "PRAGMA journal_mode = WAL", "INSERT", "DELETE", "UPDATE")
+FAILING = (
+    "BEGIN",
+    "COMMIT",
+    "SELECT",
+    "CREATE",
+    "PRAGMA journal_mode = WAL",
+    "INSERT",
+    "DELETE",
+    "UPDATE",
+)
 
 
 @pytest.mark.parametrize("statement", FAILING)
-def test_sqlite_that_cannot_work(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+def test_sqlite_that_cannot_work(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
     """Also where an index was built before, which cannot be brought up to date."""
     for code in (IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN):
         with monkeypatch.context() as patch:
@@ -178,7 +191,9 @@ def test_spoilt_values_cost_no_answer_and_an_edit_beside_them_is_silent(tmp_path
         shutil.rmtree(environment.cache_home())
 
 
-def test_a_sound_index_out_of_reach_is_kept(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_index_out_of_reach_is_kept(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert search(store) == ["jwt"]
     before = database()
     for code in (IOERR, 5):
@@ -188,7 +203,9 @@ def test_a_sound_index_out_of_reach_is_kept(store: MemoryStore, monkeypatch: pyt
         assert database() == before
 
 
-def test_the_cache_is_removed_meanwhile(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_removed_meanwhile(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = opened(store)
     shutil.rmtree(environment.cache_home())
     store.add("jwt", "JWT token renewal")
@@ -226,7 +243,9 @@ def test_another_writer_is_passed_by(store: MemoryStore, monkeypatch: pytest.Mon
     assert search(store) == ["second"]
 
 
-def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_all_the_time_is_not_shown(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert search(store) == ["jwt"]
     order, rounds = confidence.order, iter(range(1, 10))
 
@@ -234,7 +253,9 @@ def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch:
         candidates = order(*arguments)
         number = next(rounds)
         status = "retired" if number == api.MAX_ROUNDS else "active"
-        store.add("jwt", "JWT token refresh flow", f"version {number}", record_status=status, listed=False)
+        store.add(
+            "jwt", "JWT token refresh flow", f"version {number}", record_status=status, listed=False
+        )
         return candidates
 
     monkeypatch.setattr(confidence, "order", meanwhile)
@@ -242,7 +263,9 @@ def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch:
     assert next(rounds) == api.MAX_ROUNDS + 1
 
 
-def test_an_edit_reaches_every_index_it_is_in(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_reaches_every_index_it_is_in(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new = store.root / "decisions" / "new.json"
     new.write_text('{"title": "Written by the client"}')
     assert index.refresh_file(str(new), PROFILES) == []
@@ -253,7 +276,9 @@ def test_an_edit_reaches_every_index_it_is_in(store: MemoryStore, monkeypatch: p
     new.write_text('{"title": "Edited by the client"}')
     assert index.refresh_file(str(new), PROFILES) == roots
     with closing(sqlite3.connect(Path(index_file.path_of(roots[0]) or ""))) as connection:
-        titles = connection.execute("SELECT title FROM file WHERE path = 'decisions/new.json'").fetchall()
+        titles = connection.execute(
+            "SELECT title FROM file WHERE path = 'decisions/new.json'"
+        ).fetchall()
     assert titles == [("Edited by the client",)]
     failing(monkeypatch, "SELECT key", IOERR)
     monkeypatch.setattr(update, "in_memory", lambda *_: pytest.fail("built"))
@@ -274,7 +299,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.usefixtures("later")
-def test_reading_is_taken_up(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]) -> None:
+def test_reading_is_taken_up(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]
+) -> None:
     monkeypatch.setattr(update, "BATCH", 8)
     monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
     store.fill(40).write_index()
@@ -344,9 +371,9 @@ def test_many_query_while_another_edits(store: MemoryStore, *, built: bool) -> N
             (store.root / "decisions" / f"late-{number}.json").unlink()
         store.write_index()
     outputs = [process.communicate(timeout=DEADLINE) for process in running]
-    assert [(error, process.returncode) for (_, error), process in zip(outputs, running, strict=True)] == [
-        (b"", 0)
-    ] * PROCESSES
+    assert [
+        (error, process.returncode) for (_, error), process in zip(outputs, running, strict=True)
+    ] == [(b"", 0)] * PROCESSES
     # On a slow machine a process may find that another one has not read that far.
     allowed = [["jwt"]] if built else [["jwt"], []]
     assert [output for output, _ in outputs if json.loads(output) not in allowed] == []
@@ -356,7 +383,9 @@ def test_many_query_while_another_edits(store: MemoryStore, *, built: bool) -> N
     assert kept == content(opened(store))
 
 
-def test_what_a_killed_process_has_read_is_not_read_again(store: MemoryStore, read: list[str]) -> None:
+def test_what_a_killed_process_has_read_is_not_read_again(
+    store: MemoryStore, read: list[str]
+) -> None:
     store.fill(60).write_index()
     root = str(store.root.resolve())
     for each in store.root.rglob("*.json"):

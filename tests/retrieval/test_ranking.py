@@ -63,7 +63,9 @@ class Oracle:
         having = 0
         for phrase in term.phrases:
             if phrase == term.prefix:
-                having += sum(count for stem, count in self.entries.items() if stem.startswith(phrase))
+                having += sum(
+                    count for stem, count in self.entries.items() if stem.startswith(phrase)
+                )
             else:
                 having += min(self.entries[stem] for stem in phrase.split())
         background, size = PROFILE.background, len(self.rows)
@@ -78,10 +80,14 @@ class Oracle:
             for phrase in term.phrases:
                 wanted = phrase.split()
                 places = range(len(column) - len(wanted) + 1)
-                total += weight * sum(list(column[at : at + len(wanted)]) == wanted for at in places)
+                total += weight * sum(
+                    list(column[at : at + len(wanted)]) == wanted for at in places
+                )
             if term.prefix:
                 longer = [
-                    each for each in column if each.startswith(term.prefix) and each not in term.phrases
+                    each
+                    for each in column
+                    if each.startswith(term.prefix) and each not in term.phrases
                 ]
                 total += weight * PROFILE.bm25["prefix"] * len(longer)
         return total
@@ -92,7 +98,9 @@ class Oracle:
         return rarity * frequency * (k1 + 1) / (frequency + k1 * (1 - b + b * length))
 
 
-def agree(documents: Sequence[CollectionDocument], texts: Sequence[str], *, everything: bool) -> int:
+def agree(
+    documents: Sequence[CollectionDocument], texts: Sequence[str], *, everything: bool
+) -> int:
     """Compare all hits of some queries, and return how many there were."""
     store, oracle = CollectionIndex(documents, PROFILE), Oracle(documents)
     pool = len(documents) if everything else bm25.POOL
@@ -105,9 +113,14 @@ def agree(documents: Sequence[CollectionDocument], texts: Sequence[str], *, ever
         )
         if everything:
             floor = PROFILE.noise_floor * max(expected.values(), default=0.0)
-            assert scores.keys() == {name for name, score in expected.items() if score >= floor}, text
+            assert scores.keys() == {name for name, score in expected.items() if score >= floor}, (
+                text
+            )
         for name, score in scores.items():
-            assert score == pytest.approx(expected[name], abs=TOLERANCE, rel=TOLERANCE), (text, name)
+            assert score == pytest.approx(expected[name], abs=TOLERANCE, rel=TOLERANCE), (
+                text,
+                name,
+            )
         compared += len(scores)
     store.close()
     return compared
@@ -118,7 +131,9 @@ def made(size: int, seed: int) -> Iterator[CollectionDocument]:
     for number in range(size):
         title = " ".join(chance.choices(WORDS, k=chance.randint(0, 5)))
         yield CollectionDocument(
-            id=str(number), title=title, text=" ".join(chance.choices(WORDS, k=chance.randint(0, 60)))
+            id=str(number),
+            title=title,
+            text=" ".join(chance.choices(WORDS, k=chance.randint(0, 60))),
         )
 
 
@@ -136,11 +151,14 @@ def document(name: str, title: str = "", text: str = "") -> CollectionDocument:
 def fillers(count: int, *, pancakes: bool = True) -> list[CollectionDocument]:
     word = "pancake" if pancakes else "waffle"
     return [
-        document(f"{word}-{number}", f"Filler {number}", f"number {number} {word}") for number in range(count)
+        document(f"{word}-{number}", f"Filler {number}", f"number {number} {word}")
+        for number in range(count)
     ]
 
 
-def match(documents: list[CollectionDocument], text: str, *, quick: bool = False) -> list[Candidate]:
+def match(
+    documents: list[CollectionDocument], text: str, *, quick: bool = False
+) -> list[Candidate]:
     store = CollectionIndex(documents, PROFILE)
     hits = bm25.match(store.index, parts.whole(text, PROFILE.language), quick=quick)
     store.close()
@@ -165,13 +183,17 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     assert names(hits)[0] == "both"
     assert hits[0].matched == {0, 1}
     assert len(hits) == (bm25.QUICK_POOL if quick else bm25.POOL)
-    assert all(0 in hit.matched for hit in hits), "nothing was looked for by the frequent word alone"
+    assert all(0 in hit.matched for hit in hits), (
+        "nothing was looked for by the frequent word alone"
+    )
     assert len(match(fillers(250), "pancake", quick=quick)) > 3, "but without a rarer one it was"
 
 
 def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: Path) -> None:
     def found(text: str) -> list[tuple[str, str]]:
-        ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword")
+        ranked = api.search(
+            text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword"
+        )
         assert ranked.fallback is None
         return [(candidate.id, candidate.confidence_label) for candidate in ranked.candidates]
 
@@ -228,7 +250,9 @@ def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
     for length, own in ((LONG, body), (LONG * 2, share * (4 - log(2))), (LONG * 1_000_000, 0)):
         long = hit("jwt refresh", 1)
         long.length = length
-        assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), length
+        assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), (
+            length
+        )
 
 
 def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_threshold() -> None:
@@ -239,7 +263,9 @@ def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_thresh
         rated(one, other, rarity=rarity / 10)
         assert one.features["coverage"] == (0.5 if rarity else 0)
         for each in (one, other):
-            labels = [name for name in ("high", "medium") if each.confidence >= PROFILE.labels[name]]
+            labels = [
+                name for name in ("high", "medium") if each.confidence >= PROFILE.labels[name]
+            ]
             assert each.confidence_label == [*labels, "low"][0] or each.damaged
             assert each.worth_mentioning == (each.confidence >= PROFILE.labels["mention"])
         assert other.confidence_label != "high"
@@ -259,12 +285,18 @@ def test_the_best_score_comes_first_and_noise_goes() -> None:
     assert order(*[hit(name, score=score) for name, score in scores.items()]) == ["b", "d", "a"]
     best, noise, other = hit("best", score=0.7), hit("noise", score=0.9), hit("other", score=1.0)
     best.bm25, noise.bm25, other.bm25 = 8.0, 1.9, 2.0
-    assert order(best, noise, other) == ["other", "best"], "noise is told by bm25 and order by the score"
+    assert order(best, noise, other) == ["other", "best"], (
+        "noise is told by bm25 and order by the score"
+    )
     assert order() == []
 
 
 def test_ties_go_by_category_then_by_recency() -> None:
-    tied = [hit("session", category="session_summary", age=1), hit("old", age=300), hit("new", age=2)]
+    tied = [
+        hit("session", category="session_summary", age=1),
+        hit("old", age=300),
+        hit("new", age=2),
+    ]
     tied += [hit("unknown", category="strange"), hit("runbook", category="runbook", age=100)]
     for hits in (tied, tied[::-1]):
         assert order(*hits) == ["new", "old", "runbook", "session", "unknown"]

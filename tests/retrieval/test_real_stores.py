@@ -41,7 +41,10 @@ def note(project: Path, name: str, text: str) -> Path:
         ("---\nstatus: deprecated\n---\n# T", "deprecated"),
         ("---\nstatus: Rejected\n---\n# T", "rejected"),
         ("---\nstatus: [superseded]\n---\n# T", "superseded"),
-        ("# 5. T\n\n## Status\n\nSuperseded by [12. Other](0012.md)\n\n## Decision\n\nText", "superseded"),
+        (
+            "# 5. T\n\n## Status\n\nSuperseded by [12. Other](0012.md)\n\n## Decision\n\nText",
+            "superseded",
+        ),
         (
             "# 5. T\n\nDate: 2020\n\n## Status\n\nAccepted\n\nSuperceded by [12. Other](0012.md)\n",
             "superseded",
@@ -75,7 +78,10 @@ def test_what_is_not_in_force_comes_last_and_is_marked(tmp_path: Path, scorer: s
     note(tmp_path, "2.md", "---\nstatus: accepted\n---\n# Actions run the builds\n\nText.")
     ranked = find("Jenkins builds", tmp_path, scorer=scorer)
     assert titles(ranked) == ["Actions run the builds", "Jenkins builds"]
-    assert [candidate.shown().get("status") for candidate in ranked.candidates] == [None, "superseded"]
+    assert [candidate.shown().get("status") for candidate in ranked.candidates] == [
+        None,
+        "superseded",
+    ]
     note(tmp_path, "1.md", "# Jenkins builds\n\nJenkins builds, builds, builds.")
     assert titles(find("Jenkins builds", tmp_path, scorer=scorer))[0] == "Jenkins builds"
 
@@ -92,7 +98,9 @@ def test_a_record_of_a_store_may_be_superseded_too(tmp_path: Path) -> None:
 
 def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> None:
     header = "---\ntitle: Retry policy\ntags: [retries]\naliases:\n  - Dead letters\n---\n"
-    path = note(tmp_path, "n17.md", f"---\npermalink: p/n17\ntype: note\n---\n\n{header}\nThree tries.")
+    path = note(
+        tmp_path, "n17.md", f"---\npermalink: p/n17\ntype: note\n---\n\n{header}\nThree tries."
+    )
     fields, body = markdown.split(path.read_text())
     assert (fields["title"], fields["permalink"], body.strip()) == (
         ["Retry policy"],
@@ -125,18 +133,24 @@ def test_an_id_behind_a_heading_is_no_part_of_it(line: str, title: str) -> None:
 
 def test_the_end_of_a_long_log_is_found_and_what_is_left_out_is_said(tmp_path: Path) -> None:
     entries = "".join(f"## entry {number}\nalpha beta gamma delta\n\n" for number in range(9_000))
-    path = note(tmp_path, "log.md", f"# Log\n\nQuagga first\n\n{entries}## Kafka replaced by NATS\nCosts.\n")
+    path = note(
+        tmp_path, "log.md", f"# Log\n\nQuagga first\n\n{entries}## Kafka replaced by NATS\nCosts.\n"
+    )
     for query in ("Kafka NATS", "quagga"):
         ranked = find(query, tmp_path)
         assert [candidate.place for candidate in ranked.candidates] == ["log.md"], query
         assert not ranked.candidates[0].damaged
         [line] = ranked.notes
-        assert line.startswith(f"log.md: only 200,000 of its {path.stat().st_size:,} bytes are searched")
+        assert line.startswith(
+            f"log.md: only 200,000 of its {path.stat().st_size:,} bytes are searched"
+        )
     path.write_text("# Log\n\n## Kafka replaced by NATS\n")
     assert find("Kafka NATS", tmp_path).notes == []
 
 
-def test_records_in_folders_that_the_list_names_are_found_and_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_records_in_folders_that_the_list_names_are_found_and_what_is_missing_is_said(
+    tmp_path: Path,
+) -> None:
     store = MemoryStore(tmp_path)
     store.add("jwt", "JWT refresh", "Text")
     record = {

@@ -46,19 +46,32 @@ def write(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("fillers", [0, 2, 29, 499])
-def test_the_memory_that_answers_is_high_in_stores_of_any_size(tmp_path: Path, fillers: int) -> None:
+def test_the_memory_that_answers_is_high_in_stores_of_any_size(
+    tmp_path: Path, fillers: int
+) -> None:
     store = jwt_store(tmp_path, fillers)
     ranked = search(store)
     assert (ranked.candidates[0].id, ranked.candidates[0].confidence_label) == ("jwt", "high")
     assert [candidate.confidence_label for candidate in ranked.candidates[1:]].count("high") == 0
     assert (ranked.notes, ranked.fallback) == ([], None)
-    for text in ("Write a haiku about the sea", "What is the weather in Paris?", "thanks, that looks good"):
+    for text in (
+        "Write a haiku about the sea",
+        "What is the weather in Paris?",
+        "thanks, that looks good",
+    ):
         assert not any(candidate.worth_mentioning for candidate in search(store, text).candidates)
     if fillers == 29:
         assert (
-            len(api.search("invoice avatar backup", [ROOT], project=str(tmp_path), limit=4).candidates) == 4
+            len(
+                api.search(
+                    "invoice avatar backup", [ROOT], project=str(tmp_path), limit=4
+                ).candidates
+            )
+            == 4
         )
-        lot = search(store, "Should the cookie of the Kubernetes ingress carry the Zipkin trace context?")
+        lot = search(
+            store, "Should the cookie of the Kubernetes ingress carry the Zipkin trace context?"
+        )
         assert (ids(lot)[0], lot.candidates[0].confidence_label) == ("jwt", "low")
 
 
@@ -76,9 +89,13 @@ def test_an_edit_in_place_that_keeps_size_and_time_is_seen(store: MemoryStore) -
     assert ids(search(store)) == []
 
 
-def test_no_record_outside_comes_out_and_broken_ones_are_named(store: MemoryStore, tmp_path: Path) -> None:
+def test_no_record_outside_comes_out_and_broken_ones_are_named(
+    store: MemoryStore, tmp_path: Path
+) -> None:
     secret = tmp_path / "outside" / "secret.json"
-    write(secret, json.dumps({"title": "JWT refresh secret", "content": {"context": "refresh JWT"}}))
+    write(
+        secret, json.dumps({"title": "JWT refresh secret", "content": {"context": "refresh JWT"}})
+    )
     (store.root / "decisions" / "linked.json").symlink_to(secret)
     ranked = search(store)
     assert ids(ranked) == ["jwt"]
@@ -105,7 +122,11 @@ def test_a_folder_of_markdown_and_the_clients_own_memory(tmp_path: Path, isolate
     write(folder / "jwt.md", "---\nname: JWT refresh\ntype: project\n---\nRotating cookies.")
     for root in ("claude:auto", str(folder)):
         (candidate,) = search(tmp_path, QUESTION, root, trusted=[root]).candidates
-        assert (candidate.id, candidate.title, candidate.category) == ("jwt", "JWT refresh", "project")
+        assert (candidate.id, candidate.title, candidate.category) == (
+            "jwt",
+            "JWT refresh",
+            "project",
+        )
         assert candidate.path == str(folder.resolve() / "jwt.md")
 
 
@@ -117,7 +138,9 @@ def test_roots_may_start_at_home_or_be_links_inside(store: MemoryStore, isolated
     assert ids(search(isolated / "alias", QUESTION, "\0", ROOT)) == ["jwt"]
 
 
-LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
+LEADS_OUT = (
+    "outside the project, so it is not searched; only your own configuration may name such a root"
+)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +156,9 @@ LEADS_OUT = "outside the project, so it is not searched; only your own configura
         ("/", True),
     ],
 )
-def test_roots_that_lead_out_need_trust(tmp_path: Path, isolated: Path, root: str, *, by_trust: bool) -> None:
+def test_roots_that_lead_out_need_trust(
+    tmp_path: Path, isolated: Path, root: str, *, by_trust: bool
+) -> None:
     other, project = jwt_store(tmp_path / "clone-2"), tmp_path / "clone"
     (project / ".claude").mkdir(parents=True)
     own = Path(api.resolve("claude:auto", str(project)))
@@ -144,7 +169,9 @@ def test_roots_that_lead_out_need_trust(tmp_path: Path, isolated: Path, root: st
     ranked = search(project, QUESTION, root)
     assert (ranked.candidates, ranked.notes) == ([], [f"{root}: {LEADS_OUT}"])
     trusted = search(project, QUESTION, root, trusted=[root])
-    assert (ids(trusted), trusted.notes) == ((["jwt"], []) if by_trust else ([], [f"{root}: {LEADS_OUT}"]))
+    assert (ids(trusted), trusted.notes) == (
+        (["jwt"], []) if by_trust else ([], [f"{root}: {LEADS_OUT}"])
+    )
 
 
 def test_a_folder_above_the_store_that_leads_out_is_no_way_round(tmp_path: Path) -> None:
@@ -158,10 +185,16 @@ def test_several_stores_are_merged(store: MemoryStore) -> None:
     write(store.project / "docs" / "jwt.md", "# JWT refresh\n\nBy a cookie.")
     write(store.project / "docs" / "inner" / "refresh.md", "# Refresh of the screen\n\nF5.")
     alone = {
-        root: {Path(hit.file).name: hit.confidence for hit in search(store, QUESTION, root).candidates}
+        root: {
+            Path(hit.file).name: hit.confidence for hit in search(store, QUESTION, root).candidates
+        }
         for root in ("docs", "docs/inner")
     }
-    for roots in (("docs", "docs/inner"), ("docs/inner", "docs"), ("docs", "./docs", "docs", "missing")):
+    for roots in (
+        ("docs", "docs/inner"),
+        ("docs/inner", "docs"),
+        ("docs", "./docs", "docs", "missing"),
+    ):
         hits = search(store, QUESTION, *roots).candidates
         assert sorted(Path(hit.file).name for hit in hits) == ["jwt.md", "refresh.md"]
         assert hits == sorted(hits, key=lambda hit: -hit.confidence)
@@ -234,7 +267,9 @@ def test_a_passage_is_text_as_it_was_written_from_nowhere_outside_the_store(tmp_
 
 
 @pytest.mark.usefixtures("later")
-def test_nothing_is_written_when_nothing_changed_and_only_the_owner_can_read_it(store: MemoryStore) -> None:
+def test_nothing_is_written_when_nothing_changed_and_only_the_owner_can_read_it(
+    store: MemoryStore,
+) -> None:
     opened(store).close()
     before = {path: path.read_bytes() for path in databases()}
     opened(store).close()
@@ -294,7 +329,9 @@ def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("later")
-def test_all_is_listed_anew_after_some_queries(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_listed_anew_after_some_queries(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look = index_file.look
 
     def unchanged(path: str, *, folder: bool = False) -> index_file.Stamp | None:
@@ -312,7 +349,9 @@ def test_all_is_listed_anew_after_some_queries(store: MemoryStore, monkeypatch: 
 
 
 @pytest.mark.usefixtures("later")
-def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_of_many_folders_is_looked_at_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index, "FOLDERS", 4)
 
     def size_with(name: str, folders: range) -> int:
@@ -329,7 +368,9 @@ def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch
     assert size_with("a.md", range(10, 11)) == 21
 
 
-def test_the_cache_is_private_and_tells_paths_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_private_and_tells_paths_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
     names = {environment.file_name_for(path) for path in paths}
     assert (len(names), all(len(name) < 80 for name in names)) == (6, True)
@@ -340,7 +381,12 @@ def test_the_cache_is_private_and_tells_paths_apart(tmp_path: Path, monkeypatch:
         assert environment.private_folder("shared/home/cache/") == "shared/home/cache/"
         outputs.write_atomically("file", "x", private=True)
     made = ("shared", "shared/home", "shared/home/cache", "file")
-    assert [stat.S_IMODE(Path(each).stat().st_mode) for each in made] == [0o755, 0o700, 0o700, 0o600]
+    assert [stat.S_IMODE(Path(each).stat().st_mode) for each in made] == [
+        0o755,
+        0o700,
+        0o700,
+        0o600,
+    ]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "shared"]
     with pytest.raises(OSError, match="file"):
         environment.private_folder("file/inner")

@@ -27,7 +27,9 @@ from judgekit.retrieval.sources import (
 
 def test_the_compiled_profiles_are_those_of_the_yaml_files() -> None:
     current = Path(compiled.BUNDLED).read_text(encoding="utf-8")
-    assert current == profiles.render(), "stale: run `make generate` (python -m judgekit.retrieval.profiles)"
+    assert current == profiles.render(), (
+        "stale: run `make generate` (python -m judgekit.retrieval.profiles)"
+    )
 
 
 def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
@@ -95,10 +97,16 @@ def test_each_kind_lists_its_files(tmp_path: Path) -> None:
     (docs / "deep" / "up").symlink_to(docs)
     assert sorted(listed(docs, MARKDOWN).files) == ["a.md", "deep/er/b.markdown", "e.txt", "f.rst"]
     make(tmp_path / "auto", "MEMORY.md", "topic.md", "sub/other.md")
-    assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == ["MEMORY.md", "sub/other.md", "topic.md"]
+    assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == [
+        "MEMORY.md",
+        "sub/other.md",
+        "topic.md",
+    ]
 
 
-def test_links_that_lead_out_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_lead_out_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = jwt_store(tmp_path / "project")
     decisions, outside = store.root / "decisions", tmp_path / "outside"
     make(outside, "secret.json")
@@ -120,7 +128,9 @@ def test_links_that_lead_out_are_not_followed(tmp_path: Path, monkeypatch: pytes
     assert listed(store.root, CLAUDE_MEMORY).files == {}
 
 
-def test_a_kind_is_not_read_from_links_or_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_is_not_read_from_links_or_pipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("pipe", "link"):
         make(tmp_path / name, "a.md")
     os.mkfifo(tmp_path / "pipe" / "index.md")
@@ -144,17 +154,23 @@ TREE = ("a.md", "b.md", "drafts/a.md", "deep/drafts/b.md", "deep/er/a.md", "inde
         ("\n".join(["*a" * 12 + "b", "**/" * 30 + "*a*a*a*ab", "[[:" * 1300, "?" * 90_000]), TREE),
     ],
 )
-def test_ignored_files_are_not_listed(tmp_path: Path, patterns: str, expected: tuple[str, ...]) -> None:
+def test_ignored_files_are_not_listed(
+    tmp_path: Path, patterns: str, expected: tuple[str, ...]
+) -> None:
     make(tmp_path, *TREE)
     (tmp_path / ".judgekitignore").write_text(patterns, encoding="utf-8", newline="")
     assert sorted(listed(tmp_path, MARKDOWN).files) == sorted(expected)
 
 
-def test_of_too_many_files_the_rest_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_files_the_rest_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scan, "MAX_FILES", 3)
     found = listed(jwt_store(tmp_path, 6).root, CLAUDE_MEMORY)
     assert len(found.files) == 3
-    assert [each.partition(": ")[2] for each in found.problems] == ["more than 3 files; the rest is ignored"]
+    assert [each.partition(": ")[2] for each in found.problems] == [
+        "more than 3 files; the rest is ignored"
+    ]
 
 
 BY_KIND = compiled.Profiles(compiled.bundled()).by_kind
@@ -174,9 +190,17 @@ def entry(store: MemoryStore, relative: str = JWT) -> Entry:
 
 
 BODIES: list[tuple[str, object, str]] = [
-    ("session_summary", {"goal": "one", "completed": ["two"], "key_changes": ["three"]}, "one two three"),
+    (
+        "session_summary",
+        {"goal": "one", "completed": ["two"], "key_changes": ["three"]},
+        "one two three",
+    ),
     ("decision", {"decision": "one", "consequences": ["two", "three"]}, "one two three"),
-    ("runbook", {"steps": [{"action": "one", "note": "two"}], "root_cause": "three"}, "one two three"),
+    (
+        "runbook",
+        {"steps": [{"action": "one", "note": "two"}], "root_cause": "three"},
+        "one two three",
+    ),
     ("decision", {"decision": 7, "context": None, "rationale": [1, ["two"]], "other": "x"}, "two"),
     ("decision", "no object", ""),
 ]
@@ -184,14 +208,22 @@ BODIES: list[tuple[str, object, str]] = [
 
 def test_a_record_becomes_an_entry_and_its_body_is_the_categorys_fields(store: MemoryStore) -> None:
     found = entry(store)
-    assert (found.id, found.title, found.category, found.tags) == ("jwt", TITLE, "decision", ("auth", "jwt"))
+    assert (found.id, found.title, found.category, found.tags) == (
+        "jwt",
+        TITLE,
+        "decision",
+        ("auth", "jwt"),
+    )
     assert "rotating cookie" in found.body
     assert (found.updated, found.problem) == (1768467600.0, None)
     for category, content, words in BODIES:
         path = store.add("other", "Other", category=category, content=content)
         assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split(), content
     deep = {"a": ["one", {"x": ["two", ["three"]], "y": "four"}, 5, None], "b": "five"}
-    assert claude_memory.body_text({"content": deep}, ["a", "b", "c"], 100) == "one\ntwo\nthree\nfour\nfive"
+    assert (
+        claude_memory.body_text({"content": deep}, ["a", "b", "c"], 100)
+        == "one\ntwo\nthree\nfour\nfive"
+    )
     assert claude_memory.body_text({"content": deep}, ["a", "b"], 9) == "one\ntwo\nt"
 
 
@@ -222,7 +254,9 @@ RETIRED = [
 ]
 
 
-def test_a_broken_record_is_found_by_its_name_unless_it_says_that_it_is_retired(store: MemoryStore) -> None:
+def test_a_broken_record_is_found_by_its_name_unless_it_says_that_it_is_retired(
+    store: MemoryStore,
+) -> None:
     for content in BROKEN:
         (store.root / JWT).write_bytes(content)
         found = entry(store)
@@ -235,7 +269,9 @@ def test_a_broken_record_is_found_by_its_name_unless_it_says_that_it_is_retired(
             read(store)
 
 
-def test_of_a_long_record_the_beginning_is_read(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_record_the_beginning_is_read(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.add("long", "Long", "alpha " + "x" * PROFILE.max_bytes + " omega")
     found = entry(store, "decisions/long.json")
     assert (found.title, found.problem, len(found.body)) == ("Long", None, PROFILE.max_bytes)
@@ -262,7 +298,11 @@ def topic(folder: Path, text: str | bytes, name: str = "topic.md") -> Entry | No
     ("text", "title", "tags"),
     [
         ("# A heading\n\nText", "A heading", ()),
-        ("---\ntitle: From the header\ntags: [a, 'b c']\n---\n# Other\n", "From the header", ("a", "b c")),
+        (
+            "---\ntitle: From the header\ntags: [a, 'b c']\n---\n# Other\n",
+            "From the header",
+            ("a", "b c"),
+        ),
         ('---\ntitle: "Quoted: yes"\ntags: a, b\n---\nText', "Quoted: yes", ("a", "b")),
         ("---\ntitle: X\ntags:\n  - a\n  - b\n---\n", "X", ("a", "b")),
         ("---\nkeywords: [k]\n---\n## Second level ##\n", "Second level", ("k",)),
@@ -313,14 +353,22 @@ def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
     (tmp_path / "team").mkdir()
     for name in ("debug.md", "team/rota.md", "b c.md"):
         (tmp_path / name).write_text("Text")
-    found = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds [need](x) pnpm.\n", "MEMORY.md")
+    found = topic(
+        tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds [need](x) pnpm.\n", "MEMORY.md"
+    )
     assert found is not None
     assert "pnpm" in found.body
     assert "Debugging" not in found.body
-    for line in ("- [Debugging](debug.md)", "- [A](a) [B](team/rota.md#now) - tips\n", "- [C](b%20c.md)"):
+    for line in (
+        "- [Debugging](debug.md)",
+        "- [A](a) [B](team/rota.md#now) - tips\n",
+        "- [C](b%20c.md)",
+    ):
         assert topic(tmp_path, f"# Memory\n{line}\n", "MEMORY.md") is None, line
     for target in ("gone.md", "../outside.md", "/etc/hosts.md", "elsewhere/debug.md"):
-        found = topic(tmp_path, f"# Memory\n- [Password]({target}) - it rotates on Mondays\n", "MEMORY.md")
+        found = topic(
+            tmp_path, f"# Memory\n- [Password]({target}) - it rotates on Mondays\n", "MEMORY.md"
+        )
         assert found is not None, target
         assert "Mondays" in found.body
     found = topic(tmp_path, "- [Rota](rota.md) - who is on call\n", "team/MEMORY.md")
@@ -331,9 +379,14 @@ def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
     assert topic(tmp_path, b"---\nstatus: retired\n---\ncaf\xe9") is None
 
 
-def test_auto_memory_lies_where_the_client_keeps_it(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_memory_lies_where_the_client_keeps_it(
+    isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "-home-me-my-app-v1-2"
-    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"{isolated}/.claude/projects/{name}/memory"
+    assert (
+        auto_folder.folder_of("/home/me/my_app.v1 2")
+        == f"{isolated}/.claude/projects/{name}/memory"
+    )
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
     assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
     monkeypatch.setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "team_box-1")
@@ -372,7 +425,9 @@ def worktrees(tmp_path: Path) -> tuple[Path, Path]:
     return main, linked
 
 
-def test_the_memory_of_a_linked_worktree_is_that_of_the_main_one(worktrees: tuple[Path, Path]) -> None:
+def test_the_memory_of_a_linked_worktree_is_that_of_the_main_one(
+    worktrees: tuple[Path, Path],
+) -> None:
     main, linked = worktrees
     package = linked / "packages" / "one"
     package.mkdir(parents=True)

@@ -42,10 +42,25 @@ def test_stems_are_those_of_the_reference() -> None:
     import snowballstemmer  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: PLC0415 - not a dependency
 
     reference = snowballstemmer.stemmer("english")
-    endings = ["", "s", "ed", "ing", "ly", "ness", "ation", "ational", "ability", "ement", "ied", "ying"]
+    endings = [
+        "",
+        "s",
+        "ed",
+        "ing",
+        "ly",
+        "ness",
+        "ation",
+        "ational",
+        "ability",
+        "ement",
+        "ied",
+        "ying",
+    ]
     endings += ["ll", "ingly", "eedly", "ative"]
     words = {word + ending for word in WORDS.split() for ending in endings if word.isascii()}
-    assert {word: terms.stem(word) for word in words} == {word: reference.stemWord(word) for word in words}
+    assert {word: terms.stem(word) for word in words} == {
+        word: reference.stemWord(word) for word in words
+    }
 
 
 def texts(prompt: str) -> list[str]:
@@ -113,7 +128,11 @@ FOUND = [
     ("nai\u0308ve", "naïve approach"),
     ("认证流程", "认证流程 说明"),
 ]
-NOT_FOUND = [("the sea", "search and season"), ("refresh", "the fresh fish"), ("got", "get the gist")]
+NOT_FOUND = [
+    ("the sea", "search and season"),
+    ("refresh", "the fresh fish"),
+    ("got", "get the gist"),
+]
 
 
 def test_the_terms_find_what_they_mean_and_nothing_else() -> None:
@@ -157,7 +176,8 @@ def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
 
 LANGUAGE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].language
 LONG = (
-    "We talked about the garden fence, wooden planks, green paint, rusty nails, two ladders, old shed doors"
+    "We talked about the garden fence, wooden planks, green paint, rusty nails, "
+    "two ladders, old shed doors"
 )
 
 
@@ -194,9 +214,13 @@ def test_a_long_sentence_is_read_through_windows() -> None:
     found = parts.parse(LONG, LANGUAGE)
     assert all(len(part.terms) <= parts.WHOLE for part in found)
     (whole,) = parts.whole(LONG, LANGUAGE)
-    assert {term.text for part in found for term in part.terms} == {term.text for term in whole.terms}
+    assert {term.text for part in found for term in part.terms} == {
+        term.text for term in whole.terms
+    }
     for first, second in pairwise(found):
-        assert {term.text for term in first.terms} & {term.text for term in second.terms}, "they overlap"
+        assert {term.text for term in first.terms} & {term.text for term in second.terms}, (
+            "they overlap"
+        )
 
 
 def test_pasted_code_and_logs_come_last() -> None:
@@ -229,6 +253,11 @@ def test_each_part_finds_and_rates_for_itself(store: MemoryStore) -> None:
         return sorted(hit.id for hit in ranked.candidates if hit.confidence_label == "high")
 
     assert high("How does the JWT token refresh work?") == ["jwt"]
-    assert high(f"{talk} How does the JWT token refresh work? Thanks for the lovely cake.") == ["jwt"]
-    assert high("how does the jwt token refresh work and then deploy it to production") == ["deploy", "jwt"]
+    assert high(f"{talk} How does the JWT token refresh work? Thanks for the lovely cake.") == [
+        "jwt"
+    ]
+    assert high("how does the jwt token refresh work and then deploy it to production") == [
+        "deploy",
+        "jwt",
+    ]
     assert high(talk) == []

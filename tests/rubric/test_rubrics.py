@@ -43,14 +43,20 @@ def test_thresholds_are_applied_by_code() -> None:
         ((2.99, 5, 5), "lenient", "improve"),
     ]
     for scores, mode, outcome in table:
-        assert rubric.decide(dict(zip(rubric.dimensions, scores, strict=True)), mode) == outcome, scores
+        assert rubric.decide(dict(zip(rubric.dimensions, scores, strict=True)), mode) == outcome, (
+            scores
+        )
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "version": lambda data: data.update(version="1.0"),
     "one label for each whole number": lambda data: data["scale"]["labels"].pop("3"),
-    "the threshold 6 is not on the scale": lambda data: data["modes"]["strict"]["accept"].update(each=6),
-    "accepted and rejected at once": lambda data: data["modes"]["lenient"]["reject"].update(any_below=4),
+    "the threshold 6 is not on the scale": lambda data: data["modes"]["strict"]["accept"].update(
+        each=6
+    ),
+    "accepted and rejected at once": lambda data: data["modes"]["lenient"]["reject"].update(
+        any_below=4
+    ),
     "missing key": lambda data: data["scale"].pop("labels"),
     "1 or more entries, got an empty mapping": lambda data: data.update(dimensions={}),
     "a number above 0": lambda data: data["tiers"]["quick"].update(timeout=0),
@@ -81,7 +87,9 @@ def test_a_wrong_rubric_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_bundled_rubric_is_locked_has_a_head_and_labelled_cases_of_both_kinds() -> None:
-    assert {rubric.rubric.ref: rubric.sha256 for rubric in loader.rubrics()} == search_path.published()
+    assert {
+        rubric.rubric.ref: rubric.sha256 for rubric in loader.rubrics()
+    } == search_path.published()
     for loaded in loader.rubrics():
         rubric = loaded.rubric
         assert search_path.head(loaded.path) == (rubric.ref, rubric.task, rubric.title)
@@ -112,7 +120,9 @@ def project_with(tmp_path: Path, text: str, name: str) -> Path:
 
 def ours(version: str = "1.0.0") -> str:
     text = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text()
-    return text.replace("rubric: kls", "rubric: ours").replace("version: 1.0.0", f"version: {version}")
+    return text.replace("rubric: kls", "rubric: ours").replace(
+        "version: 1.0.0", f"version: {version}"
+    )
 
 
 def test_the_newest_version_of_the_first_folder_wins_and_is_all_that_is_read(
@@ -133,7 +143,9 @@ def test_the_newest_version_of_the_first_folder_wins_and_is_all_that_is_read(
     assert loader.find_rubric("ours", None).rubric.version == "2.0.0"
     assert loader.find_rubric("kls", tmp_path).origin == "bundled"
     project_with(tmp_path, ours(), "ours@newest.yaml")  # a name without a version
-    with pytest.raises(ConfigError, match=r"ours@newest\.yaml: rubric: holds ours@1\.0\.0; name the file"):
+    with pytest.raises(
+        ConfigError, match=r"ours@newest\.yaml: rubric: holds ours@1\.0\.0; name the file"
+    ):
         loader.find_rubric("ours", tmp_path)
 
 
@@ -205,7 +217,9 @@ def own(tmp_path: Path) -> Callable[..., Path]:
 
     def write(*cases: dict[str, object], version: str = "1.0.0", **replaced: str) -> Path:
         text = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
-        text = text.replace("rubric: kls", "rubric: ours").replace("version: 1.0.0", f"version: {version}")
+        text = text.replace("rubric: kls", "rubric: ours").replace(
+            "version: 1.0.0", f"version: {version}"
+        )
         for before, after in replaced.items():
             assert before.replace("__", ": ") in text
             text = text.replace(before.replace("__", ": "), after)
@@ -219,7 +233,9 @@ def own(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def scored(name: str, strict: str = "accept", lenient: str = "accept", **more: object) -> dict[str, object]:
+def scored(
+    name: str, strict: str = "accept", lenient: str = "accept", **more: object
+) -> dict[str, object]:
     label = {"strict": strict, "lenient": lenient}
     return {"id": name, "text": f"Text of {name}.", "why": "So.", "label": label, **more}
 
@@ -256,7 +272,10 @@ def test_what_is_said_of_cases(own: Callable[..., Path]) -> None:
         ([scored("odd", "reject", "accept"), *TEN], [odd]),
         (
             one_sided,
-            [f"{n} of 12 should be accepted in {m}: {ALWAYS}" for n, m in ((11, "strict"), (12, "lenient"))],
+            [
+                f"{n} of 12 should be accepted in {m}: {ALWAYS}"
+                for n, m in ((11, "strict"), (12, "lenient"))
+            ],
         ),
         ([*GOOD, *BAD], ["strict and lenient agree on every case; add a case where they differ"]),
     ]
@@ -265,9 +284,15 @@ def test_what_is_said_of_cases(own: Callable[..., Path]) -> None:
         assert len(found) == len(remarks)
         assert all(remark in line for remark, line in zip(remarks, found, strict=True)), found
     given = "given: {sources: The sources, needs: [sources, description]}\nscale:"
-    cases = [scored("with", files={"a": "A."}, description="For us."), scored("without", description=" ")]
+    cases = [
+        scored("with", files={"a": "A."}, description="For us."),
+        scored("without", description=" "),
+    ]
     found = [line for line in said(own(*cases, **{"scale:": given})) if ":2: " in line]
-    assert [line.partition(":2: ")[2].partition(": ")[0] for line in found] == ["files", "description"]
+    assert [line.partition(":2: ")[2].partition(": ")[0] for line in found] == [
+        "files",
+        "description",
+    ]
 
 
 def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
@@ -295,15 +320,21 @@ def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
     assert any("strict and lenient are the same; make them differ" in line for line in said(path))
 
 
-def compared(tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b") -> list[str]:
+def compared(
+    tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b"
+) -> list[str]:
     """Return what is said of a rubric that compares and of cases with these labels: A, B, T for a tie."""
     path = tmp_path / "ours@1.0.0.yaml"
     text = loader.find_rubric("answer-preference").path.read_text(encoding="utf-8")
-    path.write_text(text.replace("rubric: answer-preference", "rubric: ours").replace(before, after))
+    path.write_text(
+        text.replace("rubric: answer-preference", "rubric: ours").replace(before, after)
+    )
     pair = {"prompt": "p", "a": "a", "b": b, "why": "w"}
     named = [dict.fromkeys(lint.MODES, {"T": "tie"}.get(letter, letter)) for letter in labels]
     cases = [{"id": str(number), **pair, "label": label} for number, label in enumerate(named)]
-    path.with_name("ours@1.0.0.cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
+    path.with_name("ours@1.0.0.cases.jsonl").write_text(
+        "".join(f"{json.dumps(case)}\n" for case in cases)
+    )
     return said(path)
 
 
@@ -315,27 +346,34 @@ def test_what_is_said_of_pairs(tmp_path: Path) -> None:
     assert len(compared(tmp_path, "TTTTTTTTTT")) == 2
     wrong, _ = compared(tmp_path, "AT", b="a")
     assert "1: label: 0: a and b are the same text, which is always a tie" in wrong
-    (only,) = compared(tmp_path, "AABBABABTT", "lenient: {confirm: reject}", "lenient: {confirm: accept}")
+    (only,) = compared(
+        tmp_path, "AABBABABTT", "lenient: {confirm: reject}", "lenient: {confirm: accept}"
+    )
     assert "strict and lenient confirm the same" in only
 
 
 def test_what_changed_is_said_key_by_key(own: Callable[..., Path]) -> None:
     def lines(**replaced: str) -> list[str]:
         before, after = own(), own(version="1.1.0", **replaced)
-        first, *others = changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
+        first, *others = changes(
+            loader.load_rubric(before).rubric, loader.load_rubric(after).rubric
+        )
         assert first == "version: '1.0.0' -> '1.1.0'"
         return others
 
     assert lines() == []
     was, now = (
-        f"Does the text {words} accurately?" for words in ("represent its domain", "describe its subject")
+        f"Does the text {words} accurately?"
+        for words in ("represent its domain", "describe its subject")
     )
     assert lines(**{"mean: 3.5": "mean: 4", "represent its domain": "describe its subject"}) == [
         f"dimensions.semantic.question: {was!r} -> {now!r}",
         "modes.strict.accept.mean: 3.5 -> 4",
     ]
     [found] = lines(**{"      - no contradictions, neither": "      - nothing made up, neither"})
-    assert found.startswith("dimensions.semantic.look_for: without 'no contradictions, neither inside")
+    assert found.startswith(
+        "dimensions.semantic.look_for: without 'no contradictions, neither inside"
+    )
     assert "; with 'nothing made up, neither inside" in found
     assert lines(**{", mean: 3.5": ""}) == ["modes.strict.accept.mean: removed, was 3.5"]
     tone = lines(**{"modes:\n": "  tone: {question: 'Is it kind?'}\nmodes:\n"})

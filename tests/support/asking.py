@@ -35,7 +35,11 @@ def bundled(provider: str, model: str, environ: Mapping[str, str]) -> Endpoint:
 
 
 def request(
-    text: str = "Is it good?", *, timeout: float = 10, schema: dict[str, Any] | None = None, top: int = 0
+    text: str = "Is it good?",
+    *,
+    timeout: float = 10,
+    schema: dict[str, Any] | None = None,
+    top: int = 0,
 ) -> Request:
     messages = (Message("system", "You judge."), Message("user", text))
     return Request(messages, CallKey("a" * 64, "kls@1.0.0", "quick"), timeout, 64, schema, top)

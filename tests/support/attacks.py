@@ -11,7 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from making import PanelModels, candidate_judge, document, document_judge, file, prompt_candidate, query
+from making import (
+    PanelModels,
+    candidate_judge,
+    document,
+    document_judge,
+    file,
+    prompt_candidate,
+    query,
+)
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import PromptCandidate
@@ -38,7 +46,10 @@ ADAPTIVE: tuple[str, ...] = tuple(_READ["adaptive"])
 POOR: str = _READ["poor"]
 _PROSE: str = _READ["prose"]
 PAIRS = tuple(
-    Pair(each["request"], prompt_candidate(**{**each["memory"], "tags": tuple(each["memory"]["tags"])}))
+    Pair(
+        each["request"],
+        prompt_candidate(**{**each["memory"], "tags": tuple(each["memory"]["tags"])}),
+    )
     for each in _READ["pairs"]
 )
 
@@ -60,11 +71,20 @@ class Targets:
     """Judges one text in one place, with or without something written into it."""
 
     def __init__(
-        self, gateway: Gateway, panel: PanelModels, select: LoadedRubric, score: LoadedRubric, seconds: float
+        self,
+        gateway: Gateway,
+        panel: PanelModels,
+        select: LoadedRubric,
+        score: LoadedRubric,
+        seconds: float,
     ) -> None:
-        def patient(loaded: LoadedRubric) -> LoadedRubric:  # its quick tier waits for a slow machine
+        def patient(
+            loaded: LoadedRubric,
+        ) -> LoadedRubric:  # its quick tier waits for a slow machine
             tiers = loaded.rubric.tiers
-            tiers = tiers.model_copy(update={"quick": tiers.quick.model_copy(update={"timeout": seconds})})
+            tiers = tiers.model_copy(
+                update={"quick": tiers.quick.model_copy(update={"timeout": seconds})}
+            )
             return loaded._replace(rubric=loaded.rubric.model_copy(update={"tiers": tiers}))
 
         quick: PanelModels = {"quick": panel["quick"]}

@@ -77,7 +77,9 @@ class BatchServer(Loopback):
         if kind not in ("files", "batches"):
             return super().answer(asked)
         name, _, part = rest.partition("/")
-        what = {"GET": "look" if name else "list", "POST": "create", "DELETE": "delete"}[asked.method]
+        what = {"GET": "look" if name else "list", "POST": "create", "DELETE": "delete"}[
+            asked.method
+        ]
         event = f"{part or what} {kind}"
         with self._turn:
             self.events.append(event)
@@ -158,7 +160,9 @@ class BatchServer(Loopback):
             (good if answer.status == 200 else bad).append(found)
         for line in batch.lines[count:]:
             error = {"code": "batch_expired", "message": "not executed in time"}
-            bad.append({"id": "x", "custom_id": line["custom_id"], "response": None, "error": error})
+            bad.append(
+                {"id": "x", "custom_id": line["custom_id"], "response": None, "error": error}
+            )
         for kind, lines in (("output", self.change(good)), ("error", bad)):
             if lines:
                 name = f"file-{len(self.files) + 1}"

@@ -66,7 +66,9 @@ class Client:
     def install_watched_hook(self) -> Path:
         """Install this checkout's hook so that its exit code is left in the file that is returned."""
         code = self.folder / "exit-code"
-        self.install_hook("/bin/sh", "-c", '"$0" -m judgekit hook; echo $? >"$1"', sys.executable, str(code))
+        self.install_hook(
+            "/bin/sh", "-c", '"$0" -m judgekit hook; echo $? >"$1"', sys.executable, str(code)
+        )
         return code
 
     def ask(self, prompt: str, *options: str) -> Answer:

@@ -82,7 +82,10 @@ class Standin(Loopback):
                 text += f"event: {event['type']}\n" if "type" in event else ""
                 text += f"data: {json.dumps(event)}\n\n"
             return Answer(text.encode(), headers={"Content-Type": "text/event-stream"})
-        error = {"type": "error", "error": {"type": "not_found_error", "message": f"no {path} here"}}
+        error = {
+            "type": "error",
+            "error": {"type": "not_found_error", "message": f"no {path} here"},
+        }
         return sends(whole or error, status=200 if whole else 404)
 
 
@@ -94,8 +97,16 @@ def _anthropic(model: str, reply: str | ToolCall) -> tuple[dict[str, Any], list[
     else:
         block, first = {"type": "text", "text": reply}, {"type": "text", "text": ""}
         delta = {"type": "text_delta", "text": reply}
-    ended = {"stop_reason": "tool_use" if isinstance(reply, ToolCall) else "end_turn", "stop_sequence": None}
-    message: dict[str, Any] = {"id": "msg_standin", "type": "message", "role": "assistant", "model": model}
+    ended = {
+        "stop_reason": "tool_use" if isinstance(reply, ToolCall) else "end_turn",
+        "stop_sequence": None,
+    }
+    message: dict[str, Any] = {
+        "id": "msg_standin",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+    }
     message |= {"content": [block], **ended, "usage": {"input_tokens": 10, "output_tokens": 5}}
     return message, [
         {"type": "message_start", "message": message | {"content": [], "stop_reason": None}},
@@ -114,7 +125,10 @@ def _responses(reply: str | ToolCall) -> list[dict[str, Any]]:
         arguments = {"name": reply.name, "arguments": json.dumps(reply.input)}
         message = {"type": "function_call", "id": "f", "call_id": secrets.token_hex(8), **arguments}
     usage: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
-    usage |= {"input_tokens_details": {"cached_tokens": 40}, "output_tokens_details": {"reasoning_tokens": 0}}
+    usage |= {
+        "input_tokens_details": {"cached_tokens": 40},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
     return [
         {"type": "response.created", "response": {"id": "r"}},
         {"type": "response.output_item.done", "item": message},

@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from judgekit.engine.client import EngineAddress
 
 GOOD = json.dumps(
-    {"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}
+    {
+        "reasoning": "sound",
+        "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5},
+        "findings": [],
+    }
 )
 SECONDS = 60.0  # more than an engine needs to be ready on a machine that is busy
 
 
-def document(text: str = "# Rotating keys\n\nDo it every 90 days.\n", path: str = "a.md") -> dict[str, Any]:
+def document(
+    text: str = "# Rotating keys\n\nDo it every 90 days.\n", path: str = "a.md"
+) -> dict[str, Any]:
     """Return a document as clients of an engine or a shared judge send it."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     file = {"path": path, "text": text, "sha256": digest, "total": len(text)}
@@ -63,7 +69,9 @@ def alive(folder: Path) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            if os.fsencode(folder) in words and any(b"judgekit.engine.server" in word for word in words):
+            if os.fsencode(folder) in words and any(
+                b"judgekit.engine.server" in word for word in words
+            ):
                 found.append(int(path.parent.name))
     return found
 
@@ -94,7 +102,9 @@ def body(text: str = "# A document\n\nIt says something.\n", **judge_request: ob
     return json.dumps(client.carried() | asked).encode()
 
 
-def judged(place: EngineAddress, text: str = "# A document\n", **judge_request: object) -> dict[str, Any]:
+def judged(
+    place: EngineAddress, text: str = "# A document\n", **judge_request: object
+) -> dict[str, Any]:
     """Have a text judged and return the verdict; raises what `Connection` and `Connection.ask` raise."""
     with client.Connection(place) as connection:
         answer = connection.ask("POST", "/v1/judge", body(text, **judge_request), seconds=SECONDS)

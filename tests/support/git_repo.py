@@ -31,7 +31,9 @@ class GitRepo:
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
         return os.fsdecode(done.stdout).removesuffix("\n")
 
-    def run(self, *words: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, *words: str, stdin: bytes = b"", **environ: str
+    ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             ["git", *words],
             cwd=self.folder,

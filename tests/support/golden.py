@@ -87,7 +87,9 @@ class World:
         profile = (ROOT / "retrieval" / "claude-memory.yaml").read_text(encoding="utf-8")
         unfitted = re.sub(r"^(confidence|labels): .*\n", "", profile, flags=re.MULTILINE)
         (self.home / "retrieval").mkdir(parents=True)
-        (self.home / "retrieval" / "claude-memory.yaml").write_text(unfitted + FITTED, encoding="utf-8")
+        (self.home / "retrieval" / "claude-memory.yaml").write_text(
+            unfitted + FITTED, encoding="utf-8"
+        )
         (self.home / "label-secret").write_bytes(b"g" * 32)
         (self.home / "providers").mkdir()
         for form in FORMS:
@@ -118,7 +120,9 @@ class World:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(list(words))
         calls = sorted(self.calls, key=lambda call: json.dumps(call, sort_keys=True))
-        return Run(int(code), self.same(_written(out)), self.same(_written(err)), calls, self._keys())
+        return Run(
+            int(code), self.same(_written(out)), self.same(_written(err)), calls, self._keys()
+        )
 
     def same(self, text: str) -> str:
         text = text.replace(str(self.folder), "PROJECT").replace(str(self.home), "HOME")
@@ -137,24 +141,35 @@ class World:
         import litellm  # noqa: PLC0415 - seconds of CPU
 
         await asyncio.sleep(0)
-        told = {name: arguments[name] for name in arguments.keys() - {"timeout", "client", "shared_session"}}
+        told = {
+            name: arguments[name]
+            for name in arguments.keys() - {"timeout", "client", "shared_session"}
+        }
         self.calls.append(json.loads(self.same(json.dumps(told, sort_keys=True, default=str))))
         sent = "\n".join(_text(message["content"]) for message in arguments["messages"])
         text, choices = self._reply(arguments, sent)
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if "tools" in arguments:
-            call = {"id": "1", "type": "function", "function": {"name": "opinion", "arguments": text}}
+            call = {
+                "id": "1",
+                "type": "function",
+                "function": {"name": "opinion", "arguments": text},
+            }
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": message}
         if choices:
             choice["logprobs"] = {"content": [choices]}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        return litellm.ModelResponse(id="1", model=arguments["model"], choices=[choice], usage=usage)
+        return litellm.ModelResponse(
+            id="1", model=arguments["model"], choices=[choice], usage=usage
+        )
 
     def _reply(self, arguments: dict[str, Any], sent: str) -> tuple[str, dict[str, Any] | None]:
         word = self.replies[arguments["model"]]
         if arguments.get("max_tokens", 99) < 9:  # one token, of which the probabilities count
-            first = {"accept": "5", "reject": "1", "improve": "2", "keep": "yes", "drop": "no"}.get(word, "1")
+            first = {"accept": "5", "reject": "1", "improve": "2", "keep": "yes", "drop": "no"}.get(
+                word, "1"
+            )
             others = [
                 {"token": each, "logprob": -0.1 if each == first else -4.0, "bytes": None}
                 for each in ("1", "2", "3", "4", "5", "yes", "no")

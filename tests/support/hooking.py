@@ -17,11 +17,20 @@ ANSWER = f"{TITLE} -> decisions/jwt.json"
 
 
 def payload(store: MemoryStore, prompt: object = QUESTION, **more: object) -> dict[str, Any]:
-    return {"prompt": prompt, "cwd": str(store.project), "hook_event_name": "UserPromptSubmit", **more}
+    return {
+        "prompt": prompt,
+        "cwd": str(store.project),
+        "hook_event_name": "UserPromptSubmit",
+        **more,
+    }
 
 
 def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: str = "") -> None:
-    text = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8").replace(old, new)
+    text = (
+        (files.folder("providers") / f"{provider}.yaml")
+        .read_text(encoding="utf-8")
+        .replace(old, new)
+    )
     path = home / "judgekit" / "providers" / f"{provider}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n{more}\n", encoding="utf-8")

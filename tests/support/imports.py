@@ -57,5 +57,7 @@ def of(*commands: Sequence[str], stdin: bytes = b"", heavy: Iterable[str] = HEAV
     codes, found = json.loads(done.stderr.decode().splitlines()[-1])
     # What the command line's library imports for itself is not ours to choose.
     return Run(
-        done.stdout.decode(), codes, {name: by for name, by in found if by.partition(".")[0] != "typer"}
+        done.stdout.decode(),
+        codes,
+        {name: by for name, by in found if by.partition(".")[0] != "typer"},
     )

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 PROFILES = compiled.Profiles(compiled.bundled())
 JWT = "decisions/jwt.json"
-FRESH = "SELECT path, size, mtime, inode, live, problem, id, file.title, category, file.tags, updated, "
-CONTENT = f"{FRESH} text.title, text.tags, body, parts FROM file LEFT JOIN text ON number = text.rowid"
+FRESH = (
+    "SELECT path, size, mtime, inode, live, problem, id, file.title, category, file.tags, updated, "
+)
+CONTENT = (
+    f"{FRESH} text.title, text.tags, body, parts FROM file LEFT JOIN text ON number = text.rowid"
+)
 
 
 def opened(store: MemoryStore | Path, **options: Any) -> Index:  # noqa: ANN401 - as open_index takes them
@@ -29,7 +33,10 @@ def opened(store: MemoryStore | Path, **options: Any) -> Index:  # noqa: ANN401 
 def live(found: Index) -> set[str]:
     """Return the files with an entry, and close the index."""
     with closing(found):
-        return {path for (path,) in found.connection.execute("SELECT path FROM file WHERE live").fetchall()}
+        return {
+            path
+            for (path,) in found.connection.execute("SELECT path FROM file WHERE live").fetchall()
+        }
 
 
 def content(found: Index) -> list[Any]:

@@ -33,7 +33,12 @@ def round_of(
 
 
 def verdict(
-    word: VerdictWord = "accept", *, days: float = 0, path: str = "a.md", name: str = "", **changes: object
+    word: VerdictWord = "accept",
+    *,
+    days: float = 0,
+    path: str = "a.md",
+    name: str = "",
+    **changes: object,
 ) -> VerdictLine:
     decided = word in SCORES
     fields: dict[str, Any] = {
@@ -84,4 +89,6 @@ def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
 def override_for(
     ledger: Ledger, task: str, subjects: list[str] | None = None, *, without_terminal: bool = False
 ) -> OverrideLine | None:
-    return newest_override(ledger.records(), task, subjects or [], without_terminal=without_terminal)
+    return newest_override(
+        ledger.records(), task, subjects or [], without_terminal=without_terminal
+    )

@@ -78,24 +78,38 @@ def says(
         "created": 1,
         "model": model,
         "choices": [choice],
-        "usage": {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)},
+        "usage": {
+            "prompt_tokens": usage[0],
+            "completion_tokens": usage[1],
+            "total_tokens": sum(usage),
+        },
     }
     return sends(body, headers=headers)
 
 
 def calls(arguments: str) -> Answer:
     function = {"name": "opinion", "arguments": arguments}
-    return says(None, finish="tool_calls", tool_calls=[{"id": "1", "type": "function", "function": function}])
+    return says(
+        None,
+        finish="tool_calls",
+        tool_calls=[{"id": "1", "type": "function", "function": function}],
+    )
 
 
 def sends(body: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
-    return Answer(body if isinstance(body, bytes) else json.dumps(body).encode(), status, headers or {})
+    return Answer(
+        body if isinstance(body, bytes) else json.dumps(body).encode(), status, headers or {}
+    )
 
 
-def fails(status: int, message: str = "it went wrong", *, retry_after: float | None = None) -> Answer:
+def fails(
+    status: int, message: str = "it went wrong", *, retry_after: float | None = None
+) -> Answer:
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
     return sends(
-        {"error": {"message": message, "type": "error", "code": None}}, status=status, headers=headers
+        {"error": {"message": message, "type": "error", "code": None}},
+        status=status,
+        headers=headers,
     )
 
 
@@ -111,7 +125,10 @@ class Loopback:
     """
 
     def __init__(
-        self, *script: Script, models: tuple[str, ...] = ("stand-in",), listing: Script | None = None
+        self,
+        *script: Script,
+        models: tuple[str, ...] = ("stand-in",),
+        listing: Script | None = None,
     ) -> None:
         self.requests: list[Asked] = []
         self.listed: list[Asked] = []
@@ -122,7 +139,9 @@ class Loopback:
         self._models = models
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     @property
     def port(self) -> int:
@@ -137,7 +156,10 @@ class Loopback:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.closing.set()
         self._server.shutdown()
@@ -150,7 +172,10 @@ class Loopback:
             if self._lists is not None:
                 return self._lists if isinstance(self._lists, Answer) else self._lists(asked)
             return sends(
-                {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
+                {
+                    "object": "list",
+                    "data": [{"id": name, "object": "model"} for name in self._models],
+                }
             )
         with self._lock:
             self.requests.append(asked)
@@ -162,7 +187,9 @@ class Loopback:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 128  # of the usual 5, what is more than that is connected after seconds, or never
+    request_queue_size = (
+        128  # of the usual 5, what is more than that is connected after seconds, or never
+    )
 
     def __init__(self, address: tuple[str, int], loopback: Loopback) -> None:
         super().__init__(address, _Handler)
@@ -205,8 +232,15 @@ class _Handler(BaseHTTPRequestHandler):
             getattr(self, f"_{answer.options}")(answer)
 
     def _head(self, answer: Answer, length: int) -> bytes:
-        headers = {"Content-Type": "application/json", "Content-Length": str(length), **answer.headers}
-        lines = [f"HTTP/1.1 {answer.status} Status", *(f"{name}: {value}" for name, value in headers.items())]
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(length),
+            **answer.headers,
+        }
+        lines = [
+            f"HTTP/1.1 {answer.status} Status",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         return "\r\n".join([*lines, "", ""]).encode()
 
     def _answer(self, answer: Answer) -> None:
@@ -242,5 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _token(alternatives: dict[str, float]) -> dict[str, Any]:
-    listed = [{"token": token, "logprob": value, "bytes": None} for token, value in alternatives.items()]
+    listed = [
+        {"token": token, "logprob": value, "bytes": None} for token, value in alternatives.items()
+    ]
     return {**listed[0], "top_logprobs": listed}

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.errors import Usage
 from judgekit.judging.calibration import Promise
-from judgekit.judging.documents import ComparisonInput, Document, File, PromptCandidate, Query, Task, file_of
+from judgekit.judging.documents import (
+    ComparisonInput,
+    Document,
+    File,
+    PromptCandidate,
+    Query,
+    Task,
+    file_of,
+)
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.score import DocumentJudge
@@ -29,7 +37,9 @@ PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
 
 def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier, where there is one as where there are several."""
-    return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
+    return {
+        tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()
+    }
 
 
 call_usage, judge_options = Usage, JudgeOptions
@@ -49,7 +59,10 @@ def reply(
 
 
 def file(
-    path: str = "a.md", text: str = "Some text.", sha256: str | None = None, total: int | None = None
+    path: str = "a.md",
+    text: str = "Some text.",
+    sha256: str | None = None,
+    total: int | None = None,
 ) -> File:
     """Return a file; its hash and its length are those of the text unless a test says others."""
     digest = sha256 or file_of(path, text).sha256
@@ -69,7 +82,9 @@ def document_judge(
 ) -> DocumentJudge:
     """Return a judge of documents, strict under the rubric kls unless a test says otherwise."""
     rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
-    return DocumentJudge(gateway, models_by_tier(panel), loaded or loader.find_rubric("kls"), **rules)
+    return DocumentJudge(
+        gateway, models_by_tier(panel), loaded or loader.find_rubric("kls"), **rules
+    )
 
 
 def candidate_judge(
@@ -85,7 +100,9 @@ def candidate_judge(
     return CandidateJudge(gateway, models_by_tier(panel), known, **rules)
 
 
-def promise(rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None) -> Promise:
+def promise(
+    rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None
+) -> Promise:
     return Promise(rate=rate, confidence=confidence, reference=reference)
 
 

@@ -37,7 +37,15 @@ class MemoryStore:
         self.lines: list[str] = []
         self.root.mkdir(parents=True)
 
-    def add(self, name: str, title: str, body: str = "", *, listed: bool = True, **fields: Any) -> Path:  # noqa: ANN401 - any JSON
+    def add(
+        self,
+        name: str,
+        title: str,
+        body: str = "",
+        *,
+        listed: bool = True,
+        **fields: Any,  # noqa: ANN401 - a record's
+    ) -> Path:
         """Write a record, by default an active decision, and remember its line for the index."""
         category = fields.pop("category", "decision")
         tags = fields.pop("tags", [])
@@ -58,16 +66,29 @@ class MemoryStore:
             self.list(title, f".claude/memory/{FOLDERS[category]}/{name}.json", category, tags)
         return path
 
-    def list(self, title: str, path: str, category: str = "decision", tags: tuple[str, ...] = ()) -> None:
+    def list(
+        self, title: str, path: str, category: str = "decision", tags: tuple[str, ...] = ()
+    ) -> None:
         tail = f" #tags:{','.join(tags)}" if tags else ""
         self.lines.append(f"- [{category.upper()}] {title} -> {path}{tail}")
 
     def write_index(self) -> MemoryStore:
-        (self.root / "index.md").write_text("\n".join(["# Memory", "", *self.lines, ""]), encoding="utf-8")
+        (self.root / "index.md").write_text(
+            "\n".join(["# Memory", "", *self.lines, ""]), encoding="utf-8"
+        )
         return self
 
     def fill(self, count: int) -> MemoryStore:
-        subjects = ("invoice", "avatar", "locale", "backup", "canary", "shard", "template", "webhook")
+        subjects = (
+            "invoice",
+            "avatar",
+            "locale",
+            "backup",
+            "canary",
+            "shard",
+            "template",
+            "webhook",
+        )
         for number in range(count):
             one, two = subjects[number % 8], subjects[number // 8 % 8]
             category = list(FOLDERS)[number % 6]
@@ -86,7 +107,11 @@ def jwt_store(project: Path, fillers: int = 0) -> MemoryStore:
 
 def listed(root: Path, kind: str) -> scan.Listing:
     profiles = compiled.Profiles(compiled.bundled())
-    store, found, folders = scan.Store(str(root.resolve()), kind, profiles), scan.Listing(None, 0), [""]
+    store, found, folders = (
+        scan.Store(str(root.resolve()), kind, profiles),
+        scan.Listing(None, 0),
+        [""],
+    )
     while folders:
         listing = store.list(folders.pop())
         found.files |= listing.files

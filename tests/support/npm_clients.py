@@ -34,7 +34,11 @@ class NpmClient(Client):
     def find(cls) -> Path | None:
         """Return the client's program; none where it, or the node that Gemini CLI needs, is not there."""
         path = Path(os.environ.get(VARIABLE) or _FETCHED) / "node_modules" / cls.file
-        return path if os.access(path, os.X_OK) and (path.suffix != ".js" or shutil.which("node")) else None
+        return (
+            path
+            if os.access(path, os.X_OK) and (path.suffix != ".js" or shutil.which("node"))
+            else None
+        )
 
     @property
     def settings(self) -> Path:
@@ -53,7 +57,11 @@ class Codex(NpmClient):
     table = clients.CODEX
     file = "@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex"
     api_path = "/v1/responses"
-    arguments: ClassVar = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    arguments: ClassVar = [
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ]
 
     def setup(self) -> None:
         """Write what lets the client start without a question, and keeps it from calling home."""
@@ -73,17 +81,25 @@ class Codex(NpmClient):
 
     def trust_all(self) -> None:
         """Trust all hooks as a person does in the review that codex starts with."""
-        options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+        options: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "encoding": "utf-8",
+        }
         options |= {"stderr": subprocess.DEVNULL, "cwd": self.project, "env": self._environment()}
         server: Any = subprocess.Popen([self.program, "app-server"], **options)
         timer = threading.Timer(DEADLINE, server.kill)
         timer.start()
 
         def call(method: str, **params: object) -> dict[str, Any]:
-            server.stdin.write(json.dumps({"id": method, "method": method, "params": params}) + "\n")
+            server.stdin.write(
+                json.dumps({"id": method, "method": method, "params": params}) + "\n"
+            )
             server.stdin.flush()
             found: dict[str, Any] = next(
-                line["result"] for line in map(json.loads, server.stdout) if line.get("id") == method
+                line["result"]
+                for line in map(json.loads, server.stdout)
+                if line.get("id") == method
             )
             return found
 
@@ -108,8 +124,14 @@ class Gemini(NpmClient):
     def setup(self) -> None:
         """Write what lets the client start without a question, and keeps it from calling home."""
         self.settings.parent.mkdir(parents=True)
-        chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": False}}
-        chosen |= {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
+        chosen = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "telemetry": {"enabled": False},
+        }
+        chosen |= {
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
         self.settings.write_text(json.dumps(chosen, indent=2))
         node = Path(shutil.which("node") or "node").parent
         key = {"GEMINI_API_KEY": "a-key-that-opens-nothing", "GOOGLE_GEMINI_BASE_URL": self.api.url}

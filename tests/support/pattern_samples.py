@@ -27,7 +27,7 @@ def _draw_sequence(sequence: Any, draw: random.Random, before: str) -> str:  # n
     return text
 
 
-def _draw_one(kind: Any, value: Any, draw: random.Random, before: str) -> str:  # noqa: ANN401, PLR0911 - as above
+def _draw_one(kind: Any, value: Any, draw: random.Random, before: str) -> str:  # noqa: ANN401 - as above
     if kind is _constants.LITERAL:
         return chr(value)
     if kind is _constants.NOT_LITERAL:

@@ -51,7 +51,9 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-k {self.folder} -h '' -c max_connections=60 -c shared_buffers=32MB"
-        self._run("pg_ctl", "-D", self.data, "-w", "-l", str(self.folder / "log"), "-o", options, "start")
+        self._run(
+            "pg_ctl", "-D", self.data, "-w", "-l", str(self.folder / "log"), "-o", options, "start"
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         """End it as a crash does, or in another `mode` of pg_ctl."""

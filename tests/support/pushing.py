@@ -103,7 +103,9 @@ class World:
         refs = self.refs()
         done = self.run(*(words or ("origin", "main")), of=repository, **environ)
         out, err = os.fsdecode(done.stdout), os.fsdecode(done.stderr)
-        push = Push(done.returncode, out, err, [each for each in self.ledger() if each["id"] not in before])
+        push = Push(
+            done.returncode, out, err, [each for each in self.ledger() if each["id"] not in before]
+        )
         assert push.code == code, f"{out}{err}"
         if code:
             assert self.refs() == refs, "what is held up must not arrive"
@@ -129,28 +131,40 @@ class World:
     def ledger(self) -> list[dict[str, Any]]:
         files = sorted((self.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl"))
         return [
-            json.loads(line) for file in files if file.is_file() for line in file.read_bytes().splitlines()
+            json.loads(line)
+            for file in files
+            if file.is_file()
+            for line in file.read_bytes().splitlines()
         ]
 
     def record(self, repository: GitRepo) -> Path:
         """Write down what the judge says of everything that the repository holds: no to a TODO, else yes."""
         path = self.folder / "recording.jsonl"
         lines = [
-            line for blob in blobs(repository) for rubric in self.rubrics for line in recorded(blob, rubric)
+            line
+            for blob in blobs(repository)
+            for rubric in self.rubrics
+            for line in recorded(blob, rubric)
         ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return path
 
 
 def word(verdict: dict[str, Any]) -> str:
-    return {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}.get(verdict["verdict"], "UNDETERMINED")
+    return {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}.get(
+        verdict["verdict"], "UNDETERMINED"
+    )
 
 
 def blobs(repository: GitRepo) -> list[bytes]:
     every = ("--batch-all-objects", "--unordered")
-    listed = repository("cat-file", *every, "--batch-check=%(objectname) %(objecttype) %(objectsize)")
+    listed = repository(
+        "cat-file", *every, "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+    )
     names = [
-        each[0] for each in map(str.split, listed.splitlines()) if each[1] == "blob" and int(each[2]) < 10**6
+        each[0]
+        for each in map(str.split, listed.splitlines())
+        if each[1] == "blob" and int(each[2]) < 10**6
     ]
     wanted = "".join(f"{name}\n" for name in names).encode()
     raw = repository.run("cat-file", "--batch", stdin=wanted, GIT_NO_REPLACE_OBJECTS="1").stdout
@@ -166,11 +180,18 @@ def blobs(repository: GitRepo) -> list[bytes]:
 def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
     text = scores(1, 1, 2, reasoning="Unfinished.") if b"\nTODO" in blob else scores(4, 4, 5)
     reply = {"text": text, "model": "recorded"}
-    about = {"replay": 1, "subject": hashlib.sha256(blob).hexdigest(), "rubric": rubric, "model": "recorded"}
+    about = {
+        "replay": 1,
+        "subject": hashlib.sha256(blob).hexdigest(),
+        "rubric": rubric,
+        "model": "recorded",
+    }
     return [{**about, "tier": tier, "reply": reply} for tier in ("quick", "deep", "tiebreaker")]
 
 
 def path_without_judgekit() -> str:
     """Return the PATH without the folders in which another `judgekit` lies, as one does in an active venv."""
     folders = os.environ["PATH"].split(os.pathsep)
-    return os.pathsep.join(folder for folder in folders if not (pathlib.Path(folder) / "judgekit").exists())
+    return os.pathsep.join(
+        folder for folder in folders if not (pathlib.Path(folder) / "judgekit").exists()
+    )

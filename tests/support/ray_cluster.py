@@ -40,7 +40,9 @@ class RayCluster:
 def running(nodes: int) -> Iterator[RayCluster]:
     words = [sys.executable, __file__, str(nodes)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, env={**os.environ, **QUIET, **ALONE}, text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(
+        words, env={**os.environ, **QUIET, **ALONE}, text=True, **pipes
+    ) as process:  # type: ignore[call-overload]
         try:
             assert process.stdout is not None
             yield RayCluster(process.stdout.readline().strip(), process)

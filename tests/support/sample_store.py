@@ -38,7 +38,9 @@ def write(project: Path) -> Path:
         f"- [{memory.category.upper()}] {memory.title} -> {memory.path} #tags:{','.join(memory.tags)}"
         for memory in MEMORIES
     ]
-    (store / "index.md").write_text("# Memory index\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    (store / "index.md").write_text(
+        "# Memory index\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
+    )
     return store
 
 

@@ -132,7 +132,9 @@ def by_content(asked: Asked) -> ServerAnswer:
     """Answer over the wire: reject a document that says TODO, accept any other, keep no candidate."""
     if '"keep"' in asked.text:
         return says('{"keep": []}')
-    return says(scores(1, 1, 2, reasoning="Unfinished.") if "\nTODO" in asked.text else scores(4, 4, 5))
+    return says(
+        scores(1, 1, 2, reasoning="Unfinished.") if "\nTODO" in asked.text else scores(4, 4, 5)
+    )
 
 
 def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:

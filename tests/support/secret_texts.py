@@ -103,7 +103,10 @@ def key_blocks() -> Iterator[tuple[str, str]]:
     for how, (head, end) in KEYS["heads"].items():
         yield how, f"{head}{KEY}{end}"
     yield "line numbers", "\n".join(f"{number:4d}  {line}" for number, line in enumerate(block, 1))
-    yield "line numbers with bars", "\n".join(f"{number}| {line}" for number, line in enumerate(block, 9))
+    yield (
+        "line numbers with bars",
+        "\n".join(f"{number}| {line}" for number, line in enumerate(block, 9)),
+    )
     yield "diff hunk", "@@ -1,3 +1,9 @@\n" + "\n".join(f"+{line}" for line in block)
     yield "html code", f"<pre><code>{BLOCK}</code></pre>"
     yield "json", json.dumps({"key": BLOCK})

@@ -36,7 +36,9 @@ class Serving:
 
     def another(self, name: str) -> str:
         create = [sys.executable, "-c", _CREATE, name]
-        made = subprocess.run(create, env=self._environment, capture_output=True, text=True, check=True)
+        made = subprocess.run(
+            create, env=self._environment, capture_output=True, text=True, check=True
+        )
         return made.stdout.strip()
 
     def end(self) -> int:

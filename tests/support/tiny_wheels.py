@@ -30,7 +30,9 @@ class Index(NamedTuple):
         with zipfile.ZipFile(self.wheel(number), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{name}/__init__.py", "raise SystemExit('a part was run')\n")
             archive.writestr(f"{name}/data.bin", data)
-            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            archive.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+            )
             archive.writestr(
                 f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
             )

@@ -28,7 +28,18 @@ class Entry:
     says what of it is not searched.
     """
 
-    __slots__ = ("aliases", "body", "category", "id", "note", "problem", "status", "tags", "title", "updated")
+    __slots__ = (
+        "aliases",
+        "body",
+        "category",
+        "id",
+        "note",
+        "problem",
+        "status",
+        "tags",
+        "title",
+        "updated",
+    )
 
     def __init__(
         self,
@@ -41,9 +52,13 @@ class Entry:
         updated: float = 0.0,
         problem: str | None = None,
     ) -> None:
-        self.id, self.category, self.body = id, category, body
-        self.title, self.tags = title[:1_000], tuple(tag[:100] for tag in tags)[:100]
-        self.updated, self.problem = updated, problem
+        self.id = id
+        self.category = category
+        self.body = body
+        self.title = title[:1_000]
+        self.tags = tuple(tag[:100] for tag in tags)[:100]
+        self.updated = updated
+        self.problem = problem
         self.aliases: list[str] = []
         self.status = ""
         self.note: str | None = None
@@ -62,7 +77,9 @@ class Listed:
 def contained(root: str, relative: str) -> str | None:
     """Return the real path of `relative` under the real path `root`, None when it is outside."""
     real = os.path.realpath(os.path.join(root, relative))
-    return real if real.startswith(root.rstrip(os.sep) + os.sep) else None
+    if real.startswith(root.rstrip(os.sep) + os.sep):
+        return real
+    return None
 
 
 def read_text(root: str, relative: str, limit: int) -> tuple[str, str | None]:
@@ -99,7 +116,8 @@ def _read_end(root: str, relative: str, limit: int) -> tuple[str, int]:
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     """Return the first `limit` bytes, and whether there is more; raises `Unreadable` outside `root`."""
-    if (path := contained(root, relative)) is None:
+    path = contained(root, relative)
+    if path is None:
         raise Unreadable("outside its store")
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

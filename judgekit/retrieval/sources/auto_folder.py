@@ -33,7 +33,10 @@ def folder_of(project: str) -> str:
     if configured is not None:
         return configured
     root = worktree.git_root(project)
-    base = project if root is None else worktree.main_worktree(root)
+    if root is None:
+        base = project
+    else:
+        base = worktree.main_worktree(root)
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     by_path = _memory_of(folder_name(base))
@@ -86,7 +89,9 @@ def _memory_of(name: str) -> str:
 
 
 def _client_home() -> str:
-    return environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+    return environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(
+        os.path.expanduser("~"), ".claude"
+    )
 
 
 def _is_name(name: str) -> bool:
@@ -97,21 +102,31 @@ def _is_name(name: str) -> bool:
 def _configured_folder(project: str) -> str | None:
     """Return the folder that the settings name: the project's local ones first, as in the client."""
     local = os.path.join(project, *LOCAL_SETTINGS.split("/"))
-    folder = _folder_in(quickjson.load(local)) if os.path.isfile(local) else None
+    if os.path.isfile(local):
+        folder = _folder_in(quickjson.load(local))
+    else:
+        folder = None
     if folder is not None and is_users_own(project):
         return folder
     user = os.path.join(_client_home(), "settings.json")
-    return _folder_in(quickjson.load(user)) if os.path.isfile(user) else None
+    if os.path.isfile(user):
+        return _folder_in(quickjson.load(user))
+    return None
 
 
 def _folder_in(settings: Mapping[str, object] | None) -> str | None:
-    value = settings.get(SETTING) if isinstance(settings, dict) else None
+    if isinstance(settings, dict):
+        value = settings.get(SETTING)
+    else:
+        value = None
     if not isinstance(value, str) or "\0" in value:
         return None
     if value.startswith(("~/", "~\\")):
         value = os.path.join(os.path.expanduser("~"), value[2:])
     path = os.path.normpath(value)
-    return path if os.path.isabs(path) and len(path) >= _SHORTEST_PATH else None
+    if os.path.isabs(path) and len(path) >= _SHORTEST_PATH:
+        return path
+    return None
 
 
 def is_users_own(project: str) -> bool:
@@ -123,7 +138,9 @@ def is_users_own(project: str) -> bool:
     if root is None:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
-    if is_linked and worktree.main_worktree(root) == root:  # only one side says that they belong together
+    if (
+        is_linked and worktree.main_worktree(root) == root
+    ):  # only one side says that they belong together
         return False
     git_folder = worktree.git_folder_of(root)
     try:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval.sources import Entry, Listed, Unreadable, contained, force, markdown, read_text, stem
+from judgekit.retrieval.sources import (
+    Entry,
+    Listed,
+    Unreadable,
+    contained,
+    force,
+    markdown,
+    read_text,
+    stem,
+)
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -13,7 +22,10 @@ if TYPE_CHECKING:
 
 NAME = "claude-auto-memory"
 ENDINGS = markdown.ENDINGS
-IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, True
+IN_ROOT = True
+BELOW = True
+DEEP = True
+LINKED_FOLDERS = True
 INDEX = "MEMORY.md"
 LISTS = (INDEX,)
 OWN_CATEGORY = "memory"
@@ -36,7 +48,9 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         text, note = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         entry = Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
-        return None if markdown.seems_retired(root, relative, profile.max_bytes) else entry
+        if markdown.seems_retired(root, relative, profile.max_bytes):
+            return None
+        return entry
     if is_list:
         return _own_text(root, relative, text, note)
     fields, body = markdown.split(text)
@@ -70,7 +84,10 @@ def _own_text(root: str, relative: str, text: str, note: str | None) -> Entry | 
     if not any(line.strip() and not line.startswith("#") for line in kept):
         return None
     name = stem(relative)
-    entry_id = f"{folder}/{name}" if folder else name
+    if folder:
+        entry_id = f"{folder}/{name}"
+    else:
+        entry_id = name
     entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept).strip())
     entry.note = note
     return entry

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 NAME = "claude-memory"
 ENDINGS = (".json",)
-IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = False, True, False, True
+IN_ROOT = False
+BELOW = True
+DEEP = False
+LINKED_FOLDERS = True
 INDEX = "index.md"
 LISTS: tuple[str, ...] = ()
 _MOST_INDEX = 4_000_000  # bytes of it
@@ -47,10 +50,15 @@ def is_at(root: str, profile: Profile) -> bool:
         if not folder or not contained(root, folder):
             continue
         with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
-            if any(one.name.endswith(ENDINGS) and one.name[0] != "." and one.is_file() for one in entries):
+            if any(
+                one.name.endswith(ENDINGS) and one.name[0] != "." and one.is_file()
+                for one in entries
+            ):
                 return True
     path = os.path.join(root, INDEX)
-    if auto_memory.is_at(root, profile) or not os.path.isfile(path):  # reading a device may never end
+    if auto_memory.is_at(root, profile) or not os.path.isfile(
+        path
+    ):  # reading a device may never end
         return False
     try:
         head, _ = read_bytes(os.path.realpath(root), INDEX, 4000)
@@ -85,16 +93,23 @@ def listed(root: str, profile: Profile) -> Listed:
         if folder in usual:
             is_there = name in names[folder]
         else:
-            is_there = contained(root, place) is not None and os.path.isfile(os.path.join(root, place))
+            is_there = contained(root, place) is not None and os.path.isfile(
+                os.path.join(root, place)
+            )
         if not is_there:
             missing.append(place)
         elif folder and place.endswith(ENDINGS):
             found.folders.add(folder)
         else:
-            found.problems.append(f"{place}: named in {INDEX}, and no record in a folder; not searched")
+            found.problems.append(
+                f"{place}: named in {INDEX}, and no record in a folder; not searched"
+            )
     if missing:
         shown = ", ".join(missing[:_SHOWN])
-        more_missing = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        if len(missing) > _SHOWN:
+            more_missing = f" and {len(missing) - _SHOWN} more"
+        else:
+            more_missing = ""
         found.problems.append(f"{INDEX} names files that do not exist: {shown}{more_missing}")
     return found
 
@@ -114,15 +129,21 @@ def _place_of(root: str, line: str) -> str | None:
     path = target.partition(" #tags:")[0].strip().strip("`")
     # Relative to the project, as the store's own tool writes it, or to the store.
     below = f"{MEMORY}/".replace(os.sep, "/")
-    inside = path.partition(below)[2] if below in path else path
+    if below in path:
+        inside = path.partition(below)[2]
+    else:
+        inside = path
     place = os.path.normpath(os.path.relpath(inside, root) if os.path.isabs(inside) else inside)
     return place.replace(os.sep, "/")
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the memory in a record, None when it is retired; raises `Unreadable` where it may be."""
-    folder, name = relative.rpartition("/")[0], stem(relative)
-    category = next((each for each, data in profile.categories.items() if data["folder"] == folder), None)
+    folder = relative.rpartition("/")[0]
+    name = stem(relative)
+    category = next(
+        (each for each, data in profile.categories.items() if data["folder"] == folder), None
+    )
     raw, more = read_bytes(root, relative, MAX_RECORD)
     if more:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
@@ -141,7 +162,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if record.get("record_status", "active") != "active":
         return None
     category = category or _category_in(record, profile)
-    tags, title = record.get("tags"), record.get("title")
+    tags = record.get("tags")
+    title = record.get("title")
     entry = Entry(
         name,
         title if isinstance(title, str) and title.strip() else name,
@@ -157,7 +179,9 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 def _category_in(record: Mapping[str, object], profile: Profile) -> str:
     """Return the category that a record in another folder than the usual ones gives itself."""
     category = str(record.get("category", "")).lower().replace("-", "_")
-    return category if category in profile.categories else next(iter(profile.categories))
+    if category in profile.categories:
+        return category
+    return next(iter(profile.categories))
 
 
 def _stated(record: Mapping[str, object]) -> dict[str, list[str]]:
@@ -170,8 +194,11 @@ def _stated(record: Mapping[str, object]) -> dict[str, list[str]]:
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
     """Return the first `limit` characters of a record's body fields: strings, lists or objects of them."""
     content = record.get("content")
-    parts, room = [], limit
-    for part in _strings([content.get(field) for field in fields] if isinstance(content, dict) else ()):
+    parts = []
+    room = limit
+    for part in _strings(
+        [content.get(field) for field in fields] if isinstance(content, dict) else ()
+    ):
         if room < 0:
             break
         parts.append(part[:room])
@@ -195,7 +222,12 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 def _seconds(value: object) -> float:
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+        else:
+            moment = None
     except ValueError:
         return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() if moment else 0.0
+    if moment:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return 0.0

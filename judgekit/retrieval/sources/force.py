@@ -13,7 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SUPERSEDED, DEPRECATED, REJECTED = "superseded", "deprecated", "rejected"
+SUPERSEDED = "superseded"
+DEPRECATED = "deprecated"
+REJECTED = "rejected"
 # The words, in small letters, with which a status begins: a line a language.
 _WORDS_BY_STATUS = {
     SUPERSEDED: """
@@ -61,7 +63,16 @@ _FOLLOWING_WORDS = """
     на
 """
 # What a status is called.
-_STATUS_NAMES = ("status", "statut", "estado", "stato", "状态", "ステータス", "статус", "decision status")
+_STATUS_NAMES = (
+    "status",
+    "statut",
+    "estado",
+    "stato",
+    "状态",
+    "ステータス",
+    "статус",
+    "decision status",
+)
 
 _STATUSES: dict[str, str] = {}
 for _status, _words in _WORDS_BY_STATUS.items():
@@ -119,7 +130,10 @@ def _status_lines(body: str) -> list[str]:
             is_fenced = not is_fenced
         if is_fenced or not text:
             continue
-        below = lines[place + 1].strip() if place + 1 < len(lines) else ""
+        if place + 1 < len(lines):
+            below = lines[place + 1].strip()
+        else:
+            below = ""
         if _is_heading(text, below):
             is_in_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             sections += 1

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 NAME = "markdown"
 ENDINGS = (".md", ".markdown", ".mdx", ".rst", ".txt")
-IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, False
+IN_ROOT = True
+BELOW = True
+DEEP = True
+LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
 _FENCE = "---"
@@ -122,8 +125,12 @@ def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
             fields[key].append(_scalar(part[2:]))
         elif ":" in part and not part.startswith("#"):
             key, _, value = part.partition(":")
-            key, value = key.strip().lower(), value.strip()
-            fields[key] = [] if value in ("", "|", ">", "|-", ">-") else [_scalar(value)]
+            key = key.strip().lower()
+            value = value.strip()
+            if value in ("", "|", ">", "|-", ">-"):
+                fields[key] = []
+            else:
+                fields[key] = [_scalar(value)]
             if value.startswith("[") and value.endswith("]"):
                 fields[key] = [text for item in value[1:-1].split(",") if (text := _scalar(item))]
     return {}, text
@@ -136,7 +143,8 @@ def _scalar(value: str) -> str:
 
 
 def heading(text: str) -> str | None:
-    fenced, before = False, ""
+    fenced = False
+    before = ""
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
@@ -154,4 +162,6 @@ def _without_id(title: str) -> str:
     """Return a heading without the id that stands in braces behind it: `Retries {#retries}`."""
     start = title.rfind("{")
     is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")
-    return title[:start].rstrip("# \t") if start > 0 and is_id else title
+    if start > 0 and is_id:
+        return title[:start].rstrip("# \t")
+    return title
