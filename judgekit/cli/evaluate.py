@@ -419,15 +419,21 @@ def memories(
     judged = None
     if configured["judge"] == "on":
         judged = trial.hook_report(tried.trials, answers, judged=True)
+    unanswered = sum(each.pair(hit) not in answers for each, hit in asked)
+    if fit:
+        fits = _fits(tried.trials, answers, configured)
+    else:
+        fits = []
+    injections = trial.rows(tried.trials, answers, mentions=fit)
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,
         "hook": hook.model_dump(),
         "judged": judged and judged.model_dump(),
         "judge": judged and trial.judge_report(tried, answers),
-        "unanswered": sum(each.pair(hit) not in answers for each, hit in asked),
-        "fits": _fits(tried.trials, answers, configured) if fit else [],
-        "injections": trial.rows(tried.trials, answers, mentions=fit),
+        "unanswered": unanswered,
+        "fits": fits,
+        "injections": injections,
     }
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))

@@ -119,13 +119,12 @@ def _result(
     verdict: Mapping[str, Any], message: str, place: tuple[str, dict[str, int]]
 ) -> dict[str, Any]:
     path, at = place
+    locations = [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": at}}]
     return {
         "ruleId": _rule(verdict),
         "level": _LEVELS.get(verdict["verdict"], "warning"),
         "message": {"text": message},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": at}}
-        ],
+        "locations": locations,
     }
 
 

@@ -149,9 +149,11 @@ def _print_effect(report: Report) -> None:
     if not report.blocked:
         if count := sum(row["word"] == STOPS for row in report.rows):
             if report.mode == "advisory":
-                before, after = ("advisory: ", "")
+                before = "advisory: "
+                after = ""
             else:
-                before, after = ("", " within the noise")
+                before = ""
+                after = " within the noise"
             note(f"{before}{count} NO-GO{after}; the push continues")
         return
     words += (

@@ -246,15 +246,17 @@ def override(
     if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
         needed = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
+    if verdict:
+        subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
+    else:
+        subjects = []
     line = OverrideLine(
         task_id=verdict.task_id if verdict else task,
         decision=decision,
         why=why,
         who=labels.who(),
         terminal=labels.at_terminal(),
-        subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256]
-        if verdict
-        else [],
+        subjects=subjects,
         project=verdict.project if verdict else "",
     )
     ledger.add(line)

@@ -78,9 +78,11 @@ def report(
         others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
         second = others.name, {each.row_id: each.word for each in others}
     if known:
-        words, left_out = (known.words, known.left_out)
+        words = known.words
+        left_out = known.left_out
     else:
-        words, left_out = (None, None)
+        words = None
+        left_out = None
     found = summarise(first, first.name, words, by, second, left_out)
     sections = _sections(found)
     if html is not None:
@@ -247,14 +249,15 @@ def _group(group: Group, words: Iterable[str]) -> Row:
 
 def _table(rows: Sequence[Shown], total: int) -> Table:
     """Return a table of rows, with the columns that any of them has."""
+    scores: list[str | float | None] = []
+    for row in rows:
+        scores.append(", ".join(f"{name} {score:g}" for name, score in row.scores.items()))
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],
         "label": [row.label for row in rows],
         "verdict": [row.verdict for row in rows],
         "second verdict": [row.second for row in rows],
-        "scores": [
-            ", ".join(f"{name} {score:g}" for name, score in row.scores.items()) for row in rows
-        ],
+        "scores": scores,
         "reasoning": [row.reasoning for row in rows],
         "text": [row.text for row in rows],
     }

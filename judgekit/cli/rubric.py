@@ -157,9 +157,11 @@ def _try_out(
             emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
             return
         if each.agrees:
-            mark, wanted = ("  ", "")
+            mark = "  "
+            wanted = ""
         else:
-            mark, wanted = ("! ", f", not {each.expected}")
+            mark = "! "
+            wanted = f", not {each.expected}"
         scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
         say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
 

@@ -41,8 +41,10 @@ class Patterns:
             mark = "(?P<below>/)"
             if pattern.folders_only:
                 end = mark
+            elif pattern.parts[-1] == _ANY:
+                end = "/"
             else:
-                end = "/" if pattern.parts[-1] == _ANY else rf"(?:{mark}|\Z)"
+                end = rf"(?:{mark}|\Z)"
             anything = f"[^/]*+{mark}" if pattern.folders_only else "."
             path = re.compile(_expression(pattern.parts, end) or anything, re.DOTALL)
             self._patterns.insert(0, (path, not pattern.takes_back))

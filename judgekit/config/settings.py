@@ -474,8 +474,10 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         for key in wanted.keys() & keys:
             if key in own:
                 limit = own[key]
+            elif key in rules["sending"]:
+                limit = defaults[section][key]
             else:
-                limit = defaults[section][key] if key in rules["sending"] else None
+                limit = None
             if limit is not None and (wanted[key] is None or wanted[key] > limit):
                 wanted[key] = limit
     for section, key in CONSENTS:

@@ -361,7 +361,10 @@ def _expectation(error: ErrorDetails) -> str:
     if words := _faults()["words"].get(kind):
         figures = {}
         for key, each in context.items():
-            figures[key] = f"{each:g}" if isinstance(each, float) else each
+            if isinstance(each, float):
+                figures[key] = f"{each:g}"
+            else:
+                figures[key] = each
         return str(words.format(**figures))
     return f"expected {_faults()['kinds'].get(kind.partition('_')[0], message)}"
 

@@ -247,7 +247,10 @@ def document(
             said[role] = _said(fields, row, role)
     about = {}
     for role, words in said.items():
-        about[role] = words if words.strip() else getattr(task, role)
+        if words.strip():
+            about[role] = words
+        else:
+            about[role] = getattr(task, role)
     if column := fields.columns.get("conversation"):
         text, before = _spoken(row.columns.get(column), column, judge_turn)
         about["description"] = "\n\n".join(filter(None, (about["description"], before)))

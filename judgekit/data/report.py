@@ -255,28 +255,39 @@ def summarise(
     _refuse_nothing(name, whole, column, groups)
     best = "A" if ranks else "accept"
     (wins, matrix) = _wins(ranks)
+    undetermined = sum(whole.words[word] for word in UNDECIDED)
+    if labels and not ranks:
+        needs = whole.needs(best)
+    else:
+        needs = None
+    dimensions = {
+        name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()
+    }
+    not_accepted = sum(whole.words[word] for word in OUTCOMES[:2])
+    if has_labels:
+        labelled = _labelled(whole.pairs, labels, rows, left_out)
+    else:
+        labelled = None
     return ResultsReport(
         file=name,
         rows=whole.words.total(),
-        undetermined=sum(whole.words[word] for word in UNDECIDED),
+        undetermined=undetermined,
         task="compare" if ranks else "judge",
         verdicts=_ordered(whole.words),
         accept_rate=None if ranks else whole.rate(best),
-        needs=whole.needs(best) if labels and not ranks else None,
+        needs=needs,
         win_rates=wins,
         matrix=matrix,
-        dimensions={
-            name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()
-        },
+        dimensions=dimensions,
         worst=rows.worst(),
         tiers={name: _priced(tier) for name, tier in tiers.items()},
         cost_usd=usd or (None if unpriced else 0.0),
         cost_complete=not unpriced,
         judged_by=dict(judges.most_common(_REASONS)),
         errors=dict(errors.most_common(_REASONS)),
-        not_accepted=sum(whole.words[word] for word in OUTCOMES[:2]),
+        not_accepted=not_accepted,
         values=len(groups),
-        labelled=_labelled(whole.pairs, labels, rows, left_out) if has_labels else None,
+        labelled=labelled,
         difference=rows.difference(best) if second else None,
         column=column,
         groups=[
@@ -349,6 +360,8 @@ class _Lists:
         return [self._shown(each) for _, each in heapq.nsmallest(MOST_SHOWN, self._worst)]
 
     def _shown(self, each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
+        reasoning = one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS)
+        text = one_line(self._source.text_of(each), _SHOWN_CHARS)
         return Shown(
             id=one_line(each.row_id, 80),
             verdict=each.word,
@@ -356,8 +369,8 @@ class _Lists:
             second=second,
             average=number(each.columns.get("average")),
             scores=dict(each.scores),
-            reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
-            text=one_line(self._source.text_of(each), _SHOWN_CHARS),
+            reasoning=reasoning,
+            text=text,
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
@@ -380,15 +393,20 @@ class _Lists:
             figures = stats.adjusted(apart, (-1, 1))._asdict()
         else:
             figures = {}
+        differing = sum(one != other for one, other in self._matched)
+        if others and not self._met:
+            unmatched = self._unmatched(others)
+        else:
+            unmatched = None
         return Difference(
             file=name,
             rows=len(apart),
             only_first=self._seen - self._met,
             only_second=len(others) - self._met,
             **{name: figures.get(name) for name in ("value", "low", "high")},
-            differing=sum(one != other for one, other in self._matched),
+            differing=differing,
             rows_that_differ=self._differing,
-            unmatched=self._unmatched(others) if others and not self._met else None,
+            unmatched=unmatched,
         )
 
 
@@ -434,13 +452,14 @@ def _labelled(
         confusion[label][said] = count
     same = compared(pairs, binary=rows.is_binary)
     kappa, _ = stats.kappas(same)
+    differing = sum(label != said for label, said in same)
     return Labelled(
         labels=len(pairs),
         left_out=len(labels) - len(pairs),
         accuracy=stats.accuracy(same),
         kappa=kappa,
         confusion=confusion,
-        differing=sum(label != said for label, said in same),
+        differing=differing,
         wrong=rows.wrong,
         is_binary=rows.is_binary and any(said == "improve" for _, said in pairs),
         not_compared=left_out or LeftOut(),

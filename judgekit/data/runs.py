@@ -362,7 +362,10 @@ def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[
     if task == "judge":
         judges = [document_judge(gateway, project, asked)[0]]
     else:  # of two texts, and of several
-        numbers = [2, 3] if judge_request.rubric is None else [2]
+        if judge_request.rubric is None:
+            numbers = [2, 3]
+        else:
+            numbers = [2]
         texts = []
         for n in numbers:
             texts.append(ComparisonInput("", tuple(file_of(each, each) for each in LETTERS[:n])))

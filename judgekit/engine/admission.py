@@ -135,9 +135,11 @@ class AdmissionMiddleware:
         inside = self.inside.total()
         total = self._bytes.total()
         if holder:
-            requests, held = (self.inside[holder], self._bytes[holder])
+            requests = self.inside[holder]
+            held = self._bytes[holder]
         else:
-            requests, held = (0, 0)
+            requests = 0
+            held = 0
         if inside >= self._most:
             waiting = f"{inside} requests"
         elif total + size > MOST_BYTES:

@@ -216,12 +216,13 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
 async def health(request: Request) -> dict[str, object]:
     service = request.app.state.service
     door = request.app.state.door
+    ready = service.ready.is_set() and not service.failure
     return {
         "protocol": PROTOCOL,
         "version": __version__,
         "pid": os.getpid(),
         "since": service.since.isoformat(timespec="seconds"),
-        "ready": service.ready.is_set() and not service.failure,
+        "ready": ready,
         "failure": service.failure or None,
         "leaving": door.leaving,
         "requests": door.requests,

@@ -227,11 +227,15 @@ class Walked(NamedTuple):
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
+    decided = sum(walked.right is not None for walked in walks)
+    errors = sum(walked.right is False for walked in walks)
+    by_gate = sum(walked.by_gate for walked in walks)
+    calls = {tier: sum(walked.calls.get(tier, 0) for walked in walks) for tier in tiers}
     return calibration.Measured(
-        decided=sum(walked.right is not None for walked in walks),
-        errors=sum(walked.right is False for walked in walks),
-        by_gate=sum(walked.by_gate for walked in walks),
-        calls={tier: sum(walked.calls.get(tier, 0) for walked in walks) for tier in tiers},
+        decided=decided,
+        errors=errors,
+        by_gate=by_gate,
+        calls=calls,
     )
 
 

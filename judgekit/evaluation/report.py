@@ -285,31 +285,39 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     ]
     hits = [probability for probability, _ in rated], [kept for _, kept in rated]
     errors = {"answers": len(rated), "brier": stats.brier(*hits), "ece": stats.ece(*hits)}
+    unanswered = dict(Counter(filter(None, (item.recorded.unanswered for item in items))))
+    confusion = []
+    for (label, said), count in counts:
+        confusion.append(Confusion(label=label, said=said, count=count))
+    order_flips = _flips([*_matched(items, "swapped"), *_known(both_orders)])
+    rerun_flips = _flips([[item.word for item in own if item.word] for own in again.values()])
+    spread = _spread([[item.rated for item in own if item.rated] for own in again.values()])
+    cost = MeanCost(
+        calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None
+    )
+    if rated:
+        probabilities = Probabilities.model_validate({**errors, "bins": stats.table(*hits)})
+    else:
+        probabilities = None
     return JudgeReport(
         judge=judge,
         model=model,
         items=len(originals),
-        unanswered=dict(Counter(filter(None, (item.recorded.unanswered for item in items)))),
+        unanswered=unanswered,
         unreadable=stats.interval(stats.mean(unread)),
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted,
         classes=stats.classes(pairs),
         is_binary=binary and any(said == "improve" for _, said in raw_pairs),
-        confusion=[
-            Confusion(label=label, said=said, count=count) for (label, said), count in counts
-        ],
-        order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
-        rerun_flips=_flips([[item.word for item in own if item.word] for own in again.values()]),
-        spread=_spread([[item.rated for item in own if item.rated] for own in again.values()]),
+        confusion=confusion,
+        order_flips=order_flips,
+        rerun_flips=rerun_flips,
+        spread=spread,
         injection=lift if injected else None,
-        cost=MeanCost(
-            calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None
-        ),
+        cost=cost,
         scores=scores if scored else None,
-        probabilities=Probabilities.model_validate({**errors, "bins": stats.table(*hits)})
-        if rated
-        else None,
+        probabilities=probabilities,
     )
 
 

@@ -220,12 +220,13 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
             shown.append((each.query, hit))
     probabilities = [hit.confidence for _, hit in shown]
     outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
+    labels = stats.by_label([hit.confidence_label for _, hit in shown], probabilities, outcomes)
     return ConfidenceReport(
         hits=len(shown),
         brier=stats.brier(probabilities, outcomes),
         ece=stats.ece(probabilities, outcomes),
         bins=stats.table(probabilities, outcomes),
-        labels=stats.by_label([hit.confidence_label for _, hit in shown], probabilities, outcomes),
+        labels=labels,
     )
 
 
@@ -308,12 +309,17 @@ def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
     grades = collection.grades
+    if scoped:
+        scopes = len({scope(document.id) for document in collection.documents})
+    else:
+        scopes = None
+    judged = sum(each.query in grades for each in seen)
     return RetrievalReport(
         collection=collection.name,
         documents=len(collection.documents),
-        scopes=len({scope(document.id) for document in collection.documents}) if scoped else None,
+        scopes=scopes,
         queries=len(seen),
-        judged=sum(each.query in grades for each in seen),
+        judged=judged,
         strays=collection.strays,
         profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,

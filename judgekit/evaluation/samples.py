@@ -280,7 +280,10 @@ class Reader(NamedTuple):
             outcome = next(each for each in _OUTCOMES if each == label)
             voices = {}
             for tier, found in by_tier.items():
-                voices[tier] = found[part]._replace(margin=None) if tier in apart else found[part]
+                if tier in apart:
+                    voices[tier] = found[part]._replace(margin=None)
+                else:
+                    voices[tier] = found[part]
             yield Sample(
                 f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient
             )

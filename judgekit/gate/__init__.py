@@ -117,7 +117,10 @@ class Report(NamedTuple):
     @property
     def stopping(self) -> list[Row]:
         """The rows that stop a push while blocking: no NO-GO within the noise of its judges."""
-        stops = {STOPS, UNKNOWN} if self.holds else {STOPS}
+        if self.holds:
+            stops = {STOPS, UNKNOWN}
+        else:
+            stops = {STOPS}
         return [
             row for row in self.rows if row["word"] in stops and not row["verdict"].get("noise")
         ]

@@ -82,8 +82,9 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     shown = verdict_line(verdict, text=text)
     fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits else verdict.id)
+    rubric = rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source)
     given = {
-        "rubric": rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source),
+        "rubric": rubric,
         "reasoning": wrapped(shown.reasoning, 4 * _MAX_TEXT),
         "findings": _findings(shown),
         "command": f"judgekit override {task} accept --why '...'",

@@ -203,7 +203,8 @@ def _judged(
     if mode == "blocking":
         why, told = standing(ledger.records(window()), loaded.rubric.ref)
     else:
-        why, told = ([], False)
+        why = []
+        told = False
     if why:  # labels show that blocking is not earned
         mode = "advisory"
         notes += [f"blocking is suspended until the KPIs recover: {each}" for each in why]

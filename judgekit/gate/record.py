@@ -56,17 +56,22 @@ def gate_record(report: Report) -> dict[str, Any]:
     """Return the record of a run."""
     words = [row["word"] for row in report.judged]
     omissions = report.not_examined
+    holds = report.holds and report.mode == "blocking"
+    judged = {word: words.count(word) for word in WORDS}
+    skipped = [SkipGroupRecord(**group) for group in report.skipped]
+    not_examined = []
+    for one in omissions:
+        not_examined.append(OmissionRecord(name=one["name"], reason=encodable(one["reason"])))
+    notes = [encodable(note) for note in report.notes]
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
         blocked=report.blocked,
-        holds=report.holds and report.mode == "blocking",
+        holds=holds,
         fault=report.fault,
-        judged={word: words.count(word) for word in WORDS},
-        skipped=[SkipGroupRecord(**group) for group in report.skipped],
-        not_examined=[
-            OmissionRecord(name=one["name"], reason=encodable(one["reason"])) for one in omissions
-        ],
-        notes=[encodable(note) for note in report.notes],
+        judged=judged,
+        skipped=skipped,
+        not_examined=not_examined,
+        notes=notes,
     )
     return record.model_dump(mode="json", by_alias=True)

@@ -91,10 +91,11 @@ def without_models(
 ) -> Verdict:
     said = {"decision", "why", "who"}
     decided = override and Override(at=override.timestamp, **override.model_dump(include=said))
+    subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
+        subjects=subjects,
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,

@@ -47,9 +47,10 @@ _MOST = 200  # notices that are remembered
 def find(prompt: str, configured: Settings) -> RankedCandidates:
     from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
 
+    limit = max(configured["pool"], configured["max_inject"])
     options: dict[str, Any] = {
         "project": configured.project,
-        "limit": max(configured["pool"], configured["max_inject"]),
+        "limit": limit,
         "trusted": configured.trusted,
         "profiles": configured.profiles,
         "scorer": configured["scorer"],

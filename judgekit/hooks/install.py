@@ -87,8 +87,10 @@ def planned_change(
             left = entries.uninstalled(text, str(path))
             if left:
                 original = _encoded(left)
+            elif record and record.before == b"":
+                original = b""
             else:
-                original = b"" if record and record.before == b"" else None
+                original = None
     if not installs:
         return FileChange(path, before, original, is_users=scope == "user")
     if scope == "project":

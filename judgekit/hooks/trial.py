@@ -168,6 +168,8 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
         }
         for name, words in said.items()
     }
+    cost_complete = all(each.cost_complete is not False for each in tried.selections)
+    rounds = [one.model_dump(mode="json") for each in tried.selections for one in each.rounds]
     return {
         **counted,
         "prompts": len(tried.selections),
@@ -175,8 +177,8 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
         "reason": next(iter(tried.unjudged), None),
         "cost_usd": cost,
         "cost_source": source,
-        "cost_complete": all(each.cost_complete is not False for each in tried.selections),
-        "rounds": [one.model_dump(mode="json") for each in tried.selections for one in each.rounds],
+        "cost_complete": cost_complete,
+        "rounds": rounds,
     }
 
 
@@ -275,12 +277,14 @@ def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = Fal
             if word is not None:
                 labelled.append(word)
     mentions = [len(mentioned) for _, (_, mentioned) in ways]
+    precision = share(sum(labelled), len(labelled))
+    coverage = share(sum(map(any, said)), len(said))
     return HookReport(
         injected=sum(map(len, said)),
         mentioned=sum(mentions),
         nudged=sum(map(bool, mentions)),
-        precision=share(sum(labelled), len(labelled)),
-        coverage=share(sum(map(any, said)), len(said)),
+        precision=precision,
+        coverage=coverage,
     )
 
 
@@ -335,7 +339,10 @@ def fit(
     for high in sorted({before["high"], *grid}):
         least = {}
         for name, each in labels.items():
-            least[name] = high if name == kind else each["high"]
+            if name == kind:
+                least[name] = high
+            else:
+                least[name] = each["high"]
         said: list[list[tuple[str, Any]]] = []
         for trial in trials:
             known = []

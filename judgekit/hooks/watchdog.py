@@ -84,8 +84,10 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
         noted = b""
     if code == -signals.SIGALRM:
         ended = None
+    elif code >= 0:
+        ended = code
     else:
-        ended = code if code >= 0 else 128 - code
+        ended = 128 - code
     return ended, noted[-1] if noted else None
 
 

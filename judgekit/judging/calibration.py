@@ -516,8 +516,10 @@ def check(out: Path | None = None) -> None:
     there = next((each for each in (path, *path.parents) if each.exists()), path.parent)
     if path.is_dir():
         why = "a folder"
+    elif os.access(there, os.W_OK):
+        why = ""
     else:
-        why = "" if os.access(there, os.W_OK) else "no permission"
+        why = "no permission"
     if there != path and not there.is_dir():
         why = f"{there} is not a folder"
     try:

@@ -113,9 +113,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             lead = None
         else:
             lead = round(ended.lead, 4)
-        record = Comparison(
-            id=uuid.uuid4().hex,
-            subjects=[
+        subjects = []
+        for letter, file in zip(subject.letters, subject.files, strict=True):
+            subjects.append(
                 Contestant(
                     letter=letter,
                     path=file.path,
@@ -124,15 +124,19 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                     score=round(scores[letter][0], 4) if letter in scores else None,
                     tier=scores[letter][1] if letter in scores else None,
                 )
-                for letter, file in zip(subject.letters, subject.files, strict=True)
-            ],
-            question_sha256=hashlib.sha256(
-                subject.prompt.encode("utf-8", "surrogatepass")
-            ).hexdigest(),
+            )
+        question_sha256 = hashlib.sha256(
+            subject.prompt.encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        independent = panel.is_independent(subject.wrote, ended.families)
+        record = Comparison(
+            id=uuid.uuid4().hex,
+            subjects=subjects,
+            question_sha256=question_sha256,
             **ended._replace(
                 lead=lead, degraded="; ".join(filter(None, degraded)) or None
             )._asdict(),
-            independent=panel.is_independent(subject.wrote, ended.families),
+            independent=independent,
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.substitutes),
             timestamp=datetime.now(UTC),

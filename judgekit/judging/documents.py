@@ -137,14 +137,16 @@ class Document:
         for role, text in asdict(self.task).items():
             if text or role != "reference":
                 about[role] = text
+        files = [file.body(name) for file in self.files]
+        author = {
+            "name": self.author.name and name(self.author.name),
+            "family": self.author.family,
+        }
         return {
-            "files": [file.body(name) for file in self.files],
+            "files": files,
             "task_id": name(self.task_id),
             **about,
-            "author": {
-                "name": self.author.name and name(self.author.name),
-                "family": self.author.family,
-            },
+            "author": author,
             "commit": self.commit,
         }
 

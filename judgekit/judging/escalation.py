@@ -145,9 +145,10 @@ class EscalationRules:
         """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
-        told = {}
+        told: dict[TierName, Outcome | None] = {}
         for tier, outcome in seen.items():
-            told[tier] = None if tier in divided and not self._ends_with(tier) else outcome
+            is_left_open = tier in divided and not self._ends_with(tier)
+            told[tier] = None if is_left_open else outcome
         if self.finality and len(self.tiers) > 1:
             step = self._calibrated(told, margins)
         else:

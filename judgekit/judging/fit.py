@@ -311,7 +311,8 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     inside = [*_children(value)]
     found = []
     for child in inside:
-        if (key := _match(child, name, model)) is not None:
+        key = _match(child, name, model)
+        if key is not None:
             found.append(child[key])
     kind = strip(field.annotation)
     if is_model(kind):

@@ -75,14 +75,16 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
     families = [_pooled(family, rule, decide) for family in by_family(voices)]
     pooled = _pooled(families, rule, decide)
     words = nearest([opinion for _, opinion in voices], pooled)
+    findings = tuple(
+        dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)
+    )
+    divided = _division(pooled.outcome, [family.outcome for family in families])
     return replace(
         pooled,
         reasoning=words.reasoning,
         dimensions=words.dimensions,
-        findings=tuple(
-            dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)
-        ),
-        divided=_division(pooled.outcome, [family.outcome for family in families]),
+        findings=findings,
+        divided=divided,
     )
 
 

@@ -342,6 +342,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
         usages = [each.usage for each in state.rounds]
         usd, source = errors.added(usages)
+        cost_complete = not any(usage.unpriced_calls for usage in usages)
         return {
             "rubric": rubric_ref(self.loaded),
             "mode": self.mode,
@@ -351,7 +352,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             "duration_ms": ms_since(state.session.started),
             "cost_usd": usd and round(usd, 6),
             "cost_source": source,
-            "cost_complete": not any(usage.unpriced_calls for usage in usages),
+            "cost_complete": cost_complete,
         }
 
     def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:

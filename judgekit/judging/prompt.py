@@ -39,9 +39,11 @@ def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Giv
         if text and (heading := getattr(given, role)):
             blocks += [f"{heading}:", fence.around(text, role=role)]
     if given.sources:
-        texts, sources = (parts[:1], parts[1:])
+        texts = parts[:1]
+        sources = parts[1:]
     else:
-        texts, sources = (parts, ())
+        texts = parts
+        sources = ()
     if sources:
         blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
     if given.text:

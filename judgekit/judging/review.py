@@ -83,13 +83,15 @@ class _Raised:
             [family for family, check in self.said.items() if check.holds is holds]
             for holds in (True, False)
         )
+        evidence = {family: check.quote for family, check in self.said.items()}
+        held = not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1))
         return ReviewedFinding(
             **self.finding.model_dump(),
             raised_by=[*self.by],
             confirmed_by=confirmed,
             refuted_by=refuted,
-            evidence={family: check.quote for family, check in self.said.items()},
-            held=not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1)),
+            evidence=evidence,
+            held=held,
             checked=self.checked,
             dropped=self.dropped,
         )

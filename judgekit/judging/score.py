@@ -113,17 +113,19 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
                     for name in reply.scores:
                         named.append((name, reply.reasoning))
                 reasoning = "\n".join(f"{name}: {why}" for name, why in named if why)
+            findings = placed(
+                [finding for reply in replies for finding in reply.findings], self.rubric
+            )
+            expected = tuple(name for reply in replies for name in reply.expected)
             opinion = replace(
                 self._rated(
                     {name: score for reply in replies for name, score in reply.scores.items()}
                 ),
                 reasoning=reasoning,
-                findings=placed(
-                    [finding for reply in replies for finding in reply.findings], self.rubric
-                ),
+                findings=findings,
                 said=replies[0].word if alone else None,
                 dimensions=tuple(mentions(reasoning, self.rubric)),
-                expected=tuple(name for reply in replies for name in reply.expected),
+                expected=expected,
             )
             opinions.append(opinion)
         if not jury.has_quorum(len(opinions), len(samples)):
@@ -144,12 +146,13 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
 
     def record(self, opinion: Opinion) -> dict[str, Any]:
+        findings = [finding.model_dump() for finding in opinion.findings]
         return {
             "outcome": opinion.outcome,
             "scores": opinion.scores,
             "reasoning": opinion.reasoning,
             "dimensions": list(opinion.dimensions),
-            "findings": [finding.model_dump() for finding in opinion.findings],
+            "findings": findings,
             "said": opinion.said,
             **({"samples": opinion.samples} if opinion.samples > 1 else {}),
             **({"expected": list(opinion.expected)} if opinion.expected else {}),
@@ -175,7 +178,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         said = content["scores"]
         scores = {}
         for name, each in said.items():
-            scores[name] = scale.answers[each] if isinstance(each, str) else each
+            if isinstance(each, str):
+                scores[name] = scale.answers[each]
+            else:
+                scores[name] = each
         return RatedReply(
             scores | expected,
             visible(found.reasoning),
@@ -366,20 +372,29 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             unread = self._unread(self.finality, state)
         else:
             unread = None
+        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
+        if scores:
+            average = round(self.rubric.mean(scores), 2)
+        else:
+            average = None
+        if final.tier:
+            truncated = final.tier in state.cut
+        else:
+            truncated = bool(state.cut)
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
-            subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
+            subjects=subjects,
             verdict=final.verdict,
             scores=scores,
-            average=round(self.rubric.mean(scores), 2) if scores else None,
+            average=average,
             reasoning=deciding.reasoning if deciding else "",
             findings=list(deciding.findings) if deciding else [],
             consensus=consensus,
             judge_tier=final.tier,
             model=", ".join(models) or None,
             degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
-            truncated=final.tier in state.cut if final.tier else bool(state.cut),
+            truncated=truncated,
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.substitutes),
             author=document.author,

@@ -152,6 +152,10 @@ def judge_of(
         def others() -> Sequence[Tiers]:
             return [other for other in found.others() if not _unpriced(other)]
 
+    if own.author_family:
+        claimed = panel.claimed(settings, project, judge_request.model)
+    else:
+        claimed = frozenset()
     return kind(
         gateway,
         models,
@@ -165,9 +169,7 @@ def judge_of(
         options,
         own.author_family,
         others=others,
-        claimed=panel.claimed(settings, project, judge_request.model)
-        if own.author_family
-        else frozenset(),
+        claimed=claimed,
         independence=own.independence,
     )
 

@@ -115,7 +115,9 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
     try:
         server = shared.configured(settings)
-        return [] if server is None else forward(ledger, server.send, HAND_ON_SECONDS)[1]
+        if server is None:
+            return []
+        return forward(ledger, server.send, HAND_ON_SECONDS)[1]
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
 

@@ -71,6 +71,7 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
         if key not in known:
             rest[key] = value
     whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
+    imported = json.loads(encodable(json.dumps(rest, ensure_ascii=False)))
     common: Fields = {
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
@@ -79,7 +80,7 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
         "scores": scores,
         "average": average or (round(fmean(scores.values()), 2) if scores else None),
         "duration_ms": 0,
-        "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
+        "imported": imported,
     }
     return VerdictLine.model_validate(common | fields)
 
@@ -97,12 +98,14 @@ def _of_push(found: Fields) -> Fields:
         else:
             one = {"issue": each}
         listed.append({key: _text(one.get(key)) for key in keys})
+    task_id = "@".join(filter(None, [", ".join(paths), commit])) or "a push"
+    findings = [*listed, *_suggestions(found.get("revision_suggestions"))]
     return {
-        "task_id": "@".join(filter(None, [", ".join(paths), commit])) or "a push",
+        "task_id": task_id,
         "subjects": [{"path": path, "sha256": ""} for path in paths],
         "mode": "lenient",
         "verdict": word,
-        "findings": [*listed, *_suggestions(found.get("revision_suggestions"))],
+        "findings": findings,
         "consensus": "none" if word == "undetermined" else "single",
         "model": _text(found.get("judge_model")) or None,
         "author": {
@@ -135,6 +138,10 @@ def _of_task(found: Fields, *, text: bool) -> Fields:
         override = {"decision": decision, "at": at, **said}
     consensus = found.get("consensus")
     tier = found.get("judge_tier") or found.get("mode")
+    if text:
+        reasoning = _text(found.get("reasoning"))
+    else:
+        reasoning = ""
     return {
         "task_id": _text(found["task_id"]),
         "subjects": [],
@@ -142,7 +149,7 @@ def _of_task(found: Fields, *, text: bool) -> Fields:
         "verdict": _word(
             {word: word for word in get_args(VerdictWord)}, found, found.get("verdict")
         ),
-        "reasoning": _text(found.get("reasoning")) if text else "",
+        "reasoning": reasoning,
         "findings": _suggestions(found.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
         "judge_tier": tier if tier in TIERS else None,
@@ -250,7 +257,8 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
         if isinstance(record, str):
             return record
         record.timestamp.astimezone(UTC)
-        return record if not isinstance(store.parse(records.line(record)), str) else _NO_PLACE
+        is_storable = not isinstance(store.parse(records.line(record)), str)
+        return record if is_storable else _NO_PLACE
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), found))
     except (OverflowError, RecursionError, PydanticSerializationError):

@@ -230,8 +230,10 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
         tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
         if tie:
             found[of] = "unsure"
+        elif ranked:
+            found[of] = ranked[0][0]
         else:
-            found[of] = ranked[0][0] if ranked else "withdrawn"
+            found[of] = "withdrawn"
     return found
 
 

@@ -65,9 +65,11 @@ def waiting(
     for name, lot in lots.items():
         chances[name] = int(lot[-8:], 16) / 2**32
     if lacking:
-        wanted, found = (lacking.labels, lacking.found)
+        wanted = lacking.labels
+        found = lacking.found
     else:
-        wanted, found = ({}, kpi.Evidence([], {}))
+        wanted = {}
+        found = kpi.Evidence([], {})
     open_ids = {each.id for each in found.verdicts if not found.sure(each)}
     queue: list[tuple[bool, float, VerdictLine]] = []
     for word in _WORDS:
@@ -165,11 +167,14 @@ def triage(records: Iterable[Record]) -> Triage:
     lines = sorted(records, key=lambda record: record.timestamp)
     newest = lines[::-1]
     last: dict[tuple[str, str], VerdictLine] = {}
+    skips = [line for line in newest if isinstance(line, Skip)]
+    changes = [line for line in newest if isinstance(line, ModeChange)]
+    faults = Counter(line.problem for line in lines if isinstance(line, Fault))
     found = Triage(
         overrides=[line for line in newest if isinstance(line, OverrideLine)],
-        skips=[line for line in newest if isinstance(line, Skip)],
-        changes=[line for line in newest if isinstance(line, ModeChange)],
-        faults=Counter(line.problem for line in lines if isinstance(line, Fault)),
+        skips=skips,
+        changes=changes,
+        faults=faults,
     )
     stumbled: set[tuple[str, str]] = set()
     for line in lines:

@@ -125,9 +125,11 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if self.line:
-            place, what = (f":{self.line}", "this line is skipped")
+            place = f":{self.line}"
+            what = "this line is skipped"
         else:
-            place, what = ("", "skipped")
+            place = ""
+            what = "skipped"
         return f"{self.path}{place}: {self.why}; {what}"
 
 

@@ -143,11 +143,12 @@ def endpoint(
     parameters = {
         name: first_set(variables, environ) for name, variables in profile.parameters.items()
     }
+    api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
     return replace(
         usual,
         model=profile.prefix + bare,
         api_base=address,
-        api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
+        api_key=api_key,
         parameters={name: value for name, value in parameters.items() if value},
         pointwise=profile.pointwise,
         logprobs=not profile.pointwise and profile.of_model(logprobs, model, default=False),

@@ -117,13 +117,17 @@ def prepare(
     if len(others) == 1:
         prompt = others[0].content
     model = endpoint.model.removeprefix(f"{profile.provider}/")
+    if schema is None:
+        schema_file = ""
+    else:
+        schema_file = str(folder / _SCHEMA)
     values = {
         "model": "" if model == DEFAULT else model,
         "model_json": json.dumps(model),
         "system": system,
         "system_json": json.dumps(system),
         "schema": "" if schema is None else json.dumps(schema),
-        "schema_file": "" if schema is None else str(folder / _SCHEMA),
+        "schema_file": schema_file,
         "folder": str(folder),
     }
     # An argument is left out that is there for a model or a schema, of which there is none.
@@ -280,6 +284,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         prompt.write(call.prompt.encode(errors="replace"))
         prompt.seek(0)
         try:
+            env = {**call.environ, "PATH": programs.search_path(call.environ)}
             process = await asyncio.create_subprocess_exec(
                 programs.find(program, call.environ) or "",
                 *call.argv[1:],
@@ -287,7 +292,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
                 stdout=output,
                 stderr=errors,
                 cwd=call.cwd,
-                env={**call.environ, "PATH": programs.search_path(call.environ)},
+                env=env,
                 start_new_session=True,
             )
         except OSError as error:

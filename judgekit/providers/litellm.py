@@ -353,9 +353,14 @@ def _arguments(
         messages.append({"role": message.role, "content": content})
     bare = endpoint.model.removeprefix(profile.prefix)
     limit = style.reply_tokens(endpoint, request)
+    timeout = max(0.1, end - time.monotonic())
+    if profile.client:
+        model = f"{profile.client}/{bare}"
+    else:
+        model = endpoint.model
     arguments: dict[str, Any] = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
-        "timeout": max(0.1, end - time.monotonic()),
+        "timeout": timeout,
         "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
@@ -365,7 +370,7 @@ def _arguments(
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,
         **endpoint.parameters,
-        "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
+        "model": model,
         "messages": messages,
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }

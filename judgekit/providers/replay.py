@@ -162,14 +162,14 @@ class Recorder:
                 endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message)
             )
             raise
+        logprobs = [
+            {encodable(token): value for token, value in each.items()} for each in reply.logprobs
+        ]
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
             **{name: getattr(reply.usage, name) for name in _USAGE},
-            logprobs=[
-                {encodable(token): value for token, value in each.items()}
-                for each in reply.logprobs
-            ],
+            logprobs=logprobs,
             tokens=list(map(encodable, reply.tokens)),
             held=reply.held or None,
         )
@@ -180,13 +180,14 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
+        labels = {label: encodable(own) for label, own in request.labels.items()}
         line = RecordedLine(
             replay=1,
             **request.call_key._asdict(),
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
-            labels={label: encodable(own) for label, own in request.labels.items()},
+            labels=labels,
             **outcome,
         )
         self._write(line.model_dump_json(exclude_none=True) + "\n")

@@ -95,12 +95,15 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             body = await _body(response, most)
         finally:
             await response.aclose()
+        headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
+        if response.is_error:
+            content = body[:_MOST_SAID]
+        else:
+            content = body
         answer = httpx.Response(
             response.status_code,
-            headers=[
-                item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY
-            ],
-            content=body[:_MOST_SAID] if response.is_error else body,
+            headers=headers,
+            content=content,
             request=request,
             extensions=response.extensions,
         )

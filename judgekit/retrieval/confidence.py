@@ -97,11 +97,15 @@ class Candidate:
         """Return what a search shows of it, in printable texts; null for a number that there is not."""
         texts = {name: encodable(getattr(self, name)) for name in ("id", "path")}
         texts |= {name: visible(getattr(self, name)) for name in ("title", "category")}
+        if self.kind == COMMAND:
+            bm25 = None
+        else:
+            bm25 = self.bm25
         return {
             **texts,
             "tags": list(map(visible, self.tags)),
             "snippet": visible(self.snippet),
-            "bm25": None if self.kind == COMMAND else self.bm25,
+            "bm25": bm25,
             "confidence": self.confidence if self.rated else None,
             "confidence_label": self.confidence_label,
             "kept_by": COMMAND if self.kind == COMMAND else "bm25",
@@ -214,11 +218,13 @@ def rate(
         covered, titled = (
             sum([rarities[n] for n in numbers]) for numbers in (hit.matched, hit.titled)
         )
+        odds = min(max(evidence - log(others + silent), -MOST), MOST)
+        alone = 1 / (sum([other > evidence - SAME for other in among]) + (not several))
         hit.features = found = {
-            "odds": min(max(evidence - log(others + silent), -MOST), MOST),
+            "odds": odds,
             "titled": titled / in_titles if in_titles else UNKNOWN,
             "near": near(words, hit.text[:READ].split()) if several else 0.0,
-            "alone": 1 / (sum([other > evidence - SAME for other in among]) + (not several)),
+            "alone": alone,
             "coverage": covered / (sum(rarities) or 1),
         }
         logit = (
@@ -234,6 +240,8 @@ def rate(
         high = hit.confidence >= profile.labels["high"] and not hit.damaged
         if high:
             hit.confidence_label = "high"
+        elif hit.confidence >= medium:
+            hit.confidence_label = "medium"
         else:
-            hit.confidence_label = "medium" if hit.confidence >= medium else "low"
+            hit.confidence_label = "low"
         hit.worth_mentioning = hit.confidence >= profile.labels["mention"]

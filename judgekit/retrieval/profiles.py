@@ -143,17 +143,18 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
             for form in forms.split():
                 pairs.append((form, base))
         indexed = repr((sorted(file.stop), pairs, file.abbreviations))
+        fingerprint = f"{zlib.crc32(indexed.encode()):08x}"
+        irregular = " ".join(f"{form} {base}" for form, base in pairs)
+        abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
         languages[name] = {
-            "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
+            "fingerprint": fingerprint,
             "stop": " ".join(file.stop),
             "common": " ".join(file.common),
             "short": " ".join(file.prefix.short),
             "joiners": " ".join(file.joiners),
             "min_prefix": file.prefix.min_length,
-            "irregular": " ".join(f"{form} {base}" for form, base in pairs),
-            "abbreviations": {
-                short: "|".join(words) for short, words in file.abbreviations.items()
-            },
+            "irregular": irregular,
+            "abbreviations": abbreviations,
         }
     named = {"retrieval", "title"}
     plain = {}

@@ -224,4 +224,6 @@ def _short(value: object) -> str:
         return ", ".join(map(_short, value))
     if isinstance(value, float):
         return f"{value:g}"
-    return repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return repr(value)
+    return str(value)

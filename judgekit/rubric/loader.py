@@ -87,9 +87,8 @@ def find_rubric(
         # A file whose name has no version comes first, and is refused when it is read.
         paths = {}
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            if (numbers := path.stem.partition("@")[2]) and not (
-                origin == "bundled" and not version and path.stem in BY_FULL_NAME
-            ):
+            numbers = path.stem.partition("@")[2]
+            if numbers and not (origin == "bundled" and not version and path.stem in BY_FULL_NAME):
                 paths[
                     tuple(map(int, numbers.split(".")))
                     if _REFERENCE.fullmatch(path.stem)

@@ -164,13 +164,15 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     category = category or _category_in(record, profile)
     tags = record.get("tags")
     title = record.get("title")
+    body = body_text(record, profile.categories[category]["body"], profile.max_bytes)
+    updated = _seconds(record.get("updated_at")) or _seconds(record.get("created_at"))
     entry = Entry(
         name,
         title if isinstance(title, str) and title.strip() else name,
         category,
         tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else (),
-        body=body_text(record, profile.categories[category]["body"], profile.max_bytes),
-        updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
+        body=body,
+        updated=updated,
     )
     entry.status = force.status_of(_stated(record), "")
     return entry
