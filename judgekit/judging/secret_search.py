@@ -433,7 +433,7 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 def _has_head_cell(line: str) -> bool:
     """Whether a cell of a line is what a password is called."""
-    return bool(RE["head_cell"].match(line) or RE["later_head_cell"].search(line))
+    return bool(RE["marked_head_cell"].search(f"|{line}"))
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
