@@ -31,7 +31,7 @@ READ = """
 import json, sys, time
 from judgekit.judging.redact import redact
 texts = json.load(open(sys.argv[1], encoding="utf-8"))
-redact("password = 'warm-up 17'")
+redact("password = 'warm-up 17' https://example.com/a-long-word")
 start = time.process_time()
 results = [redact(text).text for text in texts]
 print(json.dumps({"seconds": time.process_time() - start, "results": results}))

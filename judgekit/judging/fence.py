@@ -85,6 +85,7 @@ _CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
 _FOREIGN_WORD = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
 )
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
@@ -104,7 +105,7 @@ def skeleton(text: str) -> str:
 
 def folded(text: str) -> str:
     """Return how a text reads in ASCII, each character in its place; NUL for a mark over a letter."""
-    return "".join(map(_folded, text))
+    return _NOT_ASCII.sub(lambda match: "".join(map(_folded, match[0])), text)
 
 
 @functools.lru_cache(4096)

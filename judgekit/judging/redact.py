@@ -47,9 +47,12 @@ def redact(text: str) -> Redacted:
     """Return the visible text, line by line, with each secret replaced by its kind, and how many."""
     if not text:
         return Redacted("", 0)
-    text, secrets = visible(text), 0
+    text = visible(text)
+    secrets = 0
     for _ in range(_PASSES):
-        parts, at, before = list[str](), 0, secrets
+        parts: list[str] = []
+        at = 0
+        before = secrets
         for start, end, kind in sorted(
             _find(text, DEPTH), key=lambda match: (match.start, -match.end)
         ):
@@ -75,10 +78,15 @@ def _find(text: str, depth: int) -> Iterator[SecretMatch]:
         inner: Iterator[View] = iter([_view(text, 0, len(text), marks)])
     else:
         yield from secret_search.find(text)
-        inner, depth = views(text) if depth else iter(()), depth - 1
+        if depth:
+            inner = views(text)
+        else:
+            inner = iter(())
+        depth = depth - 1
     for view in inner:
         for match in _find(view.text, depth):
-            (start, _), (_, end) = view.place(match.start), view.place(match.end - 1)
+            (start, _) = view.place(match.start)
+            (_, end) = view.place(match.end - 1)
             yield match._replace(start=start, end=end)
 
 
@@ -88,13 +96,16 @@ def words(text: str) -> str:
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
-    texts, waiting = [], [value]
+    texts = []
+    waiting = [value]
     for item in waiting:  # which grows meanwhile
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, dict | list | tuple):
             waiting += item.values() if isinstance(item, dict) else item
-    return _clean(value) if redact("\n\n".join(texts)).secrets else value
+    if redact("\n\n".join(texts)).secrets:
+        return _clean(value)
+    return value
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
@@ -102,7 +113,9 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
         return redact(value).text
     if isinstance(value, dict):
         return {key: _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value
 
 
 def document(document: Document) -> tuple[Document, int]:
@@ -122,7 +135,8 @@ def file(file: File) -> tuple[File, int]:
         blank = max(whole.rfind(char, start) for char in " \n\t")
         whole = whole[: blank + 1 if blank >= 0 else start]
     text, secrets = redact(whole)
-    path, other = redact(file.path), redact(file.shown)
+    path = redact(file.path)
+    other = redact(file.shown)
     # Only a path with a secret has another form: what else is shown stays what was recorded.
     shown = other.text or (path.text if path.secrets else "")
     total = file.total + len(text) - len(file.text)
@@ -193,7 +207,9 @@ class View(NamedTuple):
         number = bisect.bisect_right(self.starts, at) - 1
         start, end, same = self.pieces[number]
         here = start + at - self.starts[number]
-        return (here, here + 1) if same else (start, end)
+        if same:
+            return (here, here + 1)
+        return (start, end)
 
 
 def views(text: str) -> Iterator[View]:
@@ -227,18 +243,28 @@ def _encodings(text: str) -> Iterator[str]:
 
 def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
     """Yield the lines in which a pattern is found, with one before and one after, and what was found."""
-    start, end, found = 0, 0, list[re.Match[str]]()
+    start = 0
+    end = 0
+    found: list[re.Match[str]] = []
     for match in pattern.finditer(text):
         if match.end() > end or not found:
             line = text.rfind("\n", end, match.start())
-            before = text.rfind("\n", end, line) if line >= 0 else -1
+            if line >= 0:
+                before = text.rfind("\n", end, line)
+            else:
+                before = -1
             if found and before >= 0:
                 yield start, end, found
                 found = []
-            start = start if found else max(before + 1, end)
+            if not found:
+                start = max(before + 1, end)
             end = text.find("\n", match.end())
-            end = text.find("\n", end + 1) if end >= 0 else -1
-            end = end if end >= 0 else len(text)
+            if end >= 0:
+                end = text.find("\n", end + 1)
+            else:
+                end = -1
+            if not (end >= 0):
+                end = len(text)
         found.append(match)
     if found:
         yield start, end, found
@@ -246,8 +272,11 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
     """Return the part of a text from `start` to `end`, other words in the place of some."""
-    said, starts, pieces = list[str](), list[int](), list[tuple[int, int, bool]]()
-    at, length = start, 0
+    said: list[str] = []
+    starts: list[int] = []
+    pieces: list[tuple[int, int, bool]] = []
+    at = start
+    length = 0
     for first, last, other in [*changes, (end, end, "")]:
         for piece, words, same in (
             ((at, first), text[at:first], True),
@@ -264,19 +293,24 @@ def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) 
 
 def _read(written: str) -> str:
     """Return what an escape says; nothing for what joins two literals or lines."""
-    kind, rest = written[0], written[1:]
+    kind = written[0]
+    rest = written[1:]
     if kind == "%":
         return bytes.fromhex(written.replace("%", "")).decode("utf-8", "replace")
     if kind == "&":
         return html.unescape(written)
     if kind == "=":
-        return "" if rest == "\n" else _printed(bytes.fromhex(written.replace("=", "")))
+        if rest == "\n":
+            return ""
+        return _printed(bytes.fromhex(written.replace("=", "")))
     if kind != "\\" or rest[0] == "\n":
         return ""
     if rest[0] in "xuU":
         code = int(rest[1:].strip("{}"), 16)
         return chr(code) if code <= 0x10FFFF else ""  # noqa: PLR2004 - Unicode's end
-    return chr(int(rest, 8)) if rest.isdigit() else rest
+    if rest.isdigit():
+        return chr(int(rest, 8))
+    return rest
 
 
 def _printed(data: bytes) -> str:
@@ -329,10 +363,9 @@ def _swap_pairs(data: bytes) -> bytes:
 def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
     if kind == "numbers":
-        codes = [
-            int(each, 0 if "x" in each else 10)
-            for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)
-        ]
+        codes = []
+        for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written):
+            codes.append(int(each, 0 if "x" in each else 10))
         data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
     elif kind == "base32":
         letters = re.sub("[^A-Z2-7]+", "", written)

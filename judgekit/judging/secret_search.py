@@ -131,7 +131,10 @@ def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
                 bare = group != "sure" and text[first - 1 : first] not in "\"'"
                 if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
                     yield SecretMatch(first, first + len(value), kind)
-        names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
+        if in_languages:
+            names = RE["pattern_of_languages"]
+        else:
+            names = RE["pattern"]
         named = (_named(text, match) for match in names.finditer(lower, start, end))
         yield from filter(None, named)
 
@@ -153,7 +156,10 @@ def _long_words(text: str) -> Iterator[SecretMatch]:
 @functools.cache
 def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
     """Whether a form has no blanks: where no long word has it, the text has not."""
-    written = pattern if isinstance(pattern, str) else pattern.pattern
+    if isinstance(pattern, str):
+        written = pattern
+    else:
+        written = pattern.pattern
     return not any(map(written.__contains__, _WITH_BLANKS))
 
 
@@ -199,7 +205,10 @@ def _lines(lower: str) -> list[Span]:
 @functools.lru_cache(4096)
 def _strength(name: str) -> str:
     """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
-    words = [word for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()) if word]
+    words = []
+    for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()):
+        if word:
+            words.append(word)
     for _ in range(3):
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
@@ -214,7 +223,9 @@ def _strength(name: str) -> str:
     if RE["secret"].search(joined):
         return "secret"
     weak = RE["weak"].search(joined)
-    return "weak" if weak and (last == weak[0] or last.endswith(("key", "auth"))) else ""
+    if weak and (last == weak[0] or last.endswith(("key", "auth"))):
+        return "weak"
+    return ""
 
 
 def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
@@ -228,8 +239,14 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
         return None
     start, end = match.span("value")
     quoted = text[start] in "\"'`("
-    value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
-    scheme = RE["scheme"].match(value) if quoted else None
+    if quoted:
+        value = text[start + 1 : end - 1]
+    else:
+        value = text[start:end].rstrip(".,:")
+    if quoted:
+        scheme = RE["scheme"].match(value)
+    else:
+        scheme = None
     if scheme:
         value = value[scheme.end() :]
     strong = strength in ("strong", "short")
@@ -247,14 +264,20 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
             return None
     elif not ((phrase and "-" in value) or _quoted_secret(text, match, value, strength)):
         return None
-    kind = "password" if strong else {"key": "key", "secret": "secret"}.get(match["core"], "token")
+    if strong:
+        kind = "password"
+    else:
+        kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
     start += quoted
     if scheme:
         start += scheme.end()
     end = start + len(value)
     # A value without quotes is the rest of its line in a file of settings.
     setting = not quoted and RE["setting"].fullmatch(_line_before(text, match.start()))
-    rest = RE["to_blank"].match(text, end) if setting else None
+    if setting:
+        rest = RE["to_blank"].match(text, end)
+    else:
+        rest = None
     if rest and any(map(str.isalnum, rest[0])):
         end = rest.end()
     return SecretMatch(start, end, kind)
@@ -297,10 +320,8 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return _is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
-    before, behind = (
-        _line_before(text, match.start()),
-        RE["end_of_setting"].match(text, match.end()),
-    )
+    before = _line_before(text, match.start())
+    behind = RE["end_of_setting"].match(text, match.end())
     alone = bool(behind and RE["setting"].fullmatch(before))
     snake = _is_snake(value)
     if strength == "secret":
@@ -310,7 +331,10 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
             and text[match.start("core") : match.end("tail")].isupper()
         ):
             return len(value) >= _LEAST_TOKEN and not snake
-        least = _LEAST_TOKEN if alone and _is_strange(value) else _LEAST_BARE_TOKEN
+        if alone and _is_strange(value):
+            least = _LEAST_TOKEN
+        else:
+            least = _LEAST_BARE_TOKEN
         return len(value) >= least and (is_mixed(value) or _generated(value)) and not snake
     if (
         strength == "short"
@@ -334,10 +358,12 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
-    operator, gap = match["operator"], text[match.end("operator") : match.start("value")]
-    after = (
-        "" if RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
-    )
+    operator = match["operator"]
+    gap = text[match.end("operator") : match.start("value")]
+    if RE["end_of_setting"].match(text, match.end()):
+        after = ""
+    else:
+        after = text[match.end() : match.end() + 1]
     before = _line_before(text, match.start()).strip(" \t-")
     ends = after in ("", "\n")
     alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
@@ -356,8 +382,11 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
 
 _SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
 _LEAST_SYMBOLS: Final = 3
-_LEAST_SHORT, _LEAST_STRANGE = 6, 6
-_LEAST_TOKEN, _LEAST_BARE_TOKEN, _LEAST_WEAK = 8, 16, 20
+_LEAST_SHORT = 6
+_LEAST_STRANGE = 6
+_LEAST_TOKEN = 8
+_LEAST_BARE_TOKEN = 16
+_LEAST_WEAK = 20
 _LEAST_WORDS: Final = 4
 _CHANGED_OFTEN: Final = 4
 _SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
@@ -367,7 +396,9 @@ _SHUFFLED_WEAK: Final = 0.35
 def _fits(value: str, wanted: str) -> bool:
     """Whether a value is what the group of a place's pattern wants; `secret_rules.toml` explains them."""
     if wanted in ("sure", "phrase"):
-        return _is_phrase(value) if wanted == "phrase" else not value.startswith("[")
+        if wanted == "phrase":
+            return _is_phrase(value)
+        return not value.startswith("[")
     if _generated(value):
         return True
     if _stands_in(value):
@@ -450,7 +481,8 @@ def _is_chosen(value: str) -> bool:
 def _is_phrase(value: str) -> bool:
     """Whether a value is four words or more, none of which a sentence has."""
     words = value.lower().replace("-", " ").split()
-    many, phrase = len(words) >= _LEAST_WORDS, " ".join(words)
+    many = len(words) >= _LEAST_WORDS
+    phrase = " ".join(words)
     return many and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
 
 
@@ -466,7 +498,10 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
         at = start
         while at < end:
             stop = line_end(lower, at)
-            line = lower[at:stop] if stop - at <= LONGEST_ROW else ""
+            if stop - at <= LONGEST_ROW:
+                line = lower[at:stop]
+            else:
+                line = ""
             if any(mark in line for mark in "|,;\t") and _has_head_cell(line):
                 yield from find_in_table(lower, at, stop)
             if RE["wiki_row"].match(line) or RE["textile_row"].match(line):
@@ -489,7 +524,7 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 def _has_head_cell(line: str) -> bool:
     """Whether a cell of a line is what a password is called."""
-    return bool(RE["head_cell"].match(line) or RE["later_head_cell"].search(line))
+    return bool(RE["marked_head_cell"].search(f"|{line}"))
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -567,7 +602,8 @@ _MOST_OTHERS: Final = 12
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:
     """Yield from where to where private keys stand; of one with prose within it, what is before and after."""
-    at, stop = 0, -1
+    at = 0
+    stop = -1
     known = "begin" in lower or "private-lines" in lower
     while known and (header := RE["header"].search(lower, at)):
         if header.end() > stop:
@@ -577,15 +613,18 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
         if any(
             last - first >= _LEAST_OF_KEY and is_mixed(text[first:last]) for first, last in pieces
         ):
-            start, end = (dashes or header).start(), header.end()
+            start = (dashes or header).start()
+            end = header.end()
             for (
                 first,
                 last,
             ) in pieces:  # as one what is parted by no more than what lines begin with
-                forms, between = (RE["between"], RE["short_fields"]), text[end:first]
+                forms = (RE["between"], RE["short_fields"])
+                between = text[end:first]
                 if first > end and not any(form.fullmatch(between) for form in forms):
                     yield start, end
-                    start, end = first, last
+                    start = first
+                    end = last
                 end = max(last, end)
             yield start, end
     since = 0
@@ -606,19 +645,26 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
 def _line_break(text: str, start: int) -> Span:
     """Return where a line ends, and where the next one begins; the break may be escaped."""
     found = RE["break"].search(text, start)
-    return found.span() if found else (len(text), len(text))
+    if found:
+        return found.span()
+    return (len(text), len(text))
 
 
 def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
     """Return where the parts of a key stand behind its header, and from where to look for the next."""
     pieces: list[Span] = []
-    others, at, next_line = 0, start, _line_break(text, stop)[1]
+    others = 0
+    at = start
+    next_line = _line_break(text, stop)[1]
     for _ in range(_MOST_LINES):
         if at >= len(text) or others > _MOST_OTHERS:
             break
         header = RE["header"].search(text, at, stop)
         end = RE["end"].search(text, at, header.start() if header else stop)
-        last = end.start() if end else header.start() if header else stop
+        if end:
+            last = end.start()
+        else:
+            last = header.start() if header else stop
         line = text[at:last]  # what stands before it may be the letter of an escaped line break
         spans = [match.span() for match in RE["material"].finditer(line)]
         field = RE["field"].match(line)
@@ -649,4 +695,6 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
 def _last(text: str, start: int, end: int) -> list[Span]:
     """Return where the last, short line of a key stands, before its end."""
     found = RE["last"].search(text, max(start, end - 60), end)
-    return [found.span()] if found and RE["between"].fullmatch(text, start, found.start()) else []
+    if found and RE["between"].fullmatch(text, start, found.start()):
+        return [found.span()]
+    return []

@@ -22,10 +22,14 @@ _MOST_CHARACTERS: Final = 40_000  # of a table whose cells stand in lines of the
 
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
-    line, following = lower[start:stop], lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
+    line = lower[start:stop]
+    following = lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
     mark = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(mark)
-    columns = [column for column, cell in enumerate(cells) if RE["head_cell"].fullmatch(cell[:60])]
+    columns = []
+    for column, cell in enumerate(cells):
+        if RE["head_cell"].fullmatch(cell[:60]):
+            columns.append(column)
     inner = [column for column, cell in enumerate(cells) if cell.strip()]
     if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
         return
@@ -37,14 +41,13 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
-    flush, even = (
-        line[:1].strip() and following[:1].strip(),
-        following.count(mark) == len(cells) - 1,
-    )
+    flush = line[:1].strip() and following[:1].strip()
+    even = following.count(mark) == len(cells) - 1
     if mark != "|" and not (flush and even and all(map(RE["name_cell"].fullmatch, cells))):
         return
     for _ in range(_MOST_ROWS):
-        start, stop = stop + 1, line_end(lower, stop + 1)
+        start = stop + 1
+        stop = line_end(lower, stop + 1)
         row = lower[start : min(stop, start + LONGEST_ROW)]
         framed = RE["frame"].fullmatch(row)
         if start >= len(lower) or not (mark in row or framed):
@@ -70,7 +73,10 @@ def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatc
     """Yield the secrets below a row of heads of Jira, DokuWiki or Textile: `||User||Password||`."""
     line = lower[start:stop]
     heads = _heads_of_wiki_row(line)
-    columns = [column for column, cell in enumerate(heads) if RE["head_cell"].fullmatch(cell[:60])]
+    columns = []
+    for column, cell in enumerate(heads):
+        if RE["head_cell"].fullmatch(cell[:60]):
+            columns.append(column)
     if not columns:
         return
     for _ in range(_MOST_ROWS):
@@ -109,7 +115,8 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
         while opening := RE["asciidoc"].search(lower, at):
             fence = opening[0].strip()
             end = lower.find(f"\n{fence}", opening.end() - 1)
-            end = len(lower) if end < 0 else end
+            if end < 0:
+                end = len(lower)
             mark = {",": ",", ":": ":", "!": "!"}.get(fence[0], "|")
             yield from _cells_in_order(lower, opening.end(), end, mark)
             at = end + len(fence) + 1
@@ -117,7 +124,8 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
         at = 0
         while opening := RE["mediawiki"].search(lower, at):
             end = lower.find("\n|}", opening.end() - 1)
-            end = len(lower) if end < 0 else end
+            if end < 0:
+                end = len(lower)
             at = min(end, opening.end() + _MOST_CHARACTERS)
             yield from _mediawiki_cells(lower, opening.end(), at)
 
@@ -178,7 +186,9 @@ def _below_heads(
     if heads is None:
         heads = [cell for _, cell in cells[:columns]]
         cells = cells[columns:]
-    is_secret = [bool(RE["head_cell"].fullmatch(head.strip()[:60])) for head in heads]
+    is_secret = []
+    for head in heads:
+        is_secret.append(bool(RE["head_cell"].fullmatch(head.strip()[:60])))
     for number, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
         is_value = len(value) >= _LEAST_CELL and " " not in value and any(map(str.isalnum, value))

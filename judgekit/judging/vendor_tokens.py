@@ -40,7 +40,10 @@ _HEX: Final = frozenset("0123456789abcdefABCDEF")
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
     """Yield the tokens in a text that begin as a vendor's do."""
     for candidate in RE["candidate"].finditer(text):
-        token = candidate[0].rstrip("=.~/+-_:") if not candidate[0].endswith("=") else candidate[0]
+        if not candidate[0].endswith("="):
+            token = candidate[0].rstrip("=.~/+-_:")
+        else:
+            token = candidate[0]
         if is_vendor_token(token):
             yield SecretMatch(candidate.start(), candidate.start() + len(token), "token")
 
@@ -108,7 +111,9 @@ def is_word(piece: str) -> bool:
 
 def count_changes(value: str) -> int:
     """Return how often a value changes from one class of characters to another."""
-    kinds = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
+    kinds = []
+    for char in value:
+        kinds.append((char.islower(), char.isupper(), char.isdigit()))
     return sum(one != other for one, other in itertools.pairwise(kinds))
 
 
@@ -125,7 +130,9 @@ def _count_random(tail: list[str]) -> int:
             plain += len(piece)
         else:  # too short to tell, or too few changes
             random += len(piece) + 1
-    return random - 1 if is_random and random > plain else 0
+    if is_random and random > plain:
+        return random - 1
+    return 0
 
 
 def _is_shuffled(value: str) -> bool:

@@ -27,9 +27,10 @@ def any_word(words: Iterable[str]) -> str:
 
 
 def _pattern_of(node: dict[str, Any]) -> str:
-    branches = [
-        re.escape(char) + _pattern_of(child) for char, child in sorted(node.items()) if char
-    ]
+    branches = []
+    for char, child in sorted(node.items()):
+        if char:
+            branches.append(re.escape(char) + _pattern_of(child))
     if not branches:
         return ""
     is_end = "" in node

@@ -257,14 +257,14 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
         if isinstance(record, str):
             return record
         record.timestamp.astimezone(UTC)
-        is_storable = not isinstance(store.parse(records.line(record)), str)
-        return record if is_storable else _NO_PLACE
+        again = store.parse(records.line(record))
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), found))
     except (OverflowError, RecursionError, PydanticSerializationError):
         return _NO_PLACE
     except ValueError as error:
         return str(error)
+    return _NO_PLACE if isinstance(again, str) else record
 
 
 def fetch(host: str, since: datetime | None, to: Path) -> str:
