@@ -16,8 +16,8 @@ help: ## show these lines
 demo: $(READY) ## judge sample memories and documents with a real model
 	@$(BIN)/judgekit demo
 
-test: check ## all checks, and all tests but the slow ones
-	$(PYTEST) -m 'not slow'
+test: check ## all checks, and all tests but the slow ones; FILES=... runs those that guard these files
+	$(PYTEST) -m 'not slow' $(if $(FILES),$$($(BIN)/python -m tests.guards $(FILES)))
 
 slow: $(READY) ## the tests that start many processes, wait for limits, or simulate
 	$(PYTEST) -m slow
@@ -46,9 +46,9 @@ bench: $(READY) ## speed as ratios, quality as tables
 	  $(BIN)/python bench/rubrics.py --write docs/figures/rubrics.md; \
 	  $(BIN)/python bench/injection.py $${JUDGEKIT_TEST_DATA:+--data "$$JUDGEKIT_TEST_DATA"} --write docs/figures/injection.md; fi
 
-format: $(READY) ## apply the formatter and the safe fixes
-	$(BIN)/ruff format .
+format: $(READY) ## apply the safe fixes and the formatter
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 generate: $(READY) ## compile bundled YAML files and the defaults; renew docs/cli.md
 	$(BIN)/python -m judgekit.retrieval.profiles

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import io
 import os
 from collections.abc import (
@@ -23,16 +24,17 @@ from contextlib import aclosing
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack
 
 from judgekit import environment
-from judgekit.config import AnyDepth, ModeName, check, require, settings
+from judgekit.config import check, require, settings
 from judgekit.data.runs import RowOptions, judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
-from judgekit.judging.service import AT_ONCE, JudgeRequest
+from judgekit.judging.request import JudgeArgs, JudgeRequest
+from judgekit.judging.service import AT_ONCE
 from judgekit.providers.running import run
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -63,21 +65,31 @@ class Text:
     author_family: str | None = None
 
 
-async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its name
+def _spell_out(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Return the call with a signature that lists what its `**options` may be, as `help` shows it."""
+    signature = inspect.signature(call)
+    parameters = list(signature.parameters.values())
+    parameters.pop()
+    for name, field in JudgeRequest.model_fields.items():
+        annotation = JudgeArgs.__annotations__[name].__forward_arg__
+        parameter = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+        )
+        parameters.append(parameter)
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
+
+
+@_spell_out
+async def ajudge(
     *files: str | Path,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    model: str | None = None,
     task_id: str | None = None,
     description: str = "",
     acceptance: str = "",
     reference: str = "",
     author_family: str | None = None,
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
-    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
-    cache: bool = True,
+    **options: Unpack[JudgeArgs],
 ) -> list[Verdict]:
     """Judge files, and the text files of folders; return one verdict for each, in order.
 
@@ -93,9 +105,7 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check("judge", task_id=task_id, author_family=author_family)
-    wish = _checked(
-        "judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
-    )
+    request = _request("judge", options)
     task = Task(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
@@ -109,21 +119,16 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
 
     subjects = await asyncio.to_thread(read)
     project = Path(environment.project_root())
-    return await service.ajudge_documents(subjects, project, wish, at_once=concurrency)
+    return await service.ajudge_documents(subjects, project, request, at_once=concurrency)
 
 
-async def ajudge_texts(  # noqa: PLR0913 - as above
+@_spell_out
+async def ajudge_texts(
     texts: Mapping[str, str | Text],
     *,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    model: str | None = None,
     author_family: str | None = None,
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
-    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
-    cache: bool = True,
+    **options: Unpack[JudgeArgs],
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order.
 
@@ -132,9 +137,7 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
-    wish = _checked(
-        "judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
-    )
+    request = _request("judge_texts", options)
     subjects = []
     with_sources = ""
     for name, given in texts.items():
@@ -148,24 +151,20 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     project = Path(environment.project_root())
     if with_sources:
         applied = (
-            await asyncio.to_thread(service.rubric, settings.load(project), project, wish)
+            await asyncio.to_thread(service.rubric, settings.load(project), project, request)
         ).rubric
         if not (isinstance(applied, ScoreRubric) and applied.given.sources):
             problem = f"the rubric {applied.ref} takes no sources; name one that does, such as groundedness"
             raise InputError(f"{with_sources}: {problem}")
-    return await service.ajudge_documents(subjects, project, wish, at_once=concurrency)
+    return await service.ajudge_documents(subjects, project, request, at_once=concurrency)
 
 
+@_spell_out
 async def acompare(
     *texts: str,
     prompt: str,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    model: str | None = None,
     author_family: str | Sequence[str | None] | None = None,
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
-    cache: bool = True,
+    **options: Unpack[JudgeArgs],
 ) -> Comparison:
     """Say which of two or more texts answers `prompt` better; they are called A, B, … in their order.
 
@@ -177,7 +176,7 @@ async def acompare(
     require(
         "compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)}
     )
-    wish = _checked("compare", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
+    request = _request("compare", options)
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
     for letter, text in zip(LETTERS, texts, strict=False):
@@ -187,29 +186,24 @@ async def acompare(
         raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
     files = tuple(map(file_of, LETTERS, texts))
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
-    return await service.acompare(comparison_input, Path(environment.project_root()), wish)
+    return await service.acompare(comparison_input, Path(environment.project_root()), request)
 
 
+@_spell_out
 async def ajudge_rows(  # noqa: PLR0913 - as above
     rows: Iterable[Mapping[str, Any]],
     *,
     fields: Mapping[str, str] | None = None,
     id_column: str | None = None,
     task: Literal["judge", "compare"] = "judge",
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    model: str | None = None,
     description: str = "",
     acceptance: str = "",
     reference: str = "",
     author_family: str | None = None,
     judge_turn: Literal["last", "all"] = "last",
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
-    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
-    cache: bool = True,
     as_completed: bool = False,
+    **options: Unpack[JudgeArgs],
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Judge rows as they are read, and yield each with its result, in order or as they are complete.
 
@@ -223,14 +217,12 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
-    wish = _checked(
-        "judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth)
-    )
+    request = _request("judge_rows", options)
     fixed = Task(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
-    options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
+    row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
     project = Path(environment.project_root())
-    found = judged_rows(rows, options, project, wish, concurrency, in_order=not as_completed)
+    found = judged_rows(rows, row_options, project, request, concurrency, in_order=not as_completed)
     async with aclosing(found):
         async for each in found:
             yield each
@@ -319,10 +311,17 @@ def _folder(call: str, project: str | Path | None) -> Path | None:
     return Path(project) if project else None
 
 
-def _checked(call: str, wish: JudgeRequest) -> JudgeRequest:
-    check(call, **wish._asdict())
-    require(call, cache=wish.cache)
-    return wish
+def _request(call: str, options: JudgeArgs) -> JudgeRequest:
+    """Return the request that options make; raises `UsageError`, and `TypeError` for another name."""
+    for name in options:
+        if name not in JudgeRequest.model_fields:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+    check(call, **options)
+    require(call, cache=options.get("cache", True))
+    model = options.get("model")
+    if model is not None:
+        options["model"] = encodable(model)
+    return JudgeRequest(**options)
 
 
 def _document(name: str, text: Text, author_family: str | None) -> Document:

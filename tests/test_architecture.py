@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines
 
 # A foreign library, and the only module that knows it.
 HOMES = {
@@ -73,24 +72,6 @@ def test_a_foreign_library_is_known_to_one_module_or_package() -> None:
         assert importers(library) == {home}
     for library, package in PACKAGES.items():
         assert {name.partition(".")[0] for name in importers(library)} == {package}
-
-
-def test_modules_and_functions_are_short() -> None:
-    assert [path for path, text in FILES.items() if len(text.splitlines()) > LONGEST_MODULE] == []
-    functions = [
-        (module, node)
-        for module, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    long = [
-        f"{module}.{node.name}" for module, node in functions if _lines(node) > LONGEST_FUNCTION
-    ]
-    assert long == []
-
-
-def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return (node.end_lineno or 0) - node.lineno + 1
 
 
 def test_the_environment_is_read_in_few_places() -> None:

@@ -15,6 +15,7 @@ from unittest import mock
 from bench.judged.tables import lines
 from judgekit.config import files
 from judgekit.judging import documents, service
+from judgekit.judging.request import JudgeRequest
 from judgekit.rubric import loader
 from judgekit.rubric.loader import read_cases
 
@@ -51,7 +52,7 @@ def reviewed(home: Path, most: int, second: str) -> tuple[list[Verdict], list[di
         r"timeout: \d+", f"timeout: {PATIENCE}", loader.find_rubric("kls").path.read_text("utf-8")
     )
     patient.write_text(text.replace("rubric: kls\n", "rubric: kls-patient\n"), encoding="utf-8")
-    request = service.JudgeRequest(str(patient), "strict", cache=False, depth="peers")
+    request = JudgeRequest(rubric=str(patient), mode="strict", cache=False, depth="peers")
     environ = {
         "XDG_CONFIG_HOME": str(home.parent),
         "JUDGEKIT_RECORD": str(recording),

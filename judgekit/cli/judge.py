@@ -76,16 +76,17 @@ def judge(
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     output.check_filled(*output.FAMILY, author_family)
     output.check_filled("--task-id", "a name for all paths together", task_id)
-    wish: dict[str, Any] = {
-        "rubric": rubric,
-        "mode": mode,
-        "deadline": deadline,
-        "cache": not no_cache,
-    }
-    wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    wish |= {"depth": depth or review} if depth or review else {}
+    request = {  # the fields of a JudgeRequest, which an engine gets without pydantic
+        "rubric": rubric,
+        "mode": mode,
+        "model": encodable(model) if model else None,
+        "deadline": deadline,
+        "max_cost_usd": max_cost,
+        "cache": not no_cache,
+        "depth": depth or review,
+    }
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
@@ -93,13 +94,13 @@ def judge(
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
-        return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
+        return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), how)
     if out:
         output.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
-    words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
+    words = _judge(subjects, request, format_, how, as_task=task_id is not None)
     if unreadable:
         unread = unreadable[-1].exit_code
     else:
@@ -151,14 +152,20 @@ def _documents(
 
 
 def _judge(
-    subjects: Iterable[Document], wish: Record, form: output.Format, how: rows.How, *, as_task: bool
+    subjects: Iterable[Document],
+    request: Record,
+    form: output.Format,
+    how: rows.How,
+    *,
+    as_task: bool,
 ) -> set[str]:
     """Judge documents as they come, print each verdict, and return the words of all; or print the prompts."""
     if how.show_prompt:
-        from judgekit.judging.service import JudgeRequest, prompts
+        from judgekit.judging.request import JudgeRequest
+        from judgekit.judging.service import prompts
 
         for document in list(subjects):
-            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
+            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**request))
             output.say_prompts(document.task_id, shown)
         return set()
     verdicts: list[Record] = []
@@ -175,21 +182,22 @@ def _judge(
 
     def body(document: Document) -> bytes:
         return json.dumps(
-            {**client.carried(project), "wish": wish, "document": document.body()}
+            {**client.carried(project), "wish": request, "document": document.body()}
         ).encode()
 
     def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
-        from judgekit.judging.service import JudgeRequest, ajudge_documents
+        from judgekit.judging.request import JudgeRequest
+        from judgekit.judging.service import ajudge_documents
         from judgekit.providers import running
 
         def each(given: Document, verdict: Verdict) -> None:
             on_verdict(given, verdict.record())
 
-        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**wish), each, how.jobs))
+        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**request), each, how.jobs))
 
     if as_task:
         (task,) = subjects
-        _judge_task(task, wish, lambda: body(task), on_verdict, use_engine=how.use_engine)
+        _judge_task(task, request, lambda: body(task), on_verdict, use_engine=how.use_engine)
     elif how.use_engine:
         answers.many("judge", subjects, body, locally, on_verdict, at_once=how.jobs, warn=note)
     else:
@@ -209,7 +217,7 @@ def _judge(
 
 def _judge_task(
     document: Document,
-    wish: Record,
+    request: Record,
     body: Callable[[], bytes],
     on_verdict: OnVerdict,
     *,
@@ -223,10 +231,10 @@ def _judge_task(
 
     def locally(_: client.NoEngine) -> tuple[Record, list[str]]:
         from judgekit.gate import github, tasks
-        from judgekit.judging.service import JudgeRequest
+        from judgekit.judging.request import JudgeRequest
 
         project = Path(environment.project_root())
-        verdict, notes = tasks.judge(document, project, JudgeRequest(**wish))
+        verdict, notes = tasks.judge(document, project, JudgeRequest(**request))
         return verdict.record(), [*notes, *github.by_itself([verdict], project)]
 
     record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)
@@ -270,9 +278,17 @@ def compare(
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import service
+    from judgekit.judging.request import JudgeRequest
     from judgekit.providers import running
 
-    request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
+    request = JudgeRequest(
+        rubric=rubric,
+        mode=mode,
+        model=model,
+        deadline=deadline,
+        max_cost_usd=max_cost,
+        cache=not no_cache,
+    )
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
     dataset = dataset._replace(
         batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address
@@ -282,7 +298,7 @@ def compare(
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.Task(encodable(prompt or ""))
-        return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
+        return rows.run("compare", dataset, task, request.model_dump(), author_family or [], how)
     if out:
         output.into_file(Path(out))
     prompt = prompt or ""

@@ -102,10 +102,11 @@ def _rubric(name: str | None, given: Mapping[str, Any]) -> ScoreRubric:
     from judgekit.config import check, settings
     from judgekit.errors import UsageError
     from judgekit.judging import service
+    from judgekit.judging.request import JudgeRequest
 
     project = Path(environment.project_root())
     check("assert_accepted", rubric=name)
-    loaded = service.rubric(settings.load(project), project, service.JudgeRequest(name))
+    loaded = service.rubric(settings.load(project), project, JudgeRequest(rubric=name))
     rubric = cast("ScoreRubric", loaded.rubric)
     if missing := [need for need in rubric.given.needs if not given.get(need)]:
         raise UsageError(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import Rows
     from judgekit.data.runs import Dataset, DatasetRun, Runner
     from judgekit.judging.documents import Task
-    from judgekit.judging.service import JudgeRequest
+    from judgekit.judging.request import JudgeRequest
 
 JOBS = 8  # texts judged at a time, unless -j says otherwise
 ROW_JOBS = 32
@@ -183,53 +183,51 @@ def run(
     task: Literal["judge", "compare"],
     options: DataOptions,
     fixed: Task,
-    wish: Mapping[str, Any],
+    request_fields: Mapping[str, Any],
     families: Sequence[str],
     how: How,
 ) -> int:
     """Judge the rows of a dataset, sum up, and return the exit code."""
     from judgekit.data import fields, results, rows, runs, seals
-    from judgekit.judging.service import JudgeRequest
+    from judgekit.judging.request import JudgeRequest
 
     assert options.data is not None  # noqa: S101 - what the callers look at
     project = Path(environment.project_root())
-    judge_request = JudgeRequest(**wish)
-    if options.batch and judge_request.deadline is not None:
+    request = JudgeRequest(**request_fields)
+    if options.batch and request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
     source = rows.open_rows(options.data, sys.stdin.buffer)
     given = fields.parse_map(options.map or ())
     asked = runs.RowOptions(
         task, given, options.id, fixed, families, options.judge_turn, options.limit
     )
-    dataset, found, unseen = runs.dataset(source, asked, project, judge_request)
+    dataset, found, unseen = runs.dataset(source, asked, project, request)
     note(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
     for line in unseen:
         note(line)
     if how.show_prompt:
-        return _show_prompt(task, dataset, project, judge_request)
+        return _show_prompt(task, dataset, project, request)
     if options.out and seals.state_key() is None:
         place = Path(environment.config_home()) / seals.FILE
         note(
             f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results"
         )
     expected = partial(asked.expected, found)
-    most = judge_request.max_cost_usd
+    most = request.max_cost_usd
     work = runs.DatasetRun(
         dataset=dataset, results=results.Results(output.emit), max_cost_usd=most, expected=expected
     )
     total: int | None = None
     others = Counter[str]()
     if options.on:
-        name, total, interrupted, seconds = _on_ray(
-            options, work, source, project, judge_request, how
-        )
+        name, total, interrupted, seconds = _on_ray(options, work, source, project, request, how)
     else:
         total = dataset.check() if source.lasting else None
         to = partial(results.open_results, options.out, output.emit, source=source)
         with to(fresh=options.fresh, trust=options.trust_results) as kept:
             work.results = kept
             name = kept.name
-            runner = _runner(task, options, project, judge_request, how, work)
+            runner = _runner(task, options, project, request, how, work)
             interrupted, seconds = _judged(
                 partial(runner, work.pending(), work.on_record), work, total
             )
@@ -280,7 +278,7 @@ def _runner(
     task: Literal["judge", "compare"],
     options: DataOptions,
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     how: How,
     work: DatasetRun,
 ) -> Runner:
@@ -292,7 +290,7 @@ def _runner(
 
         return batches.BatchRunner(
             project=project,
-            judge_request=judge_request,
+            request=request,
             at_once=how.jobs,
             out=options.out or "",
             fallback=options.batch_fallback,
@@ -302,8 +300,8 @@ def _runner(
             is_trusted=options.trust_results,
         )
     if how.use_engine:
-        return runs.by_engine(task, project, judge_request, how.jobs, note)
-    return runs.here(project, judge_request, how.jobs)
+        return runs.by_engine(task, project, request, how.jobs, note)
+    return runs.here(project, request, how.jobs)
 
 
 def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
@@ -323,7 +321,7 @@ def _on_ray(
     work: DatasetRun,
     source: Rows,
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     how: How,
 ) -> tuple[str, int, bool, float]:
     """Judge the rows on Ray; return the name of the results, how many rows there are, and as `_judged`."""
@@ -335,7 +333,7 @@ def _on_ray(
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
     with on_ray.connected(options.ray_address):
-        run = on_ray.RayRun(work, options.data, options.out, project, judge_request, how.jobs)
+        run = on_ray.RayRun(work, options.data, options.out, project, request, how.jobs)
         run.prepare(fresh=options.fresh, trust=options.trust_results)
         total = run.check(source.schema)
         interrupted, seconds = _judged(run.judge, work, total)
@@ -343,7 +341,7 @@ def _on_ray(
     return options.out, total, interrupted, seconds
 
 
-def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
+def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
     """Print what would be sent about the first row that can be judged."""
     from judgekit.data.rows import UnreadableRow
     from judgekit.data.runs import unreadable
@@ -353,7 +351,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: Judg
         if isinstance(each, UnreadableRow):
             raise unreadable(dataset.name, each, 0)
         if each.subject is not None:
-            shown = service.prompts(each.subject, project, judge_request)
+            shown = service.prompts(each.subject, project, request)
             output.say_prompts(f"{task} row {each.row_id}", shown)
             break
     return Exit.ACCEPTED

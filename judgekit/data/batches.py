@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.runs import DatasetRun, OnRecord, PendingRow
     from judgekit.judging.orchestrator import Judge
-    from judgekit.judging.service import JudgeRequest
+    from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Endpoint, Reply, Request
 
 Fallback: TypeAlias = Literal["live", "none"]
@@ -96,8 +96,8 @@ class BatchGateway:
     def __init__(self, run: BatchRunner, manifest: Manifest) -> None:
         self._run = run
         self._manifest = manifest
-        self._limit = run.judge_request.max_cost_usd
-        self._cache = ReplyCache() if run.judge_request.cache else None
+        self._limit = run.request.max_cost_usd
+        self._cache = ReplyCache() if run.request.cache else None
         self._router = Router()
         self._changed = asyncio.Event()
         self._makers = asyncio.Semaphore(_MAKING)
@@ -525,7 +525,7 @@ class BatchRunner:
     """Judges the rows of a run in batches; the manifest is beside `out`."""
 
     project: Path
-    judge_request: JudgeRequest
+    request: JudgeRequest
     at_once: int
     out: str
     fallback: Fallback
@@ -547,7 +547,7 @@ class BatchRunner:
             )
         room = asyncio.Semaphore(AT_ONCE)
         gateway = BatchGateway(self, manifest)
-        judge_of = judges(gateway, self.project, self.judge_request, self._patient)
+        judge_of = judges(gateway, self.project, self.request, self._patient)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(gateway.drive())
@@ -572,7 +572,7 @@ class BatchRunner:
         """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
         models = [*chain(*judge.panel.values())]
         whys = [*map(batches.refusal, models)]
-        if self.judge_request.max_cost_usd is not None:
+        if self.request.max_cost_usd is not None:
             unpriced = [each.model for each in models if batches.price(each, 1, 1) is None]
             whys += [
                 f"no price of {model} is known, so --max-cost cannot work" for model in unpriced

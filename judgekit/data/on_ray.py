@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from judgekit.data.worker import Checked, Job, JudgedBlock
-    from judgekit.judging.service import JudgeRequest
+    from judgekit.judging.request import JudgeRequest
 
 _WORKER_CPU = 0.4
 _READ_CPU = 0.1  # so that a machine that is left can take the workers of one that is gone
@@ -106,12 +106,12 @@ class RayRun:
         data: str,
         out: str,
         project: Path,
-        judge_request: JudgeRequest,
+        request: JudgeRequest,
         at_once: int,
     ) -> None:
         self.work = work
         self._project = project
-        self._request = judge_request
+        self._request = request
         self._at_once = at_once
         if is_recording(environment.environ()):
             raise UsageError(

@@ -26,7 +26,6 @@ from judgekit.errors import ConfigError, FailureKind, InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
 from judgekit.judging.round import INEXACT
 from judgekit.judging.service import (
-    JudgeRequest,
     comparison_judge,
     document_judge,
     max_concurrency,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from judgekit.data.seals import Fingerprint
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.ranking import RankingJudge
+    from judgekit.judging.request import JudgeRequest
     from judgekit.judging.score import DocumentJudge
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
@@ -354,15 +354,15 @@ class DatasetRun(Tally):
             self.strange_label = self.strange_label or strange_label
 
 
-def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[str, LoadedRubric]:
+def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
     """Return what fingerprints hold beside content (rubrics, mode, models), and the first of the rubrics."""
     gateway = open_gateway({})
-    asked = judge_request._replace(max_cost_usd=None, cache=False)
+    asked = request.model_copy(update={"max_cost_usd": None, "cache": False})
     judges: list[DocumentJudge | PairJudge | RankingJudge]
     if task == "judge":
         judges = [document_judge(gateway, project, asked)[0]]
     else:  # of two texts, and of several
-        if judge_request.rubric is None:
+        if request.rubric is None:
             numbers = [2, 3]
         else:
             numbers = [2]
@@ -379,8 +379,8 @@ def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[
                 [[end.model for end in jury] for jury in each.panel.values()],
             )
         )
-    if judge_request.depth:
-        depth = [judge_request.depth]
+    if request.depth:
+        depth = [request.depth]
     else:
         depth = []
     return json.dumps([*made_of, *depth]), judges[0].loaded
@@ -419,7 +419,7 @@ class RowOptions(NamedTuple):
 
 
 def dataset(
-    source: Rows | Mappings, options: RowOptions, project: Path, judge_request: JudgeRequest
+    source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
 ) -> tuple[Dataset, Fields, list[str]]:
     """Return rows with what each gives, by which columns, and lines about what no model will see.
 
@@ -436,7 +436,7 @@ def dataset(
         else:
             option = f"--id {column}"
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
-    basis, loaded = _basis(options.task, project, judge_request)
+    basis, loaded = _basis(options.task, project, request)
     unseen = []
     for each in ("reference", "sources"):
         if each in found.columns and not getattr(_given(loaded), each):
@@ -466,7 +466,7 @@ def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
 def judges(
     gateway: Gateway,
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     made: Callable[[Any], Any] | None = None,
 ) -> Callable[[Document | ComparisonInput], Any]:
     """Return what gives the judge of a subject, one for each kind, which `made` makes of the usual one."""
@@ -477,9 +477,9 @@ def judges(
         if kind not in known:
             judge: Any = None
             if isinstance(subject, Document):
-                judge, _ = document_judge(gateway, project, judge_request)
+                judge, _ = document_judge(gateway, project, request)
             else:
-                judge = comparison_judge(gateway, subject, project, judge_request)
+                judge = comparison_judge(gateway, subject, project, request)
             if made:
                 known[kind] = made(judge)
             else:
@@ -492,14 +492,14 @@ def judges(
 async def judged(
     asked: Iterable[PendingRow],
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     at_once: int,
     *,
     in_order: bool,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        judge_of = judges(gateway, project, judge_request)
+        judge_of = judges(gateway, project, request)
 
         async def judge(each: PendingRow) -> Record | None:
             if not each.subject:
@@ -532,7 +532,7 @@ async def judged_rows(
     rows: Iterable[Mapping[str, Any]],
     options: RowOptions,
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     at_once: int,
     *,
     in_order: bool,
@@ -541,11 +541,11 @@ async def judged_rows(
 
     Raises `InputError` for a row that is no mapping, and as `dataset` does.
     """
-    made, _, _ = dataset(Mappings(rows), options, project, judge_request)
+    made, _, _ = dataset(Mappings(rows), options, project, request)
     nowhere = Results(lambda _: None)
-    run = DatasetRun(dataset=made, results=nowhere, max_cost_usd=judge_request.max_cost_usd)
+    run = DatasetRun(dataset=made, results=nowhere, max_cost_usd=request.max_cost_usd)
     async with aclosing(
-        judged(run.pending(), project, judge_request, at_once, in_order=in_order)
+        judged(run.pending(), project, request, at_once, in_order=in_order)
     ) as found:
         async for asked, record in found:
             yield run.on_record(asked, record)
@@ -555,14 +555,12 @@ async def judged_rows(
         raise run.problem
 
 
-def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
+def here(project: Path, request: JudgeRequest, at_once: int) -> Runner:
     """Return what judges rows in this process."""
 
     def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
-            async with aclosing(
-                judged(asked, project, judge_request, at_once, in_order=False)
-            ) as stream:
+            async with aclosing(judged(asked, project, request, at_once, in_order=False)) as stream:
                 async for each, record in stream:
                     on_record(each, record)
 
@@ -574,7 +572,7 @@ def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
 def by_engine(
     task: TaskName,
     project: Path,
-    judge_request: JudgeRequest,
+    request: JudgeRequest,
     at_once: int,
     warn: Callable[[str], None],
 ) -> Runner:
@@ -583,7 +581,7 @@ def by_engine(
 
     def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         carried = client.carried(str(project))
-        shared = json.dumps({**carried, "wish": judge_request._asdict()}).removesuffix("}")
+        shared = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
 
         def body(each: PendingRow) -> bytes:
             return f'{shared}, "{thing}": {json.dumps(each.subject and each.subject.body())}}}'.encode()
@@ -595,7 +593,7 @@ def by_engine(
                 else:
                     yield each
 
-        locally = here(project, judge_request, at_once)
+        locally = here(project, request, at_once)
         answers.many(
             task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False
         )

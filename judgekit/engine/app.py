@@ -11,15 +11,15 @@ import os
 import secrets
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from judgekit.config import AnyDepth, ModeName
+from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
@@ -31,7 +31,7 @@ from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import documents
 from judgekit.judging import search as retrieval
-from judgekit.judging.service import JudgeRequest
+from judgekit.judging.request import AS_CONFIGURED, JudgeRequest, Raw
 from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
 from judgekit.retrieval.confidence import Candidate
@@ -49,17 +49,8 @@ _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
-    return value
-
-
-# Texts of the caller's system: a path may hold bytes that are not UTF-8, which pydantic's own check refuses.
-Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
-Model = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Words = Annotated[str, StringConstraints(max_length=documents.CONTEXT_CHARS)]
 
 
@@ -104,21 +95,6 @@ class ComparisonBody(Strict):
         return documents.ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
 
 
-class LimitsBody(Strict):
-    """What any caller may wish for: the rubric, and limits of time and cost."""
-
-    rubric: Raw | None = None
-    mode: ModeName | None = None
-    deadline: float | None = Field(default=None, gt=0, le=3600)
-    max_cost_usd: float | None = Field(default=None, ge=0)
-    cache: bool = True
-
-
-class RequestBody(LimitsBody):
-    model: Model | None = None
-    depth: AnyDepth | None = None
-
-
 class Carried(Strict):
     """The base of what a local client sends; `client` tells apart those who are to get turns alike."""
 
@@ -136,23 +112,22 @@ class StopBody(Strict):
     idle_seconds: float = Field(default=0, ge=0)
 
 
-class WishBody(Carried):
-    wish: RequestBody = RequestBody()
+class RequestBody(Carried):
+    wish: JudgeRequest = AS_CONFIGURED
 
     def judge_request(self) -> JudgeRequest:
         """Return the request, with the rubric's path as the caller means it: from the folder it works in."""
-        wish = self.wish.model_dump()
         rubric = self.wish.rubric
-        if rubric is not None and rubric.endswith((".yaml", ".yml")):
-            wish["rubric"] = str(Path(self.cwd) / rubric)
-        return JudgeRequest(**wish)
+        if rubric is None or not rubric.endswith((".yaml", ".yml")):
+            return self.wish
+        return self.wish.model_copy(update={"rubric": str(Path(self.cwd) / rubric)})
 
 
-class JudgeBody(WishBody):
+class JudgeBody(RequestBody):
     document: DocumentBody
 
 
-class CompareBody(WishBody):
+class CompareBody(RequestBody):
     comparison: ComparisonBody
 
 

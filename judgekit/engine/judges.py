@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import ComparisonInput
     from judgekit.judging.orchestrator import Judge, Record, Subject
     from judgekit.judging.ranking import RankingJudge
+    from judgekit.judging.request import JudgeRequest
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.service import JudgeRequest
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 Value = TypeVar("Value")
@@ -77,29 +77,29 @@ class Service:
         if self.failure:
             raise NotReady(f"not ready: {self.failure}")
 
-    async def judge(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
+    async def judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
         """Return the judge for the current caller's environment; raises `ConfigError` or `UsageError`."""
-        make = partial(service.document_judge, self.gateway, project, judge_request)
-        judge, _ = await self._kept(make, project, judge_request)
+        make = partial(service.document_judge, self.gateway, project, request)
+        judge, _ = await self._kept(make, project, request)
         return judge
 
     async def comparison_judge(
-        self, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
+        self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        make = partial(service.comparison_judge, self.gateway, texts, project, judge_request)
-        return await self._kept(make, project, judge_request, len(texts.files), len(texts.distinct))
+        make = partial(service.comparison_judge, self.gateway, texts, project, request)
+        return await self._kept(make, project, request, len(texts.files), len(texts.distinct))
 
     async def _kept(
         self,
         make: Callable[[], Value],
         project: Path | None,
-        judge_request: JudgeRequest,
+        request: JudgeRequest,
         *numbers: int,
     ) -> Value:
         variables = frozenset(
             item for item in environment.environ().items() if item[0] not in _PASSING
         )
-        key = (project, judge_request, variables, _stamp(project, judge_request), numbers)
+        key = (project, request, variables, _stamp(project, request), numbers)
         now = time.monotonic()
         for old, (task, made) in list(self.kept.items()):
             failed = task.done() and (task.cancelled() or task.exception() is not None)
@@ -126,10 +126,10 @@ class Service:
             return await judge.judge(subject)
 
 
-def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[object]:
+def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     """Return what changes whenever a file changes that a judge is made of."""
     paths = {str(file) for file in settings.sources(project)}
-    rubric = judge_request.rubric
+    rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):
         paths.add(rubric)
     for home in (Path(environment.config_home()), *([project / ".judgekit"] if project else [])):

@@ -31,6 +31,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit import environment
+from judgekit.config import ModeName
 from judgekit.config import settings as configuration
 from judgekit.config.yamlfile import Strict
 from judgekit.engine import app as local
@@ -42,7 +43,8 @@ from judgekit.engine.replicas import Replica, joined
 from judgekit.environment import __version__
 from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.judging import panel
-from judgekit.judging.service import JudgeRequest, check_prices
+from judgekit.judging.request import JudgeRequest
+from judgekit.judging.service import check_prices
 from judgekit.judging.shared import is_loopback
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, LineFilter, store
@@ -72,9 +74,15 @@ class TeamDocument(local.DocumentBody):
     files: list[local.FileBody] = Field(min_length=1, max_length=100)
 
 
-class TeamRequest(local.LimitsBody):
+class TeamRequest(Strict):
+    """What a member of the team may ask for: a rubric of the server, and lower limits than its own."""
+
     # An id alone: a path would be one of the server's.
     rubric: RubricId | None = None
+    mode: ModeName | None = None
+    deadline: float | None = Field(default=None, gt=0, le=3600)
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    cache: bool = True
     rubric_sha256: local.Sha256 | None = None
     model: None = None  # the server chooses
 
@@ -194,7 +202,7 @@ async def judge(
 
     async def work() -> bytes:
         judge = await service.judge(
-            state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache)
+            state.project, JudgeRequest(rubric=wish.rubric, mode=wish.mode, cache=wish.cache)
         )
         if wish.rubric_sha256 not in (None, judge.loaded.sha256):
             there = f"is a different rubric on this server: {judge.loaded.sha256}"

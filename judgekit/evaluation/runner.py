@@ -37,10 +37,10 @@ from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import Judge, JudgeOptions, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.request import JudgeRequest
 from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge
-from judgekit.judging.service import JudgeRequest
 from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates
 from judgekit.providers import running
@@ -369,7 +369,7 @@ def trial(
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
                 at_once = 1
-                request = JudgeRequest(str(loaded.path), mode)
+                request = JudgeRequest(rubric=str(loaded.path), mode=mode)
                 if isinstance(loaded.rubric, ScoreRubric):
                     judge, _ = service.document_judge(gateway, project, request)
                     at_once = service.max_concurrency(judge, service.AT_ONCE)

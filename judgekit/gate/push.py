@@ -33,7 +33,7 @@ from judgekit.gate import (
 )
 from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
-from judgekit.judging.service import JudgeRequest
+from judgekit.judging.request import JudgeRequest
 from judgekit.ledger import Ledger, LedgerError, ModeChange, PushRecord
 from judgekit.ledger.export import hand_on
 from judgekit.ledger.kpi import standing, window
@@ -289,7 +289,7 @@ class _Gatekeeper:
         if not left:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            wanted = JudgeRequest(str(self.loaded.path), mode)
+            wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode)
             judge, models = service.document_judge(gateway, self.folder, wanted)
             if (
                 not judge.panel and judge.elsewhere is None

@@ -17,7 +17,7 @@ from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, redact, service
-from judgekit.judging.service import AS_CONFIGURED, JudgeRequest
+from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import newest_override
@@ -54,7 +54,7 @@ def of_project(project: Path) -> TaskFile:
 
 
 def judge(
-    document: Document, project: Path, judge_request: JudgeRequest = AS_CONFIGURED
+    document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
     """Return the verdict on a task, noted in the ledger, and notes; an override goes before any model."""
     settings = configuration.load(project)
@@ -68,12 +68,10 @@ def judge(
         said, redact.redact(task).text, hashes, without_terminal=any_override
     )
     if override is not None:
-        loaded = service.rubric(settings, project, judge_request)
-        verdict = without_models(
-            loaded, judge_request.mode or settings.judge.mode, document, override
-        )
+        loaded = service.rubric(settings, project, request)
+        verdict = without_models(loaded, request.mode or settings.judge.mode, document, override)
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
-    (verdict,) = running.run(service.ajudge_documents([document], project, judge_request))
+    (verdict,) = running.run(service.ajudge_documents([document], project, request))
     if verdict.rounds:
         try:
             verdict = ledger.note(verdict, said, text=settings.ledger.text)

@@ -18,7 +18,7 @@ from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
 from judgekit.judging import documents
 from judgekit.judging.documents import Task
-from judgekit.judging.service import JudgeRequest
+from judgekit.judging.request import JudgeRequest
 from judgekit.retrieval import quickjson, transcript
 from judgekit.text import one_line, rubric_name
 

@@ -18,6 +18,7 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.judging import redact as redaction
 from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS, Candidates, PromptCandidate, Query
+from judgekit.judging.request import JudgeRequest
 from judgekit.judging.select import CandidateJudge
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway, prepare
@@ -261,7 +262,7 @@ async def _judge(
         settings = settings.model_copy(update={"judge": once})
     loaded = loader.configured_rubric("retrieval", own.rubric, project)
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        request = service.JudgeRequest(mode=mode)
+        request = JudgeRequest(mode=mode)
         tiers = own.tiers if hook else TIERS
         judge = service.judge_of(
             CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers

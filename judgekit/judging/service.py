@@ -7,10 +7,10 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit import environment
-from judgekit.config import TIERS, AnyDepth, ModeName, TierName
+from judgekit.config import TIERS, AnyDepth, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
@@ -19,6 +19,7 @@ from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
 from judgekit.judging.orchestrator import AnyJudge, Judge, JudgeOptions
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.request import AS_CONFIGURED
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 
     from judgekit.config.settings import Config
+    from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Gateway, Messages
     from judgekit.rubric.loader import LoadedRubric
 
@@ -44,23 +46,8 @@ AT_ONCE = 8
 AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
 
-class JudgeRequest(NamedTuple):
-    """What a caller wants otherwise than configured (None); `deadline` in seconds a document."""
-
-    rubric: str | None = None
-    mode: ModeName | None = None
-    deadline: float | None = None
-    max_cost_usd: float | None = None
-    cache: bool = True
-    model: str | None = None  # for every tier, by the user's own authority
-    depth: AnyDepth | None = None  # of a document
-
-
-AS_CONFIGURED = JudgeRequest()
-
-
 def document_judge(
-    gateway: Gateway, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
+    gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
     """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
     settings = configuration.load(project)
@@ -69,22 +56,22 @@ def document_judge(
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
         server = shared.configured(settings)
-        if name := judge_request.model or environment.environ().get(panel.ONLY_MODEL):
+        if name := request.model or environment.environ().get(panel.ONLY_MODEL):
             raise UsageError(
                 f"--model {name}: the shared judge (server.url) chooses models; leave it out"
             )
-        if judge_request.depth:
+        if request.depth:
             problem = (
                 "the shared judge (server.url) chooses the depth; leave --depth and --review out"
             )
             raise UsageError(problem)
-    loaded = rubric(settings, project, judge_request)
+    loaded = rubric(settings, project, request)
     tiers = TIERS if server is None else ()
-    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, tiers=tiers)
-    if judge_request.depth:
+    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, request, tiers=tiers)
+    if request.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        chosen = partial(_depth, judge_request.depth, settings)
+        chosen = partial(_depth, request.depth, settings)
         judge = replace(judge, deeper=partial(review.at_depth, chosen))
     if server is None:
         return (judge, judge.nobody)
@@ -105,9 +92,9 @@ def _depth(wanted: AnyDepth, settings: Config, document: Document) -> Depth:
     return depth.choose(own, rules, file.path, len(lines_of(file.text)))
 
 
-def rubric(settings: Config, project: Path | None, judge_request: JudgeRequest) -> LoadedRubric:
+def rubric(settings: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
     """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
-    name = judge_request.rubric
+    name = request.rubric
     if name is None:
         return loader.configured_rubric("judge", settings.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
@@ -123,7 +110,7 @@ def judge_of(
     settings: Config,
     loaded: LoadedRubric,
     project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = AS_CONFIGURED,
     *,
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # so many texts are scored to compare them
@@ -131,19 +118,17 @@ def judge_of(
     """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`."""
     found = Panel({}, None, "")
     if tiers:
-        found = resolve(
-            panel.wanted(settings, project, model=judge_request.model), environment.environ()
-        )
+        found = resolve(panel.wanted(settings, project, model=request.model), environment.environ())
     models = {}
     for tier, jury in found.endpoints.items():
         if tier in tiers:
             models[tier] = jury
     own = settings.judge
-    mode = judge_request.mode or settings.judge.mode
+    mode = request.mode or settings.judge.mode
     each = own.criteria == "each"
     mixed = own.panel == "mixed"
     options = JudgeOptions(own.jury, own.samples, each, own.margin, own.redact, mixed)
-    asked = judge_request.max_cost_usd
+    asked = request.max_cost_usd
     others = found.others
     limit = own.max_cost_usd if asked is None else asked
     if limit:
@@ -153,7 +138,7 @@ def judge_of(
             return [other for other in found.others() if not _unpriced(other)]
 
     if own.author_family:
-        claimed = panel.claimed(settings, project, judge_request.model)
+        claimed = panel.claimed(settings, project, request.model)
     else:
         claimed = frozenset()
     return kind(
@@ -161,10 +146,10 @@ def judge_of(
         models,
         loaded,
         mode,
-        judge_request.deadline or own.deadline,
+        request.deadline or own.deadline,
         limit,
         found.reason,
-        ReplyCache() if judge_request.cache and not is_recording(environment.environ()) else None,
+        ReplyCache() if request.cache and not is_recording(environment.environ()) else None,
         *calibration.find(loaded, mode, models, project, options, subjects),
         options,
         own.author_family,
@@ -258,7 +243,7 @@ async def results(
 async def ajudge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = AS_CONFIGURED,
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
@@ -266,7 +251,7 @@ async def ajudge_documents(
     found: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
-        judge, _ = await asyncio.to_thread(document_judge, gateway, project, judge_request)
+        judge, _ = await asyncio.to_thread(document_judge, gateway, project, request)
         stream = results(documents, judge.judge, max_concurrency(judge, at_once))
         async with aclosing(stream):
             async for document, verdict in stream:
@@ -280,25 +265,25 @@ async def ajudge_documents(
 def prompts(
     subject: Document | ComparisonInput,
     project: Path | None = None,
-    wish: JudgeRequest = AS_CONFIGURED,
+    request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
-        return comparison_judge(gateway, subject, project, wish).prompts_by_model(subject)
-    judge, _ = document_judge(gateway, project, wish)
-    if wish.depth:
+        return comparison_judge(gateway, subject, project, request).prompts_by_model(subject)
+    judge, _ = document_judge(gateway, project, request)
+    if request.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        depth = _depth(wish.depth, configuration.load(project), subject)
+        depth = _depth(request.depth, configuration.load(project), subject)
         judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
     return judge.prompts_by_model(subject)
 
 
 async def acompare(
-    texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
+    texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> Comparison:
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, judge_request)
+        judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, request)
         return await judge.judge(texts)
 
 
@@ -316,31 +301,31 @@ def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str |
 
 
 def comparison_judge(
-    gateway: Gateway, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
+    gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
     """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
     count = len(texts.files)
-    if judge_request.depth:
+    if request.depth:
         raise UsageError("depth: texts that are compared have none; leave it out")
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
     usual = FOR_TWO if count == LEAST else FOR_MORE
-    if judge_request.rubric is None:
+    if request.rubric is None:
         name = usual
     else:
-        name = judge_request.rubric
+        name = request.rubric
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     settings = configuration.load(project)
     if not isinstance(loaded.rubric, CompareRubric):
         number = len(texts.distinct)
         ranking = judge_of(
-            RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number
+            RankingJudge, gateway, settings, loaded, project, request, subjects=number
         )
         return replace(ranking, nobody=_nobody_compares(settings, ranking.nobody))
     if count > LEAST:
         told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
-    judge = judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
+    judge = judge_of(PairJudge, gateway, settings, loaded, project, request)
     return replace(judge, nobody=_nobody_compares(settings, judge.nobody))
 
 

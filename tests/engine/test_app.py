@@ -27,7 +27,7 @@ from judgekit.environment import Brought
 from judgekit.errors import ConfigError
 from judgekit.judging import secret_search, service
 from judgekit.judging.documents import Author, Document, Task, file_of
-from judgekit.judging.service import JudgeRequest
+from judgekit.judging.request import JudgeRequest
 from judgekit.providers import litellm, running
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.pace import caller

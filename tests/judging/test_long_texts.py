@@ -17,6 +17,7 @@ from judgekit.judging import documents, extract, prompt, service
 from judgekit.judging import redact as outgoing
 from judgekit.judging.documents import file_of
 from judgekit.judging.redact import redact
+from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.M
 
     async def work() -> tuple[str, str]:
         judge, _ = service.document_judge(
-            open_gateway({}), None, service.JudgeRequest(deadline=ENOUGH, cache=False)
+            open_gateway({}), None, JudgeRequest(deadline=ENOUGH, cache=False)
         )
         slow, other = (
             documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words.")
