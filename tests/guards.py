@@ -1,6 +1,7 @@
 """Prints which tests guard files: `python -m tests.guards judgekit/gate/push.py`, or `make test FILES=...`.
 
-A test file guards a module when it, or its folder, is named after the module's room, or when it imports the module.
+A test file guards a module when it or its folder is named after the module's room, or when it imports
+the module.
 A file that is a test itself is printed as it is. Anything else that is not Python is guarded by all tests.
 """
 
