@@ -131,7 +131,13 @@ def keys(data: Any) -> set[str]:  # noqa: ANN401 - any JSON
     return {str(key) for key in inside}.union(*map(keys, inside.values()))
 
 
-@pytest.mark.parametrize("schema", EXAMPLES)
+SLOW = {"rubric"}  # whose examples have many keys
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in EXAMPLES],
+)
 def test_what_is_wrong_is_said_in_plain_words_and_with_the_keys_of_the_file(schema: str) -> None:
     model, examples = EXAMPLES[schema]
     adapter: TypeAdapter[Any] = TypeAdapter(model)
