@@ -470,6 +470,7 @@ def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.Monke
     assert (lost.code, lost.out, len(lost.err.splitlines())) == (70, "", 1)
 
 
+@pytest.mark.slow
 def test_the_demo(
     judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
