@@ -193,7 +193,7 @@ def tables(text: str) -> None:
 
 def regions(text: str) -> None:
     for quote in (f"{text} b", "  ".join([*text.split(), "b"]), f"  {text} "):
-        of("cli.formats.region")(quote, text)
+        of("cli.formats.handed_on.region")(quote, text)
 
 
 def rows(text: str) -> None:
@@ -242,7 +242,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.panel.signed": lambda text: of("judging.panel.signed")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
-    "cli.formats.region": regions,
+    "cli.formats.handed_on.region": regions,
     "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(
         text[: CONFIG_BYTES // 8]
     ),

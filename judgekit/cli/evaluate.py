@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
+from judgekit.cli.formats.table import cost_text
 from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
 from judgekit.cli.report import parts_text
 from judgekit.cli.rows import Id, Map
@@ -517,7 +518,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
             say(
                 f"  {f'{name} by the judge':<{WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant"
             )
-        say(f"  {'prompts that models judged':<{WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
+        say(f"  {'prompts that models judged':<{WIDTH}}{judge['prompts']}{cost_text(judge)}")
         if judge["unjudged"]:
             prompts = counted(judge["unjudged"], "prompt", "prompts")
             warn(f"models did not decide all about {prompts}: {judge['reason']}")

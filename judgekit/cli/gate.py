@@ -6,11 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
-from judgekit.cli import output
-from judgekit.cli.output import FormatOption, NoEngine, note, warn, watched
+from judgekit.cli import formats, output
+from judgekit.cli.output import NoEngine, note, warn, watched
 from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
 from judgekit.hooks import pre_push as hook
@@ -20,7 +19,6 @@ from judgekit.text import escaped, one_line
 if TYPE_CHECKING:
     from judgekit.ledger.records import GateMode
 
-_KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 _PRE_PUSH = Option(metavar="REMOTE URL", help="Judge the push that git puts on stdin.")
 
 
@@ -31,7 +29,7 @@ def gate(
     pre_push: Annotated[tuple[str, str] | None, _PRE_PUSH] = None,
     advise: Annotated[bool, Option("--advise", help="Always exit with 0.")] = False,
     block: Annotated[bool, Option("--block", help="Exit with 1 on a NO-GO.")] = False,
-    format_: FormatOption = "table",
+    format_: formats.FormatOption = "table",
     blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
     _model: output.ModelOption = None,
@@ -82,36 +80,8 @@ def gate(
     return blocked_code if report.blocked else Exit.ACCEPTED
 
 
-def _print(report: Report, form: output.Format, base: str | None) -> None:
-    if form == "table":
-        for row in report.rows:
-            verdict = row["verdict"]
-            word = row["word"]
-            shown = typer.style(word.ljust(12), fg=output.COLOURS[_KIND[word]], bold=True)
-            lines = [
-                f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"
-            ]
-            if noise := verdict.get("noise"):
-                lines += [
-                    f"within the noise ({noise:g} points): judged again, it may get the other answer"
-                ]
-            if decided := verdict["human_override"]:
-                lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
-            elif (
-                word == "GO"
-                and verdict["rounds"]
-                and not (verdict.get("depth") and verdict["degraded"])
-            ):
-                lines += [output.partiality(verdict)] if verdict.get("independent") is False else []
-            elif verdict["rounds"]:
-                lines.append(output.verdict_text(verdict, headed=False))
-            elif verdict["degraded"] not in report.notes:  # else it is said once, below
-                lines.append(verdict["degraded"])
-            output.say("\n    ".join(lines))
-    else:
-        from judgekit.cli import formats
-
-        output.emit(formats.render_gate(form, report))
+def _print(report: Report, form: str, base: str | None) -> None:
+    formats.print_gate(form, report)
     if not report.fault:
         warn(
             *(

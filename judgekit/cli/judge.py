@@ -7,18 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output, rows
-from judgekit.cli.output import note, say, warn
+from judgekit.cli import formats, output, rows
+from judgekit.cli.output import note, warn
 from judgekit.config import AnyDepth
 from judgekit.engine import answers, client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
 from judgekit.judging import documents
-from judgekit.text import encodable, escaped, lines_of, rubric_name
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ def judge(
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
-    format_: output.FormatOption = "table",
+    format_: formats.FormatOption = "table",
     jobs: rows.Jobs = None,
     deadline: output.Deadline = None,
     no_cache: output.NoCache = False,
@@ -154,7 +153,7 @@ def _documents(
 def _judge(
     subjects: Iterable[Document],
     request: Record,
-    form: output.Format,
+    form: str,
     how: rows.How,
     *,
     as_task: bool,
@@ -170,13 +169,12 @@ def _judge(
         return set()
     verdicts: list[Record] = []
     project = environment.project_root()
+    is_streamed = formats.FORMATS[form].is_streamed
 
     def on_verdict(_: Document, verdict: Record) -> None:
         verdicts.append(verdict)
-        if form == "table":  # why nothing was determined is said once, at the end
-            say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
-        elif form == "jsonl":
-            output.emit(json.dumps(verdict, ensure_ascii=False, separators=(",", ":")))
+        if is_streamed:
+            formats.print_verdicts(form, [verdict])
         else:
             output.progress(f"{len(verdicts)} judged")
 
@@ -202,11 +200,9 @@ def _judge(
         answers.many("judge", subjects, body, locally, on_verdict, at_once=how.jobs, warn=note)
     else:
         locally(subjects, on_verdict)
-    if form not in ("table", "jsonl"):
-        from judgekit.cli import formats
-
+    if not is_streamed:
         output.progress("")
-        output.emit(formats.render(form, verdicts))
+        formats.print_verdicts(form, verdicts)
     undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
     for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
         warn(f"undetermined: {reason}")
@@ -248,9 +244,7 @@ def compare(
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
-    format_: Annotated[
-        Literal["table", "json", "jsonl"], Option("--format", help="Format.")
-    ] = "table",
+    format_: formats.ComparisonFormatOption = "table",
     deadline: output.Deadline = None,
     no_cache: output.NoCache = False,
     author_family: Annotated[
@@ -318,77 +312,9 @@ def compare(
     return _say_comparison(running.run(service.acompare(compared, project, request)), format_)
 
 
-def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "jsonl"]) -> int:
-    if format_ == "table":
-        for line in _lines(comparison):
-            say(line)
-    else:
-        output.emit(
-            comparison.model_dump_json(by_alias=True, indent=2 if format_ == "json" else None)
-        )
+def _say_comparison(comparison: Comparison, format_: str) -> int:
+    formats.print_comparison(format_, comparison)
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")
     output.tell_sent(comparison.substitutes, comparison.redacted)
     return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED
-
-
-def _lines(comparison: Comparison) -> Iterator[str]:
-    names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
-    if comparison.verdict in names:
-        winner = f"  {names[comparison.verdict]}"
-    else:
-        winner = ""
-    yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"
-    for subject in sorted(
-        comparison.subjects, key=lambda each: (each.score is None, -(each.score or 0.0))
-    ):
-        if subject.score is None:
-            score = ""
-        else:
-            score = f"  {subject.score:g} up to {subject.tier}"
-        if subject.family is None:
-            wrote = ""
-        else:
-            wrote = f"  by {subject.family}"
-        yield f"    {subject.letter}  {names[subject.letter]}{wrote}{score}"
-    decided = "undecided"
-    if comparison.decided and not comparison.rounds:
-        decided = "no model was asked"
-    elif comparison.judge_tier:
-        tied = comparison.verdict == "tie"
-        ahead = ""
-        if comparison.lead is not None and any(
-            subject.score is not None for subject in comparison.subjects
-        ):
-            if tied:
-                ahead = f"the best two {comparison.lead:g} apart"
-            else:
-                ahead = f"ahead by {comparison.lead:g}"
-        elif comparison.lead is not None and not tied:
-            ahead = f"{comparison.lead:.0%} ahead in votes"
-        decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{', ' if ahead else ''}{ahead})"
-    about_cost = {"cost_usd", "cost_source", "cost_complete", "rounds"}
-    cost = output.cost_text(comparison.model_dump(include=about_cost))
-    if len(comparison.rounds) == 1:
-        rounds = "1 round"
-    else:
-        rounds = f"{len(comparison.rounds)} rounds"
-    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
-    rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
-    yield f"    {rubric}; {rounds}; {decided}, {comparison.duration_ms / 1000:.1f} s{cost}"
-    if comparison.independent is False:
-        judges = set(comparison.families)
-        own = []
-        for each in comparison.subjects:
-            if judges & set(documents.named(each.family)):
-                own.append(each.letter)
-        if len(own) == len(comparison.subjects):
-            some = ""
-        else:
-            some = "; models favour texts of their own family"
-        named = " and ".join(comparison.families)
-        wrote = " and ".join(own)
-        yield f"    not independent: judged only by models of {named}, which wrote {wrote}{some}"
-    if comparison.degraded:
-        yield f"    degraded: {comparison.degraded}"
-    yield from (f"    {line}" for line in lines_of(comparison.reasoning))

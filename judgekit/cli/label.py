@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from typer import Argument, Option
 
 from judgekit import task_ids
+from judgekit.cli.formats.table import verdict_text
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
-from judgekit.cli.output import emit, keeps, pressed, project_path, say, verdict_text, warn
+from judgekit.cli.output import emit, keeps, pressed, project_path, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, one_line
 

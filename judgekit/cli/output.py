@@ -8,10 +8,9 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Option
@@ -19,23 +18,13 @@ from typer import Option
 from judgekit import environment, outputs
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import escaped, lines_of, rubric_name
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from judgekit.providers.base import Message
 
-Format: TypeAlias = Literal["table", "json", "jsonl", "sarif", "junit"]
-COLOURS = {"accept": typer.colors.GREEN, "improve": typer.colors.YELLOW, "reject": typer.colors.RED}
-COLOURS |= dict.fromkeys(("escalate", "undetermined"), typer.colors.MAGENTA)
-_COST_SOURCES = {
-    "provider": " (as the provider reports)",
-    "profile": " (by the prices of the provider's profile)",
-    "litellm": " (by litellm's prices)",
-    "cache": " (all replies cached)",
-    "mixed": " (from several sources)",
-}
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
@@ -242,7 +231,6 @@ OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
-FormatOption = Annotated[Format, Option("--format", help="Output format.")]
 _REPEAT = Option(
     min=1, max=20, help="Ask about each case so often; count flips, and how far scores move."
 )
@@ -290,118 +278,3 @@ def say_prompts(
         for messages in rounds:
             parts = (f"--- {message.role}\n{message.content}" for message in messages)
             say("\n".join([f"=== {escaped(f'{title}: {tier} ({model})')}", *parts]))
-
-
-def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
-    """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
-    scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
-    if verdict["average"] is not None:
-        mean = f"  mean {verdict['average']:g}"
-    else:
-        mean = ""
-    word = typer.style(
-        verdict["verdict"].upper().ljust(12), fg=COLOURS[verdict["verdict"]], bold=True
-    )
-    name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    if headed:
-        first = f"{word}  {name}{mean}{scores}"
-    else:
-        first = f"{mean}{scores}".strip()
-    ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
-    judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
-    names = {"tiebreaker": "after review"} if verdict.get("review") else {}
-    if opinions := [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]:
-        came = []
-        for tier, own, fault in opinions:
-            came.append((tier, own["outcome"] if own else fault and fault["kind"]))
-        judged.append(", ".join(f"{names.get(tier, tier)} {word}" for tier, word in came))
-        model = verdict["model"]
-        if model:
-            decided = f"decided by {model} ({verdict['consensus']})"
-        else:
-            decided = "undecided"
-        judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
-    if depth := verdict.get("depth"):
-        judged.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
-    lines = [*filter(None, [first]), "; ".join(judged)]
-    if verdict.get("independent") is False:
-        lines.append(partiality(verdict))
-    if verdict["degraded"] and degraded:
-        lines.append(f"degraded: {verdict['degraded']}")
-    if verdict["reasoning"]:
-        lines.append(verdict["reasoning"])
-        # Dimensions whose terms are neither in the reasoning nor in a finding; older records have no terms.
-        deciding = []
-        for tier, opinion, _ in opinions:
-            if tier == verdict["judge_tier"]:
-                deciding.append(opinion or {})
-        terms = {name for opinion in deciding for name in opinion.get("dimensions", ())}
-        explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
-        silent = [name for name in verdict["scores"] or {} if name not in explained]
-        lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
-    if review := {
-        (each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())
-    }:
-        counts = Counter(word for word, _ in review.values())
-        lines.append(f"reviewed by peers: {', '.join(f'{n} {word}' for word, n in counts.items())}")
-    for finding in verdict["findings"]:
-        where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
-        lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
-        lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
-        lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []
-        if told := review.get((finding["issue"], finding["quote"])):
-            lines.append(f"  {told[1]}")
-        if said := finding.get("dismissed"):
-            lines.append(f"  dismissed by {said['who']} on {said['at'][:10]}: no problem")
-    # What a model continues on a further line stands deeper: it is no line of ours.
-    deeper = "\n        "
-    return "\n".join([lines[0], *(f"    {deeper.join(lines_of(text))}" for text in lines[1:])])
-
-
-def _reviewed(finding: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a review came to for a finding, in a word, and who found and confirmed it."""
-    if finding["dropped"]:
-        word = "dropped"
-    else:
-        word = "not confirmed" if finding["checked"] else "not checked"
-    if finding["confirmed_by"]:
-        confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}"
-    else:
-        confirmed = word
-    who = f"found by {', '.join(finding['raised_by'])}"
-    if finding["held"]:
-        return ("held", f"{who}; {confirmed}")
-    return (word, f"{who}; {word}")
-
-
-def partiality(verdict: Mapping[str, Any]) -> str:
-    return (
-        f"not independent: judged by models of the author's family ({verdict['author']['family']})"
-    )
-
-
-def cost_text(verdict: Mapping[str, Any]) -> str:
-    """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
-    cost = verdict["cost_usd"]
-    incomplete = verdict.get("cost_complete") is False
-    if verdict.get("cost_source") == "local":
-        return ", cost 0 (local)"
-    if cost is not None:
-        return f", {'at least ' * incomplete}${cost:.4f}{source_text(verdict.get('cost_source'))}"
-    if not incomplete:
-        return ""
-    unpriced = []
-    for each in verdict["rounds"]:
-        if (each.get("usage") or {}).get("unpriced_calls"):
-            unpriced.append(each)
-    models = dict.fromkeys(each["model"] for each in unpriced if each["opinion"])
-    if models:
-        reason = f"no price for {', '.join(models)}"
-    else:
-        reason = "a call that failed may have been charged"
-    return f", cost unknown ({reason})"
-
-
-def source_text(source: str | None) -> str:
-    """Return who says what something cost, in brackets; "" where that is not known."""
-    return _COST_SOURCES.get(source or "", "")

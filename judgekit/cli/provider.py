@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.output import note, progress, project_path, say, source_text, warn
+from judgekit.cli.formats.table import source_text
+from judgekit.cli.output import note, progress, project_path, say, warn
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted
 

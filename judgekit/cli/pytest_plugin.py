@@ -174,6 +174,7 @@ def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables
 
 def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     from judgekit.cli import output
+    from judgekit.cli.formats.table import verdict_text
     from judgekit.text import one_line
 
     accept = getattr(rubric.modes, verdict.mode).accept
@@ -182,7 +183,7 @@ def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     else:
         mean = f", and their mean {accept.mean:g}"
     asked = f"{verdict.verdict}; to be accepted, each score must be at least {accept.each:g}{mean}"
-    shown = output.verdict_text(verdict.record(), headed=False)
+    shown = verdict_text(verdict.record(), headed=False)
     return output.printable(f"{asked}\n    {shown}\n    text: {one_line(text, 200)}")
 
 

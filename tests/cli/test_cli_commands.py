@@ -25,7 +25,8 @@ import judgekit as package
 from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.app import COMMANDS, application
-from judgekit.cli.output import printable, say, verdict_text, warn
+from judgekit.cli.formats.table import verdict_text
+from judgekit.cli.output import printable, say, warn
 from judgekit.config import KEYS, settings, yamlfile
 from judgekit.config import files as bundled
 from judgekit.engine import client

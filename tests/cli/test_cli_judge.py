@@ -20,7 +20,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, fails, says, sends
 from scripted import by_content, finding, scores
 
 import judgekit as package
-from judgekit.cli import formats
+from judgekit.cli.formats import sarif
 from judgekit.cli.schema import json_schema
 from judgekit.rubric import loader
 
@@ -276,7 +276,7 @@ def test_a_quote_is_found_where_it_stands_and_no_place_is_invented(
         }
         verdict |= {"scores": None, "reasoning": "", "degraded": None}
         verdict["findings"] = [{"issue": "no date", "suggestion": "", "quote": quote}]
-        found = json.loads(formats.sarif([verdict]))["runs"][0]["results"]
+        found = json.loads(sarif.render_verdicts([verdict]))["runs"][0]["results"]
         return [each["locations"][0]["physicalLocation"]["region"] for each in found]
 
     whole, finding = regions(TEXT)

@@ -13,7 +13,7 @@ from loopback import fails, says
 from pushing import bad, good
 from scripted import by_content, finding, scores
 
-from judgekit.cli import formats
+from judgekit.cli.formats import junit
 from judgekit.cli.schema import json_schema
 from judgekit.config.settings import user_file
 
@@ -91,7 +91,7 @@ def test_junit_is_xml_whatever_a_model_says() -> None:
     said = f"a{FORBIDDEN}b{ALLOWED}"
     item = {"issue": said, "suggestion": said, "quote": said, "dimension": said, "location": said}
     for word in ("accept", "reject", "undetermined"):
-        text = formats.junit(
+        text = junit.render_verdicts(
             [verdict(verdict=word, reasoning=said, task_id=f"p{said}", findings=[item])]
         )
         suite = suite_of(text.encode("utf-8").decode("utf-8"))  # no lone surrogate is left

@@ -11,7 +11,7 @@ import pytest
 from making import PanelModels, call_usage, document, document_judge, file, judge_options, reply
 from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
 
-from judgekit.cli.output import verdict_text
+from judgekit.cli.formats.table import verdict_text
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, score, service
 from judgekit.judging.fence import without_nonce

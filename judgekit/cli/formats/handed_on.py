@@ -1,0 +1,97 @@
+"""What reports have in common that are handed on to others: no secrets, names of rules, places of quotes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from judgekit.judging.redact import without_secrets
+from judgekit.text import rubric_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.gate import Report
+
+    Record: TypeAlias = Mapping[str, Any]
+
+_MOST_BYTES = 64_000_000
+
+
+class GateRecords(NamedTuple):
+    """A run of the gate as records: a verdict for each file, and one about the whole run."""
+
+    verdicts: Sequence[Record]
+    run: Record
+
+
+def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:
+    """Return the records of verdicts without the secrets in their texts."""
+    clean: list[Record] = without_secrets(list(verdicts))
+    return clean
+
+
+def clean_gate(report: Report) -> GateRecords:
+    """Return the records of a run of the gate without the secrets in their texts."""
+    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+    from judgekit.gate.record import gate_record
+
+    verdicts = [row["verdict"] for row in report.rows]
+    verdicts, run = without_secrets([verdicts, gate_record(report)])
+    return GateRecords(verdicts, run)
+
+
+def rule_name(verdict: Record) -> str:
+    """Return the name of the rubric that a verdict follows."""
+    return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
+
+
+def summary(verdict: Record) -> str:
+    """Return scores, reasoning, and why a verdict is less than it could be, on one line."""
+    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
+    return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
+
+
+def judged_text(subject: Record) -> str:
+    """Return the text of a file if it is still the one that was judged, else nothing."""
+    try:
+        with Path(subject["path"]).open("rb") as file:
+            data = file.read(_MOST_BYTES)
+    except (OSError, ValueError):
+        return ""
+    if hashlib.sha256(data).hexdigest() != subject["sha256"]:
+        return ""
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def region(passage: str, text: str) -> dict[str, int] | None:
+    """Return where a quote stands in a text: lines and columns from 1, the end behind it; None if nowhere."""
+    words = passage.split()
+    if not words:
+        return None
+    start = text.find(passage)
+    end = start + len(passage)
+    if start < 0:
+        flat = " ".join(text.split())
+        flat_passage = " ".join(words)
+        place = flat.find(flat_passage)
+        if place < 0:
+            return None
+        start = _unflattened(text, flat, place)
+        end = _unflattened(text, flat, place + len(flat_passage) - 1) + 1
+    return {
+        "startLine": text.count("\n", 0, start) + 1,
+        "startColumn": start - text.rfind("\n", 0, start),
+        "endLine": text.count("\n", 0, end) + 1,
+        "endColumn": end - text.rfind("\n", 0, end),
+    }
+
+
+def _unflattened(text: str, flat: str, place: int) -> int:
+    """Return where a character of `flat`, the text with single blanks, stands in the text."""
+    before = flat.rfind(" ", 0, place) + 1
+    word = next(islice(re.finditer(r"\S+", text), flat.count(" ", 0, before), None))
+    return word.start() + place - before

@@ -1,0 +1,28 @@
+"""Verdicts as one array of JSON; behind those of the gate a record of the whole run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.gate import Report
+    from judgekit.judging.verdict import Comparison
+
+
+def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps(list(verdicts), indent=2, ensure_ascii=False)
+
+
+def render_gate(report: Report) -> str:
+    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+    from judgekit.gate.record import gate_record
+
+    verdicts = [row["verdict"] for row in report.rows]
+    return render_verdicts([*verdicts, gate_record(report)])
+
+
+def render_comparison(comparison: Comparison) -> str:
+    return comparison.model_dump_json(by_alias=True, indent=2)

@@ -1,0 +1,31 @@
+"""Verdicts as JSON Lines, a verdict a line; behind those of the gate a record of the whole run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.gate import Report
+    from judgekit.judging.verdict import Comparison
+
+
+def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for verdict in verdicts:
+        lines.append(json.dumps(verdict, ensure_ascii=False, separators=(",", ":")))
+    return "\n".join(lines)
+
+
+def render_gate(report: Report) -> str:
+    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+    from judgekit.gate.record import gate_record
+
+    verdicts = [row["verdict"] for row in report.rows]
+    return render_verdicts([*verdicts, gate_record(report)])
+
+
+def render_comparison(comparison: Comparison) -> str:
+    return comparison.model_dump_json(by_alias=True)

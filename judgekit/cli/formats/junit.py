@@ -1,0 +1,117 @@
+"""Verdicts as JUnit XML: accepted passes, rejected and improve fail, the rest counts as skipped.
+
+A test is named by its path alone, so that it stays the same test when the file changes. What a run of the
+gate did not examine is a test that is skipped, or an error where that stops a push.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+from xml.etree import ElementTree as ET
+
+from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summary
+from judgekit.task_ids import task_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from judgekit.gate import Report
+
+    Record: TypeAlias = Mapping[str, Any]
+
+# What XML 1.0 cannot hold: control characters, lone surrogates, U+FFFE and U+FFFF.
+_NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render_verdicts(verdicts: Sequence[Record]) -> str:
+    suite = ET.Element("testsuite", name="judgekit")
+    for verdict in clean_verdicts(verdicts):
+        _add_verdict(suite, verdict)
+    return _text_of(suite)
+
+
+def render_gate(report: Report) -> str:
+    verdicts, run = clean_gate(report)
+    suite = ET.Element("testsuite", name="judgekit")
+    _add_properties(suite, run)
+    unexamined = {omission["name"] for omission in run["not_examined"]}
+    for verdict in verdicts:
+        _add_verdict(suite, verdict, unexamined, holds=run["holds"])
+    judged = {task_name(verdict["task_id"]) for verdict in verdicts}
+    for omission in run["not_examined"]:
+        if omission["name"] in judged:
+            continue
+        case = _add_case(suite, omission["name"], "gate")
+        reason = omission["reason"]
+        _add_undecided(case, f"not examined: {reason}", reason, holds=run["holds"])
+    return _text_of(suite)
+
+
+def _text_of(suite: ET.Element) -> str:
+    """Count the tests of a suite, and return it as text."""
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    suite.set("failures", str(len(suite.findall("*/failure"))))
+    suite.set("errors", str(len(suite.findall("*/error"))))
+    suite.set("skipped", str(len(suite.findall("*/skipped"))))
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _add_verdict(
+    suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
+) -> None:
+    """Add the test of a verdict; the gate `holds` where an undecided one is an error."""
+    name = task_name(verdict["task_id"])
+    case = _add_case(suite, name, rule_name(verdict))
+    case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
+    text = "\n".join([summary(verdict), *_finding_lines(verdict)])
+    word = verdict["verdict"]
+    if word in ("reject", "improve"):
+        ET.SubElement(case, "failure", message=word).text = _xml(text)
+    elif word != "accept":
+        if name in unexamined:
+            word = "not examined"
+        _add_undecided(case, f"{word}: {summary(verdict)}", text, holds=holds)
+    elif verdict["findings"]:
+        ET.SubElement(case, "system-out").text = _xml(text)
+
+
+def _add_case(suite: ET.Element, name: str, classname: str) -> ET.Element:
+    return ET.SubElement(suite, "testcase", name=_xml(name), classname=_xml(classname))
+
+
+def _add_undecided(case: ET.Element, message: str, text: str, *, holds: bool) -> None:
+    tag = "error" if holds else "skipped"
+    ET.SubElement(case, tag, message=_xml(message)).text = _xml(text)
+
+
+def _add_properties(suite: ET.Element, run: Record) -> None:
+    """Add what a run of the gate came to, and what it skipped, to a test suite."""
+    values = {"mode": run["mode"], "blocked": str(run["blocked"]).lower()}
+    for word, count in run["judged"].items():
+        values[f"judged {word}"] = str(count)
+    for group in run["skipped"]:
+        values[f"skipped: {group['reason']}"] = str(group["count"])
+    values["not examined"] = str(len(run["not_examined"]))
+    properties = ET.SubElement(suite, "properties")
+    for name, value in values.items():
+        ET.SubElement(properties, "property", name=_xml(name), value=_xml(value))
+
+
+def _finding_lines(verdict: Record) -> list[str]:
+    """Return the findings of a verdict, each with its quote and its suggestion on lines of their own."""
+    lines: list[str] = []
+    for finding in verdict["findings"]:
+        where = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
+        lines.append(f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}")
+        if finding["quote"]:
+            lines.append(f'  > "{finding["quote"]}"')
+        if finding["suggestion"]:
+            lines.append(f"  -> {finding['suggestion']}")
+        if dismissed := finding.get("dismissed"):
+            lines.append(f"  dismissed by {dismissed['who']}")
+    return lines
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)

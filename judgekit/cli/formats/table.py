@@ -1,0 +1,331 @@
+"""Verdicts, runs of the gate and comparisons for people: columns on a line, and below it what led there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import typer
+
+from judgekit.gate import PASSES, STOPS, UNKNOWN
+from judgekit.text import escaped, lines_of, rubric_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from judgekit.gate import Report, Row
+    from judgekit.judging.verdict import Comparison
+
+    Record: TypeAlias = Mapping[str, Any]
+
+COLOURS = {
+    "accept": typer.colors.GREEN,
+    "improve": typer.colors.YELLOW,
+    "reject": typer.colors.RED,
+    "escalate": typer.colors.MAGENTA,
+    "undetermined": typer.colors.MAGENTA,
+}
+_GATE_COLOURS = {
+    PASSES: COLOURS["accept"],
+    STOPS: COLOURS["reject"],
+    UNKNOWN: COLOURS["undetermined"],
+}
+_WORD_WIDTH = 12
+_COST_SOURCES = {
+    "provider": " (as the provider reports)",
+    "profile": " (by the prices of the provider's profile)",
+    "litellm": " (by litellm's prices)",
+    "cache": " (all replies cached)",
+    "mixed": " (from several sources)",
+}
+
+
+def render_verdicts(verdicts: Sequence[Record]) -> str:
+    texts = []
+    for verdict in verdicts:
+        # Why nothing was determined is said once, at the end.
+        is_determined = verdict["verdict"] != "undetermined"
+        texts.append(verdict_text(verdict, degraded=is_determined))
+    return "\n".join(texts)
+
+
+def _gate_word(row: Row) -> str:
+    word = row["word"]
+    return typer.style(word.ljust(_WORD_WIDTH), fg=_GATE_COLOURS[word], bold=True)
+
+
+def _gate_path(row: Row) -> str:
+    return escaped(row["path"])
+
+
+def _gate_commit(row: Row) -> str:
+    return f"({row['commit'][:7]} {escaped(row['author'])})"
+
+
+GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (_gate_word, _gate_path, _gate_commit)
+"""The columns of the gate's table, from left to right; an empty cell leaves no gap."""
+
+
+def render_gate(report: Report) -> str:
+    texts = []
+    for row in report.rows:
+        cells = [column(row) for column in GATE_COLUMNS]
+        first = "  ".join(filter(None, cells))
+        texts.append("\n    ".join([first, *_gate_reasons(row, report.notes)]))
+    return "\n".join(texts)
+
+
+def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
+    """Return the lines below a row of the gate, without what its `notes` say for all rows."""
+    verdict = row["verdict"]
+    lines = []
+    if noise := verdict.get("noise"):
+        lines.append(
+            f"within the noise ({noise:g} points): judged again, it may get the other answer"
+        )
+    override = verdict["human_override"]
+    is_less_deep = verdict.get("depth") and verdict["degraded"]
+    if override:
+        lines.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
+    elif row["word"] == PASSES and verdict["rounds"] and not is_less_deep:
+        if verdict.get("independent") is False:
+            lines.append(partiality(verdict))
+    elif verdict["rounds"]:
+        lines.append(verdict_text(verdict, headed=False))
+    elif verdict["degraded"] not in notes:
+        lines.append(verdict["degraded"])
+    return lines
+
+
+def render_comparison(comparison: Comparison) -> str:
+    return "\n".join(_comparison_lines(comparison))
+
+
+def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
+    word = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
+    if comparison.verdict in names:
+        yield f"{word}  {names[comparison.verdict]}"
+    else:
+        yield word
+    best_first = sorted(
+        comparison.subjects,
+        key=lambda subject: (subject.score is None, -(subject.score or 0.0)),
+    )
+    for subject in best_first:
+        line = f"    {subject.letter}  {names[subject.letter]}"
+        if subject.family is not None:
+            line += f"  by {subject.family}"
+        if subject.score is not None:
+            line += f"  {subject.score:g} up to {subject.tier}"
+        yield line
+    cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
+    cost = cost_text(comparison.model_dump(include=cost_fields))
+    if len(comparison.rounds) == 1:
+        rounds = "1 round"
+    else:
+        rounds = f"{len(comparison.rounds)} rounds"
+    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
+    rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
+    seconds = f"{comparison.duration_ms / 1000:.1f} s"
+    yield f"    {rubric}; {rounds}; {_decision(comparison)}, {seconds}{cost}"
+    if comparison.independent is False:
+        yield f"    {_comparison_partiality(comparison)}"
+    if comparison.degraded:
+        yield f"    degraded: {comparison.degraded}"
+    for line in lines_of(comparison.reasoning):
+        yield f"    {line}"
+
+
+def _decision(comparison: Comparison) -> str:
+    """Return which tier decided a comparison, and how far the winner is ahead."""
+    if comparison.decided and not comparison.rounds:
+        return "no model was asked"
+    if not comparison.judge_tier:
+        return "undecided"
+    details = [comparison.consensus, _lead(comparison)]
+    return f"decided by {comparison.judge_tier} ({', '.join(filter(None, details))})"
+
+
+def _lead(comparison: Comparison) -> str:
+    """Return how far the winner is ahead, in scores or in votes; "" where that is not known."""
+    if comparison.lead is None:
+        return ""
+    is_tie = comparison.verdict == "tie"
+    has_scores = any(subject.score is not None for subject in comparison.subjects)
+    if has_scores:
+        if is_tie:
+            return f"the best two {comparison.lead:g} apart"
+        return f"ahead by {comparison.lead:g}"
+    if is_tie:
+        return ""
+    return f"{comparison.lead:.0%} ahead in votes"
+
+
+def _comparison_partiality(comparison: Comparison) -> str:
+    """Return which texts are by families of the models that judged."""
+    from judgekit.judging.documents import named
+
+    judges = set(comparison.families)
+    letters = []
+    for subject in comparison.subjects:
+        if judges & set(named(subject.family)):
+            letters.append(subject.letter)
+    line = (
+        f"not independent: judged only by models of {' and '.join(comparison.families)},"
+        f" which wrote {' and '.join(letters)}"
+    )
+    if len(letters) < len(comparison.subjects):
+        line += "; models favour texts of their own family"
+    return line
+
+
+def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
+    """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
+    lines = [*filter(None, [_scores_line(verdict, headed=headed)]), _judges_line(verdict)]
+    if verdict.get("independent") is False:
+        lines.append(partiality(verdict))
+    if verdict["degraded"] and degraded:
+        lines.append(f"degraded: {verdict['degraded']}")
+    if verdict["reasoning"]:
+        lines.append(verdict["reasoning"])
+        unexplained = _unexplained_scores(verdict)
+        if unexplained:
+            lines.append(f"no reason given for {', '.join(unexplained)}")
+    lines += _finding_lines(verdict)
+    # What a model continues on a further line stands deeper: it is no line of ours.
+    deeper = "\n        "
+    indented = [f"    {deeper.join(lines_of(line))}" for line in lines[1:]]
+    return "\n".join([lines[0], *indented])
+
+
+def _scores_line(verdict: Record, *, headed: bool) -> str:
+    """Return the mean and the scores of a verdict, behind its word and name where it is `headed`."""
+    scores = ""
+    if verdict["average"] is not None:
+        scores = f"  mean {verdict['average']:g}"
+    for name, value in (verdict["scores"] or {}).items():
+        scores += f"  {name} {value:g}"
+    if not headed:
+        return scores.strip()
+    text = verdict["verdict"].upper().ljust(_WORD_WIDTH)
+    word = typer.style(text, fg=COLOURS[verdict["verdict"]], bold=True)
+    name = verdict["task_id"].rpartition("@")[0] or verdict["task_id"]
+    return f"{word}  {escaped(name)}{scores}"
+
+
+def _judges_line(verdict: Record) -> str:
+    """Return by which rubric a verdict was reached, what each tier came to, and which model decided."""
+    ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
+    parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
+    if verdict["rounds"]:
+        parts.append(", ".join(_round_text(verdict, round_) for round_ in verdict["rounds"]))
+        decision = "undecided"
+        if verdict["model"]:
+            decision = f"decided by {verdict['model']} ({verdict['consensus']})"
+        seconds = f"{verdict['duration_ms'] / 1000:.1f} s"
+        parts.append(f"{decision}, {seconds}{cost_text(verdict)}")
+    if depth := verdict.get("depth"):
+        parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
+    return "; ".join(parts)
+
+
+def _round_text(verdict: Record, round_: Record) -> str:
+    """Return the tier of a round, and its outcome or what kind of failure it had."""
+    tier = round_["tier"]
+    if tier == "tiebreaker" and verdict.get("review"):
+        tier = "after review"
+    if round_["opinion"]:
+        outcome = round_["opinion"]["outcome"]
+    else:
+        outcome = round_["failure"] and round_["failure"]["kind"]
+    return f"{tier} {outcome}"
+
+
+def _unexplained_scores(verdict: Record) -> list[str]:
+    """Return the dimensions whose terms are neither in the reasoning nor in a finding.
+
+    Older records have no terms: nothing is said of them.
+    """
+    terms: set[str] = set()
+    for round_ in verdict["rounds"]:
+        if round_["tier"] == verdict["judge_tier"]:
+            terms.update((round_["opinion"] or {}).get("dimensions", ()))
+    if not terms:
+        return []
+    explained = terms | {finding["dimension"] for finding in verdict["findings"]}
+    return [name for name in verdict["scores"] or {} if name not in explained]
+
+
+def _finding_lines(verdict: Record) -> list[str]:
+    """Return what a review of peers came to, and each finding with its quote, suggestion and reviewers."""
+    reviews = {}
+    for finding in verdict.get("review", ()):
+        reviews[finding["issue"], finding["quote"]] = _reviewed(finding)
+    lines = []
+    if reviews:
+        counts = Counter(word for word, _ in reviews.values())
+        words = ", ".join(f"{count} {word}" for word, count in counts.items())
+        lines.append(f"reviewed by peers: {words}")
+    for finding in verdict["findings"]:
+        where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
+        lines.append(f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}")
+        if finding["quote"]:
+            lines.append(f'  > "{finding["quote"]}"')
+        if finding["suggestion"]:
+            lines.append(f"  -> {finding['suggestion']}")
+        if review := reviews.get((finding["issue"], finding["quote"])):
+            _, who = review
+            lines.append(f"  {who}")
+        if dismissed := finding.get("dismissed"):
+            lines.append(f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem")
+    return lines
+
+
+def _reviewed(finding: Record) -> tuple[str, str]:
+    """Return what a review came to for a finding, in a word, and who found and confirmed it."""
+    if finding["dropped"]:
+        word = "dropped"
+    else:
+        word = "not confirmed" if finding["checked"] else "not checked"
+    if finding["confirmed_by"]:
+        confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}"
+    else:
+        confirmed = word
+    who = f"found by {', '.join(finding['raised_by'])}"
+    if finding["held"]:
+        return ("held", f"{who}; {confirmed}")
+    return (word, f"{who}; {word}")
+
+
+def partiality(verdict: Record) -> str:
+    family = verdict["author"]["family"]
+    return f"not independent: judged by models of the author's family ({family})"
+
+
+def cost_text(verdict: Record) -> str:
+    """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
+    cost = verdict["cost_usd"]
+    is_incomplete = verdict.get("cost_complete") is False
+    if verdict.get("cost_source") == "local":
+        return ", cost 0 (local)"
+    if cost is not None:
+        at_least = "at least " if is_incomplete else ""
+        return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+    if not is_incomplete:
+        return ""
+    models: dict[str, None] = {}
+    for round_ in verdict["rounds"]:
+        is_unpriced = (round_.get("usage") or {}).get("unpriced_calls")
+        if is_unpriced and round_["opinion"]:
+            models[round_["model"]] = None
+    if models:
+        reason = f"no price for {', '.join(models)}"
+    else:
+        reason = "a call that failed may have been charged"
+    return f", cost unknown ({reason})"
+
+
+def source_text(source: str | None) -> str:
+    """Return who says what something cost, in brackets; "" where that is not known."""
+    return _COST_SOURCES.get(source or "", "")
