@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     )
     from judgekit.environment import __version__
     from judgekit.errors import ConfigError, InputError, InvalidReply, JudgekitError, UsageError
-    from judgekit.judging.extract import extract
     from judgekit.judging.search import Result, SearchResult, search
     from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
+    from judgekit.replies.extract import extract
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
@@ -57,7 +57,7 @@ __all__ += ["rubrics", "search"]
 _HOMES = {
     "judgekit.environment": ("__version__",),
     "judgekit.errors": ("ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"),
-    "judgekit.judging.extract": ("extract",),
+    "judgekit.replies.extract": ("extract",),
     "judgekit.judging.search": ("Result", "SearchResult", "search"),
     "judgekit.judging.verdict": ("Comparison", "Finding", "Round", "Verdict"),
     "judgekit.rubric.loader": ("LoadedRubric",),

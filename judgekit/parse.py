@@ -1,5 +1,5 @@
 """Reads what models write: `extract` makes a validated object of a raw reply."""
 
-from judgekit.judging.extract import extract
+from judgekit.replies.extract import extract
 
 __all__ = ["extract"]

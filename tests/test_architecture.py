@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 # A foreign library, and the only module that knows it.
 HOMES = {
-    "detect_secrets": "judging.secret_search",
+    "detect_secrets": "redaction.secret_search",
     "jinja2": "evaluation.page",
     "litellm": "providers.litellm",
     "prometheus_client": "engine.team",

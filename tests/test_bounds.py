@@ -163,18 +163,18 @@ def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
             with suppress(JudgekitError):
-                of("judging.extract.read")(raw, Answer, held=held)
+                of("replies.extract.read")(raw, Answer, held=held)
 
 
 def differing(text: str) -> None:
-    found, own = of("judging.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
-    of("judging.extract._differing")(REPLY + text, found, own, nested=True)
+    found, own = of("replies.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
+    of("replies.extract._differing")(REPLY + text, found, own, nested=True)
 
 
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("judging.secret_search.blocks")(each, [*of("judging.secret_search._lines")(each)])]
+        [*of("redaction.secret_search.blocks")(each, [*of("redaction.secret_search._lines")(each)])]
 
 
 def tables(text: str) -> None:
@@ -185,10 +185,10 @@ def tables(text: str) -> None:
     ):
         end = len(lower)
         stop = lower.find("\n")
-        list(of("judging.secret_tables.find_in_marked_tables")(f"|===\n|user|password\n{lower}"))
-        list(of("judging.secret_tables.find_in_wiki_table")(lower, 0, stop))
-        list(of("judging.secret_tables.find_wiki_pairs")(lower, 0, end))
-        list(of("judging.secret_tables.find_in_table")(lower.replace("||", "|"), 0, stop))
+        list(of("redaction.secret_tables.find_in_marked_tables")(f"|===\n|user|password\n{lower}"))
+        list(of("redaction.secret_tables.find_in_wiki_table")(lower, 0, stop))
+        list(of("redaction.secret_tables.find_wiki_pairs")(lower, 0, end))
+        list(of("redaction.secret_tables.find_in_table")(lower.replace("||", "|"), 0, stop))
 
 
 def regions(text: str) -> None:
@@ -262,13 +262,13 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(as_bytes(text)),
     "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
-    "judging.secret_search.private_keys": lambda text: of("judging.secret_search.private_keys")(
+    "redaction.secret_search.private_keys": lambda text: of("redaction.secret_search.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
-    "judging.secret_search.find": lambda text: of("judging.secret_search.find")(HEADER + text),
+    "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
-    "judging.extract._differing": differing,
-    "judging.extract.read": read,
+    "replies.extract._differing": differing,
+    "replies.extract.read": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
     "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,
@@ -283,13 +283,13 @@ GIVEN: dict[str, Callable[[str], object]] = {
         as_bytes(text), whole=True
     ),
     "retrieval.sources.claude_memory.body_text": memory,
-    "judging.secret_search.blocks": places,
+    "redaction.secret_search.blocks": places,
     **dict.fromkeys(
         (
-            "judging.secret_tables.find_in_table",
-            "judging.secret_tables.find_in_wiki_table",
-            "judging.secret_tables.find_wiki_pairs",
-            "judging.secret_tables.find_in_marked_tables",
+            "redaction.secret_tables.find_in_table",
+            "redaction.secret_tables.find_in_wiki_table",
+            "redaction.secret_tables.find_wiki_pairs",
+            "redaction.secret_tables.find_in_marked_tables",
         ),
         tables,
     ),
@@ -301,7 +301,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
 BEHIND: dict[str, tuple[Any, ...]] = {
     "gate.issues.wrapped": (300,),
     "hooks.entries.loaded": ("settings.json",),
-    "judging.extract.extract": (Answer,),
+    "replies.extract.extract": (Answer,),
     "judging.score.mentions": (RUBRIC,),
     "ledger.records.quote_hash": (b"key",),
     "rubric.terms.parse": ("words.txt",),
@@ -405,7 +405,7 @@ def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
     call = ASKED[place]
     cpu(call, "a")  # what is imported or learnt once
     for start, piece, end in HOSTILE + SECRETS * place.startswith(
-        ("judging.redact.", "judging.fence.")
+        ("redaction.redact.", "redaction.lookalikes.", "judging.fence.")
     ):
         large, small = (
             f"{start}{piece * (size // len(piece) + 1)}{end}" for size in (LARGE, LARGE // SHARE)

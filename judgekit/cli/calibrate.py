@@ -142,7 +142,7 @@ def _accept(path: Path) -> int:
 
 
 def _say_calibration(known: Calibration) -> None:
-    from judgekit.judging.logprobs import WORDS
+    from judgekit.judging.score_source import SOURCE_WORDS
 
     rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
@@ -168,7 +168,7 @@ def _say_calibration(known: Calibration) -> None:
             why = f"few labels; about {refused.more} more are needed"
         say(f"{_rule_line(refused, known)}; too {why}")
     for tier, count in known.read_otherwise.items():
-        how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
+        how = " and ".join(sorted(SOURCE_WORDS[each] for each in set(known.read[tier].values())))
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
     title = f"On these {counted(known.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")

@@ -29,8 +29,8 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
     from pydantic import TypeAdapter
 
     from judgekit.config import settings
-    from judgekit.judging.redact import without_secrets
     from judgekit.ledger.records import Address
+    from judgekit.redaction.redact import without_secrets
 
     found = settings.explained(project_path())
     for name in environment.NAMES:

@@ -14,6 +14,7 @@ TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallowest first
 AnyDepth: TypeAlias = Literal["auto", DepthName]
 Outcome: TypeAlias = Literal["accept", "improve", "reject"]
+TIE = "tie"  # the verdict on texts of which none is better
 
 # The configuration's keys by section: here, too, because the models of `settings` take long to import.
 KEYS = {

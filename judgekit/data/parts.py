@@ -19,12 +19,12 @@ from pyarrow import parquet
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from judgekit import environment, outputs
+from judgekit.config import TIE
 from judgekit.data import seals, tables
 from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
 from judgekit.data.rows import UnreadableRow, file_system, rows_in
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS
-from judgekit.judging.verdict import TIE
 from judgekit.text import encodable
 
 if TYPE_CHECKING:

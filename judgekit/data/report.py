@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from judgekit.config import TIE
 from judgekit.data.labels import ResultFile, ResultRow, nested
 from judgekit.data.results import judge_named
 from judgekit.errors import InputError, UsageError
@@ -22,7 +23,6 @@ from judgekit.evaluation import stats
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.labels import number_of as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
-from judgekit.judging.verdict import TIE
 from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from judgekit import environment
 from judgekit.config import settings
 from judgekit.errors import JudgekitError
-from judgekit.judging import secret_search, service
+from judgekit.judging import service
 from judgekit.providers import litellm
 from judgekit.providers.gateway import borrowed, open_gateway
 from judgekit.providers.pace import Pace
+from judgekit.redaction import secret_search
 from judgekit.text import one_line
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.config import TIERS, ModeName, Outcome, TierName
+from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
 from judgekit.evaluation.samples import (
@@ -35,7 +35,7 @@ from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import RankingRules, RankingStep, Said
-from judgekit.judging.verdict import TIE, RubricRef
+from judgekit.judging.verdict import RubricRef
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
 if TYPE_CHECKING:

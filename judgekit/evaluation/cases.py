@@ -26,7 +26,7 @@ from judgekit.errors import InputError
 from judgekit.evaluation import labels
 from judgekit.judging.calibration import TOGETHER, recorded
 from judgekit.judging.documents import LEAST, LETTERS
-from judgekit.judging.logprobs import ScoreSource
+from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
 from judgekit.text import RepeatedKeyError, lines_of, one_line, with_different_keys

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from judgekit import environment
+from judgekit.config import TIE
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
 from judgekit.judging.documents import LETTERS
-from judgekit.judging.verdict import TIE
 from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:

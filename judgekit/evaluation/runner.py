@@ -33,13 +33,13 @@ from judgekit.judging.documents import (
 )
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
-from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import Judge, JudgeOptions, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
+from judgekit.judging.score_source import score_source
 from judgekit.judging.select import CandidateJudge
 from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates

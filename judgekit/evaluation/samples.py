@@ -11,22 +11,22 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config import TIERS, ModeName, Outcome, TierName
+from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.labels import agrees, is_binary
-from judgekit.judging import extract, jury, ranking
+from judgekit.judging import jury, ranking
 from judgekit.judging.calibration import USUALLY, Asked, Readings, together
 from judgekit.judging.escalation import certainty, margin
 from judgekit.judging.jury import Mark, Marks, Opinion, TierVote, Vote
-from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
-from judgekit.judging.verdict import TIE
+from judgekit.replies import extract
+from judgekit.replies.forms import KEEP, score_reply_model, select_reply_model
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from judgekit.evaluation.cases import Case, Recorded
-    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.score_source import ScoreSource
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 _BETTER = (*jury.WINS, TIE)

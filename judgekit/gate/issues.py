@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from judgekit.evaluation import page
-from judgekit.judging.redact import redact
 from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import verdict_line
+from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
 from judgekit.text import one_line, rubric_name, visible
 

@@ -16,13 +16,14 @@ from judgekit.config.patterns import Patterns
 from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
-from judgekit.judging import documents, redact, service
+from judgekit.judging import documents, service
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import newest_override
 from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
+from judgekit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ from judgekit.config import TIERS, ModeName, TierName, yamlfile
 from judgekit.config import files as lock
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
-from judgekit.judging import compare, documents, logprobs, pointwise, prompt, select
+from judgekit.judging import compare, documents, pointwise, prompt, select
 from judgekit.judging.binomial import lower, upper
 from judgekit.judging.documents import ComparisonInput, Document, Part, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
@@ -35,22 +35,23 @@ from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import JuryRule, Opinion
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
+from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint
+from judgekit.replies import logprobs
 from judgekit.rubric import search_path
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from judgekit.judging.logprobs import ScoreSource
     from judgekit.providers.resolve import Tiers
     from judgekit.rubric.loader import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name
-Readings: TypeAlias = dict[TierName, dict[str, logprobs.ScoreSource]]
+Readings: TypeAlias = dict[TierName, dict[str, ScoreSource]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
 Count: TypeAlias = Annotated[
     int, Field(ge=0, le=1_000_000)
@@ -254,7 +255,7 @@ def fingerprint(panel: Tiers, rubric: Rubric, options: JudgeOptions = USUAL) -> 
         for model in dict.fromkeys(endpoint.model for endpoint in jury):
             same = [endpoint for endpoint in jury if endpoint.model == model]
             now.able[tier][model] = frozenset().union(
-                *(logprobs.able(one, scores=scores) for one in same)
+                *(possible_sources(one, scores=scores) for one in same)
             )
             if hashes := sorted(filter(None, map(profile_sha256, same))):
                 if len(hashes) == 1:
@@ -323,13 +324,13 @@ def misfits(
     for tier, models in now.able.items():
         for model, able in models.items():
             how = known.read.get(tier, {}).get(model)
-            words = logprobs.WORDS[
+            words = SOURCE_WORDS[
                 next(how for how in ("expected", "points", "whole") if how in able)
             ]
             if how is None and "expected" in able:
                 yield f"it does not say how the scores of {tier} were read, and they are {words} now"
             if how is not None and how not in able:
-                yield f"what {tier} said was {logprobs.WORDS[how]} and is {words} now"
+                yield f"what {tier} said was {SOURCE_WORDS[how]} and is {words} now"
             digest = now.asking.get(tier, {}).get(model)
             if digest and known.asking.get(tier, {}).get(model, digest) != digest:
                 yield f"how its provider's profile asks {model} has changed"

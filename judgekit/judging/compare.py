@@ -12,7 +12,8 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.judging import panel, prompt, redact
+from judgekit.config import TIE
+from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence, labels
@@ -28,10 +29,11 @@ from judgekit.judging.jury import (
 )
 from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
-from judgekit.judging.replies import compare_reply_model
 from judgekit.judging.round import Answer, Calls, Session, run_round
-from judgekit.judging.verdict import TIE, CompareRound, Comparison, Consensus, Contestant, failures
+from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Request
+from judgekit.redaction import redact
+from judgekit.replies.forms import compare_reply_model
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
@@ -69,7 +71,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if not self.options.redact:
             return subject, 0
         question = redact.redact(subject.prompt)
-        files = [redact.file(file) for file in subject.files]
+        files = [outgoing.redact_file(file) for file in subject.files]
         secrets = question.secrets + sum(count for _, count in files)
         return replace(
             subject, prompt=question.text, files=tuple(file for file, _ in files)
@@ -142,7 +144,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             timestamp=datetime.now(UTC),
             **self.measured(state),
         )
-        return redact.replies(record) if self.options.redact else record
+        return outgoing.redact_replies(record) if self.options.redact else record
 
 
 REPLY_TOKENS = 1024

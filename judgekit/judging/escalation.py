@@ -17,7 +17,7 @@ from judgekit.config.yamlfile import Strict
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.verdict import Consensus, VerdictWord
     from judgekit.rubric.schema import ScoreMode, ScoreRubric
 

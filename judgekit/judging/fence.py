@@ -4,10 +4,7 @@ A fence's tag carries a random nonce that a text cannot know, and the tag's own 
 stands inside. So are the marks that chat templates put between turns. Candidates get labels that do not show
 in the text and cannot be foreseen by it.
 
-Inside, words in letters that look like others are made plain. A word with a Cyrillic or Greek letter among
-Latin ones, or in mathematical, circled, full-width or small capital letters, reads like the plain word to a
-person and to many a model, and passes any check of its letters. Words of one script stay as they are, and so
-do symbols: a mathematical letter alone, a Greek one behind Latin capitals.
+Inside, words in letters that look like others are made plain (`judgekit.redaction.lookalikes`).
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import unicodedata
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -26,6 +22,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from judgekit import environment, outputs
+from judgekit.redaction.lookalikes import plain, skeleton
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -64,94 +61,6 @@ _TRIES: Final = (
     50  # labels that may stand in what is shown: a text that holds more than that holds them all
 )
 _SECRET_BYTES: Final = 32
-_CYRILLIC, _ARMENIAN, _GREEK, _CAPITALS, _PUNCTUATION = (
-    str.maketrans(*_DATA["alike"][name])
-    for name in ("cyrillic", "armenian", "greek", "capitals", "punctuation")
-)
-_SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
-_CATEGORIES: Final = {
-    "Mn": "\0",
-    "Me": "\0",
-    "Cf": "\0",
-    "Zs": " ",
-    "Pd": "-",
-    "Pi": '"',
-    "Pf": '"',
-}
-_STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
-_CAPITALS_LEAST: Final = 3
-_CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
-# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
-_FOREIGN_WORD = re.compile(
-    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
-)
-_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-_STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
-
-
-def plain(text: str) -> str:
-    """Return the text with the words that imitate plain ones in plain letters; strokes through letters go."""
-    if text.isascii():
-        return text
-    return _STRUCK.sub("", _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text))
-
-
-def skeleton(text: str) -> str:
-    """Return what a text looks like in small letters of ASCII, each character in its place."""
-    if text.isascii():
-        return text
-    return "".join(map(_unstyled, text)).translate(_SKELETON)
-
-
-def folded(text: str) -> str:
-    """Return how a text reads in ASCII, each character in its place; NUL for a mark over a letter."""
-    return _NOT_ASCII.sub(lambda match: "".join(map(_folded, match[0])), text)
-
-
-@functools.lru_cache(4096)
-def _unstyled(char: str) -> str:
-    """Return the letter or digit that a character is a style of, else the character."""
-    plain = unicodedata.normalize("NFKC", char)
-    if len(plain) == 1 and plain.isascii() and plain.isalnum():
-        return plain
-    return char
-
-
-@functools.lru_cache(4096)
-def _folded(char: str) -> str:
-    if char.isascii():
-        category = ""
-    else:
-        category = unicodedata.category(char)
-    if char.isascii() or category in _CATEGORIES:
-        return _CATEGORIES.get(category, char)
-    parts = unicodedata.normalize("NFKD", char)
-    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
-    if letter.isascii() and all(map(unicodedata.combining, parts[1:])):
-        return letter
-    return char
-
-
-def _plain_word(word: str) -> str:
-    unstyled = "".join(map(_unstyled, word))
-    if sum(a != b and b.isalpha() for a, b in zip(word, unstyled, strict=True)) >= _STYLED_LEAST:
-        word = unstyled
-    if sum(ord(char) in _CAPITALS for char in word) >= _CAPITALS_LEAST:
-        word = word.translate(_CAPITALS)
-    latin = word.translate(_CYRILLIC | _ARMENIAN)
-    if latin.isascii():
-        if any(char.isascii() and char.isalpha() for char in word):
-            return latin
-        return word
-    # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
-    rest = "".join(char for char in latin if char.isascii())
-    letters = latin.translate(_GREEK)
-    imitates = (
-        letters.isascii()
-        and len(letters) > _CAPITALS_LEAST
-        and re.fullmatch("[A-Za-z]?[a-z]+", rest)
-    )
-    return letters if imitates else word
 
 
 class Fence:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from judgekit import environment
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
-from judgekit.judging.fence import Fence, labels, plain
+from judgekit.judging.fence import Fence, labels
 from judgekit.providers.base import Message
+from judgekit.redaction.lookalikes import plain
 from judgekit.rubric.schema import (
     CompareRubric,
     Dimension,

@@ -12,7 +12,8 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.judging import jury, logprobs
+from judgekit.config import TIE
+from judgekit.judging import jury
 from judgekit.judging.compare import ComparisonJudge, Ended
 from judgekit.judging.documents import ComparisonInput, Document, Task, is_cut
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final, FinalityRules
@@ -21,7 +22,8 @@ from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
 from judgekit.judging.orchestrator import Task as TierTask
 from judgekit.judging.score import ScoreTask
-from judgekit.judging.verdict import TIE, CompareRound, Comparison, Consensus
+from judgekit.judging.score_source import score_source
+from judgekit.judging.verdict import CompareRound, Comparison, Consensus
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
@@ -298,7 +300,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
                     Voter(endpoint.model, endpoint.family), defaultdict(list)
                 )
                 points[letter].append(self.rubric.mean(opinion.scores))
-                read.add((endpoint.model, logprobs.score_source(endpoint, opinion)))
+                read.add((endpoint.model, score_source(endpoint, opinion)))
         barred = finality is not None and not finality.knows(self.tier, read)
         return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 

@@ -14,14 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import Usage
-from judgekit.judging import panel, prompt, redact
-from judgekit.judging.fence import folded
-from judgekit.judging.replies import CheckReply, ReviewReply
+from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreTask
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.providers.proxies import with_family
+from judgekit.redaction import redact
+from judgekit.redaction.lookalikes import folded
+from judgekit.replies.forms import CheckReply, ReviewReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -129,7 +130,7 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
             left.append(each)
     findings = [Finding.model_validate(each.model_dump(include=fields)) for each in left]
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
-    return redact.replies(verdict) if judge.options.redact else verdict
+    return outgoing.redact_replies(verdict) if judge.options.redact else verdict
 
 
 def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from judgekit.errors import (
     KEPT,
@@ -19,14 +18,12 @@ from judgekit.errors import (
     Usage,
     of_failure,
 )
-from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
-from judgekit.judging.fit import WORDS
-from judgekit.judging.replies import ReplyForm
-from judgekit.judging.scan import QUOTES, scan
 from judgekit.judging.verdict import Failure
 from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
+from judgekit.replies.forms import ReplyForm
+from judgekit.replies.reading import failure_kind, read_reply
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -182,7 +179,7 @@ async def run_round(
         except InvalidReply as error:
             ambiguous = isinstance(error, AmbiguousReply)
             failure = failure_of(
-                FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error)
+                FailureKind.INVALID_REPLY if ambiguous else failure_kind(reply.text), str(error)
             )
             if reply.text.strip():  # providers refuse an empty message
                 again = f"That could not be read: {error}. {_AGAIN}"
@@ -192,21 +189,6 @@ async def run_round(
                 await running.aside(partial(session.cache.keep, endpoint, asked, reply))
             return Answer(value(found, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
-
-
-def read_reply(reply: Reply, form: type[Form]) -> Form:
-    """Return the answer in a reply: the whole of one that was held to the schema, else the one that it gives.
-
-    A reply that does not keep to the schema shows that its provider holds none to it. Raises `InvalidReply`.
-    """
-    if reply.held:
-        try:
-            return read(reply.text, form, held=True)
-        except InvalidReply:
-            if cause(reply.text) is FailureKind.TRUNCATED:
-                raise
-        reply.distrust()
-    return read(reply.text, form)
 
 
 def failure_of(kind: FailureKind, message: str) -> Failure:
@@ -238,24 +220,3 @@ async def gather_limited(
             return await call()
 
     return list(await asyncio.gather(*map(one, calls)))
-
-
-_REFUSING: Final = re.compile(WORDS["refusing"])
-_READ: Final = 400  # characters of a beginning in which a refusal is said
-
-
-def cause(raw: str) -> FailureKind:
-    """Return why a reply could not be read: it refuses, was cut off in its last object, or is invalid."""
-    try:
-        objects = scan(raw)
-    except InvalidReply:  # a flood
-        return FailureKind.INVALID_REPLY
-    if not objects:
-        beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
-        return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
-    last = objects[-1]
-    tail = objects[-1].tail.strip()
-    # What follows an object that broke off is a string without an end, if the text ended there.
-    in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
-    is_cut = not last.closed and (not tail or in_string)
-    return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

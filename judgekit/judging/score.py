@@ -10,16 +10,19 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
+from judgekit.judging import jury, outgoing, panel, pointwise, prompt
 from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.escalation import Final, FinalityRules, margin
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
-from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
+from judgekit.judging.score_source import SOURCE_WORDS, score_source
 from judgekit.judging.verdict import Finding, Subject, Verdict, failures
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
+from judgekit.redaction import redact
+from judgekit.replies import logprobs
+from judgekit.replies.forms import ScoreReply, score_reply_model
 from judgekit.retrieval.terms import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.judging.fence import Fence
-    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.score_source import ScoreSource
 
 REPLY_TOKENS = 2048
 MAX_FINDINGS = 50  # of one reply
@@ -274,7 +277,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
         if self.options.redact:
-            return redact.document(subject)
+            return outgoing.redact_document(subject)
         return (subject, 0)
 
     async def run(self, state: JudgingState[Document]) -> Verdict:
@@ -404,7 +407,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             **self.measured(state),
         )
         if rounds and self.options.redact:
-            verdict = redact.replies(verdict)
+            verdict = outgoing.redact_replies(verdict)
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         demanding = self.independence == "require" and final.verdict == "accept"
         return self._demanding(verdict, document, behind) if demanding else verdict
@@ -429,7 +432,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         for tier, sources in asked.items():
             if not finality.knows(tier, sources):
                 other[tier] = sources
-        how = sorted({logprobs.WORDS[how] for sources in other.values() for _, how in sources})
+        how = sorted({SOURCE_WORDS[how] for sources in other.values() for _, how in sources})
         told = f"its scores were {' and '.join(how)}"
         if other:
             return f"calibration {finality.id} does not cover {', '.join(other)}: {told}"
@@ -438,9 +441,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
     voices = [(endpoint, opinion) for asked, endpoint, opinion in state.voices if asked == tier]
-    return [
-        (endpoint.model, logprobs.score_source(endpoint, opinion)) for endpoint, opinion in voices
-    ]
+    return [(endpoint.model, score_source(endpoint, opinion)) for endpoint, opinion in voices]
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:

@@ -15,13 +15,13 @@ from judgekit import environment
 from judgekit.config import TIERS, ModeName, check, require
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.judging import redact as redaction
 from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.select import CandidateJudge
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway, prepare
+from judgekit.redaction import redact as redaction
 from judgekit.retrieval import command, transcript
 from judgekit.retrieval import search as api
 from judgekit.retrieval.compiled import Profiles

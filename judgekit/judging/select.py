@@ -10,17 +10,18 @@ from itertools import pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.judging import documents, jury, pointwise, prompt, redact
+from judgekit.judging import documents, jury, pointwise, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import candidate_text
-from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
+from judgekit.redaction import redact
+from judgekit.replies.forms import KEEP, ReplyForm, select_reply_model
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:

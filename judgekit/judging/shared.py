@@ -20,11 +20,11 @@ from pydantic import ValidationError
 from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
-from judgekit.judging import redact
 from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
+from judgekit.redaction import redact
 from judgekit.text import counted, one_line, unstorable
 
 if TYPE_CHECKING:

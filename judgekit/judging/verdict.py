@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from judgekit.config import DepthName, ModeName, TierName
+from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
 from judgekit.text import escaped, one_line
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.loader import LoadedRubric
 
-TIE = "tie"
+
 MOST_SHOWN = 200  # characters of a line for a person
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]

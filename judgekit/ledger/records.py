@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from judgekit.errors import FailureKind
-from judgekit.judging.redact import without_secrets
 from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
+from judgekit.redaction.redact import without_secrets
 from judgekit.retrieval.terms import fold
 from judgekit.task_ids import DIGITS, is_blob, same_blob
 from judgekit.text import encodable

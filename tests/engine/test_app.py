@@ -25,12 +25,13 @@ from judgekit.engine.judges import Service, in_thread
 from judgekit.engine.process import Log
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError
-from judgekit.judging import secret_search, service
+from judgekit.judging import service
 from judgekit.judging.documents import Author, Document, Task, file_of
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers import litellm, running
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.pace import caller
+from judgekit.redaction import secret_search
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

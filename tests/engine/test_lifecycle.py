@@ -19,8 +19,8 @@ from judgekit.engine.client import Connection, EngineAddress
 from judgekit.engine.judges import Service
 from judgekit.engine.lifecycle import Engine
 from judgekit.engine.process import Log
-from judgekit.judging import secret_search
 from judgekit.providers import litellm
+from judgekit.redaction import secret_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

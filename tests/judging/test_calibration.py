@@ -33,12 +33,13 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import Opinions, learn
-from judgekit.judging import calibration, compare, fence, logprobs, pointwise, prompt, select
+from judgekit.judging import calibration, compare, fence, pointwise, prompt, select
 from judgekit.judging.binomial import at_most, lower, needed, upper
 from judgekit.judging.calibration import Calibration
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.verdict import rubric_ref
 from judgekit.providers import base, registry
+from judgekit.replies import logprobs
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

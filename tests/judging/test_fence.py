@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgekit.judging import fence
-from judgekit.judging.fence import Fence, plain, skeleton
+from judgekit.judging.fence import Fence
+from judgekit.redaction.lookalikes import plain, skeleton
 
 if TYPE_CHECKING:
     from pathlib import Path

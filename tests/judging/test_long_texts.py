@@ -13,12 +13,12 @@ from loopback import Loopback, says
 
 import judgekit
 from judgekit.errors import FailureKind
-from judgekit.judging import documents, extract, prompt, service
-from judgekit.judging import redact as outgoing
+from judgekit.judging import documents, outgoing, prompt, service
 from judgekit.judging.documents import file_of
-from judgekit.judging.redact import redact
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
+from judgekit.redaction.redact import redact
+from judgekit.replies import extract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import Outcome, TierName
-    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.score_source import ScoreSource
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
 

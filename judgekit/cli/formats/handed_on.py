@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.judging.redact import without_secrets
+from judgekit.redaction.redact import without_secrets
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:

@@ -10,17 +10,16 @@ import math
 import re
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.extract import extract
+from judgekit.replies.extract import extract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.judging.jury import Opinion
-    from judgekit.judging.replies import ScoreReply
-    from judgekit.providers.base import Endpoint, Reply
+    from judgekit.providers.base import Reply
+    from judgekit.replies.forms import ScoreReply
 
 # Alternatives of each token that are requested: five points and other ways to write them. xAI gives no more.
 ALTERNATIVES: Final = 8
@@ -110,38 +109,3 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
     if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
         return None
     return sum(point * share for point, share in mass.items()) / total
-
-
-ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points"]
-"""`whole`: as it stands there. Scores of a model that is asked for the probabilities of a reply's tokens are
-`expected` where it gave them for all, `partly` for some, `untold` for none. `points`: one question at a time,
-answered by the probabilities of single tokens."""
-
-WORDS: Mapping[ScoreSource, str] = {
-    "whole": "taken as it stood in the reply",
-    "expected": "an expectation over tokens' probabilities",
-    "partly": "in part an expectation over tokens' probabilities",
-    "untold": "taken as it stood in the reply, without the probabilities that were asked for",
-    "points": "the probability of single tokens",
-}
-
-
-def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
-    """Return how an opinion was read; None stands for what is no score."""
-    if endpoint.pointwise:
-        return "points"
-    if not endpoint.logprobs or opinion is None:
-        return "whole"
-    if not opinion.expected:
-        return "untold"
-    if {*opinion.expected} >= {*opinion.scores}:
-        return "expected"
-    return "partly"
-
-
-def able(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    if endpoint.pointwise:
-        return frozenset({"points"})
-    return frozenset(
-        {"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"}
-    )

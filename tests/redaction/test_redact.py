@@ -33,12 +33,12 @@ from scripted import NothingOpen, three_models
 
 import judgekit
 from judgekit.config import TIERS
-from judgekit.judging import redact as outgoing
-from judgekit.judging import secret_rules
+from judgekit.judging import outgoing
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import CONTEXT_CHARS, File, Task
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.redact import redact, without_secrets
+from judgekit.redaction import secret_rules
+from judgekit.redaction.redact import redact, without_secrets
 from judgekit.rubric import loader
 from judgekit.text import visible
 
@@ -149,7 +149,7 @@ def test_passwords_as_people_write_them_are_left_out() -> None:
 
 
 PACKAGE = Path(judgekit.__file__).parent
-RULES = tomllib.loads((PACKAGE / "judging" / "secret_rules.toml").read_text("utf-8"))
+RULES = tomllib.loads((PACKAGE / "redaction" / "secret_rules.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("language", sorted(RULES["languages"]))
@@ -290,7 +290,7 @@ def test_texts_of_what_json_holds_are_cleaned_where_one_has_a_secret() -> None:
 
 
 def test_the_detector_is_imported_when_something_is_redacted() -> None:
-    code = "import sys, judgekit.judging.redact; print('detect_secrets' in sys.modules)"
+    code = "import sys, judgekit.redaction.redact; print('detect_secrets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -306,7 +306,7 @@ PANELS: list[PanelModels] = [
 
 
 def sent(given: File) -> File:
-    subject, _ = outgoing.document(document((given,), "task"))
+    subject, _ = outgoing.redact_document(document((given,), "task"))
     return subject.files[0]
 
 
@@ -392,8 +392,10 @@ def test_models_are_shown_paths_without_secrets(panel: PanelModels) -> None:
         assert tuple(subject.path for subject in verdict.subjects) == paths
         compared(comparison_input(f"Explain {SECRETS[0]}", files), panel)
     named = replace(file(f"{SECRETS[2]}.md"), shown="text")
-    assert outgoing.file(named) == (named, 1)
-    assert outgoing.file(replace(named, shown=SECRETS[3]))[0].shown == "[redacted: Slack token]"
+    assert outgoing.redact_file(named) == (named, 1)
+    assert (
+        outgoing.redact_file(replace(named, shown=SECRETS[3]))[0].shown == "[redacted: Slack token]"
+    )
 
 
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
@@ -403,9 +405,9 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     subject = document(
         (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")), "a", task=Task(SECRETS[2])
     )
-    clean, count = outgoing.document(subject)
+    clean, count = outgoing.redact_document(subject)
     assert (clean.sha256, count) == (subject.sha256, 3)
-    assert outgoing.document(clean) == (clean, 1), "its path stays as it is"
+    assert outgoing.redact_document(clean) == (clean, 1), "its path stays as it is"
     cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
     assert cut.total > len(cut.text)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args,
 from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
-from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
+from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
 
 Model = TypeVar("Model", bound=BaseModel)
 

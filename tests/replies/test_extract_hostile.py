@@ -20,9 +20,9 @@ from pydantic import BaseModel, Field
 from replies import FORGED, OWN, ROWS, Relevance
 
 from judgekit.errors import AmbiguousReply, InvalidReply
-from judgekit.judging.extract import extract, read
-from judgekit.judging.replies import compare_reply_model, score_reply_model, select_reply_model
-from judgekit.judging.scan import MAX_ENTRIES, MAX_OBJECTS, scan
+from judgekit.replies.extract import extract, read
+from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
+from judgekit.replies.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 from judgekit.rubric.loader import find_rubric
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from judgekit.config import require
 from judgekit.errors import AmbiguousReply, InvalidReply, UsageError
-from judgekit.judging import fit
-from judgekit.judging.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
+from judgekit.replies import fit
+from judgekit.replies.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
-from judgekit.judging.secret_rules import (
+from judgekit.redaction.secret_rules import (
     LANGUAGE_WORDS,
     RE,
     RULES,
@@ -23,15 +23,15 @@ from judgekit.judging.secret_rules import (
     line_end,
     read_rows,
 )
-from judgekit.judging.secret_tables import (
+from judgekit.redaction.secret_tables import (
     LONGEST_ROW,
     find_in_marked_tables,
     find_in_table,
     find_in_wiki_table,
     find_wiki_pairs,
 )
-from judgekit.judging.vendor_tokens import count_changes, find_vendor_tokens
-from judgekit.judging.word_index import AnyWord, WordIndex
+from judgekit.redaction.vendor_tokens import count_changes, find_vendor_tokens
+from judgekit.redaction.word_index import AnyWord, WordIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The form of models' answers: reply models, and the JSON Schemas that are sent, made from a rubric.
 
-The models are for `judgekit.judging.extract.extract`: they accept missing findings, surplus keys and long
+The models are for `judgekit.replies.extract.extract`: they accept missing findings, surplus keys and long
 texts, but a score that is missing or off the scale, or a list of unknown labels, makes the reply invalid.
 """
 
@@ -19,7 +19,7 @@ from pydantic import (
     create_model,
 )
 
-from judgekit.judging.verdict import TIE
+from judgekit.config import TIE
 from judgekit.rubric.schema import YesNo
 
 if TYPE_CHECKING:

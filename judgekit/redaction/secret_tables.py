@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from judgekit.judging.secret_rules import RE, SecretMatch, line_end
+from judgekit.redaction.secret_rules import RE, SecretMatch, line_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from replies import FORGED, HIGH, LOW, ROWS, Flat, Nested, Relevance
 
 from judgekit.errors import FailureKind, InvalidReply
-from judgekit.judging import replies
-from judgekit.judging.extract import extract
-from judgekit.judging.replies import compare_reply_model, score_reply_model, select_reply_model
-from judgekit.judging.round import cause
-from judgekit.judging.scan import MAX_ENTRIES, scan
+from judgekit.replies import forms as replies
+from judgekit.replies.extract import extract
+from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
+from judgekit.replies.reading import failure_kind
+from judgekit.replies.scan import MAX_ENTRIES, scan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,19 +185,19 @@ def test_why_a_reply_could_not_be_read() -> None:
         ("neither", FailureKind.INVALID_REPLY),
     ):
         for raw in ROWS[table].values():
-            assert cause(raw) is kind, raw
+            assert failure_kind(raw) is kind, raw
     flood = (
         '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
     )
     with pytest.raises(InvalidReply):
         scan(flood)
-    assert cause(flood) is FailureKind.INVALID_REPLY
+    assert failure_kind(flood) is FailureKind.INVALID_REPLY
 
 
 @given(st.text() | st.text("{}[]\":,'\\ \nIsorcanthelp19"))
 def test_every_text_has_a_cause(raw: str) -> None:
     kinds = (FailureKind.REFUSAL, FailureKind.TRUNCATED, FailureKind.INVALID_REPLY)
-    assert cause(raw) in kinds
+    assert failure_kind(raw) in kinds
 
 
 # Answers that real judges gave, where the test data is at hand
@@ -248,7 +248,7 @@ def test_recorded_answers() -> None:
         if row["format"] == "quality-label broken json" and row["expected"] is not None:
             assert extract(row["raw"], Quality).quality.lower().startswith(row["expected"])
     # No answer that its authors could read counts as a refusal, and some that they could not do.
-    refused = [row for row in rows if cause(row["raw"]) is FailureKind.REFUSAL]
+    refused = [row for row in rows if failure_kind(row["raw"]) is FailureKind.REFUSAL]
     assert {row["expected"] for row in refused} == {None}
 
 

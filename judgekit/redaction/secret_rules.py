@@ -11,8 +11,8 @@ import string
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from judgekit import environment
-from judgekit.judging.fence import folded
-from judgekit.judging.word_index import any_word
+from judgekit.redaction.lookalikes import folded
+from judgekit.redaction.word_index import any_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from judgekit.judging.secret_rules import RE, RULES, SecretMatch
+from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

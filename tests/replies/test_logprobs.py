@@ -22,16 +22,16 @@ from scripted import NothingOpen, ScriptedGateway, beside, scores, scripted_endp
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.extract import extract
-from judgekit.judging.logprobs import expectation, expectations, places
 from judgekit.judging.pointwise import Points, ask_pointwise
-from judgekit.judging.replies import score_reply_model
 from judgekit.judging.round import Answer, Session
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Reply, Request
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import recorded_models as recorded_endpoints
+from judgekit.replies.extract import extract
+from judgekit.replies.forms import score_reply_model
+from judgekit.replies.logprobs import expectation, expectations, places
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 

@@ -3,7 +3,7 @@
 The text is read as a model would read it: letters that only look like others count as those, and what is
 encoded, escaped or in pieces is read too. Of the lines with such a thing a view is made, which is searched as
 a text is. A view is never longer than what it is made of, and no step takes time that grows faster than the
-text. `judgekit.judging.secret_search` says what a secret is. Reasons and measurements are in
+text. `judgekit.redaction.secret_search` says what a secret is. Reasons and measurements are in
 docs/decisions/redaction.md.
 """
 
@@ -14,12 +14,10 @@ import bisect
 import html
 import re
 import string
-from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from judgekit.judging.documents import Document, File, Task
-from judgekit.judging.fence import folded
-from judgekit.judging.word_index import AnyWord
+from judgekit.redaction.lookalikes import folded
+from judgekit.redaction.word_index import AnyWord
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from judgekit.judging.secret_rules import SecretMatch
+    from judgekit.redaction.secret_rules import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)
 
@@ -35,7 +33,6 @@ MARGIN: Final = 4_000  # characters behind a cut that are looked at too: no secr
 MARK: Final = "[redacted: "  # the beginning of what replaces a secret
 DEPTH: Final = 3  # how often encoded text may be encoded again
 _PASSES: Final = 4  # what stood behind a secret may be found when that is gone
-_OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "degraded"})
 
 
 class Redacted(NamedTuple):
@@ -69,7 +66,7 @@ def redact(text: str) -> Redacted:
 
 def _find(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
-    from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
 
     if not text.isascii():
         text = folded(text)
@@ -116,43 +113,6 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
     return value
-
-
-def document(document: Document) -> tuple[Document, int]:
-    """Return a document and its task without secrets, and how many they were."""
-    files = [file(each) for each in document.files]
-    about = [redact(text) for text in astuple(document.task)]
-    count = sum(secrets for _, secrets in files) + sum(each.secrets for each in about)
-    task = Task(*(each.text for each in about))
-    return replace(document, files=tuple(each for each, _ in files), task=task), count
-
-
-def file(file: File) -> tuple[File, int]:
-    """Return a file without its secrets; what is known of its length goes by what is shown."""
-    whole = file.text
-    if len(whole) != file.total:  # it was cut as it was read: its last word may be half a secret
-        start = max(len(whole) - MARGIN, 0)
-        blank = max(whole.rfind(char, start) for char in " \n\t")
-        whole = whole[: blank + 1 if blank >= 0 else start]
-    text, secrets = redact(whole)
-    path = redact(file.path)
-    other = redact(file.shown)
-    # Only a path with a secret has another form: what else is shown stays what was recorded.
-    shown = other.text or (path.text if path.secrets else "")
-    total = file.total + len(text) - len(file.text)
-    return replace(
-        file, text=text, total=total, shown=shown
-    ), secrets + path.secrets + other.secrets
-
-
-def replies(record: Record) -> Record:
-    """Return a record without the secrets in models' replies: they may have put one together."""
-    texts = record.model_dump(by_alias=True, include=set(_OF_MODELS))
-    clean = without_secrets(texts)
-    if clean is texts:
-        return record
-    whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
-    return type(record).model_validate({**whole, **clean})
 
 
 # Text that is encoded, escaped, joined or broken over lines
@@ -214,7 +174,7 @@ class View(NamedTuple):
 
 def views(text: str) -> Iterator[View]:
     """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
-    from judgekit.judging.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     for start, end, matches in _windows(text, RE["escaped"]):
         yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
@@ -320,7 +280,7 @@ def _printed(data: bytes) -> str:
 
 def _dumps(text: str) -> Iterator[View]:
     """Yield what dumps say, such as those of `xxd` and `hexdump`: pairs of digits in lines with an offset."""
-    from judgekit.judging.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     if not RE["dump_hint"].search(text):
         return

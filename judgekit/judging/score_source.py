@@ -1,0 +1,46 @@
+"""How a score was read: as it stood in a reply, or by the probabilities of its tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.judging.jury import Opinion
+    from judgekit.providers.base import Endpoint
+
+ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points"]
+"""`whole`: as it stands there. Scores of a model that is asked for the probabilities of a reply's tokens are
+`expected` where it gave them for all, `partly` for some, `untold` for none. `points`: one question at a time,
+answered by the probabilities of single tokens."""
+
+SOURCE_WORDS: Mapping[ScoreSource, str] = {
+    "whole": "taken as it stood in the reply",
+    "expected": "an expectation over tokens' probabilities",
+    "partly": "in part an expectation over tokens' probabilities",
+    "untold": "taken as it stood in the reply, without the probabilities that were asked for",
+    "points": "the probability of single tokens",
+}
+
+
+def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
+    """Return how an opinion was read; None stands for what is no score."""
+    if endpoint.pointwise:
+        return "points"
+    if not endpoint.logprobs or opinion is None:
+        return "whole"
+    if not opinion.expected:
+        return "untold"
+    if {*opinion.expected} >= {*opinion.scores}:
+        return "expected"
+    return "partly"
+
+
+def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
+    """Return how a model's opinions may be read: `scores` where its replies have scores on a scale."""
+    if endpoint.pointwise:
+        return frozenset({"points"})
+    return frozenset(
+        {"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"}
+    )

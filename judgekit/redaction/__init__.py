@@ -1,0 +1,1 @@
+"""What leaves the machine: secrets are looked for in texts, and left out."""

@@ -1,0 +1,107 @@
+"""Letters that look like others: what a text with such letters reads like.
+
+A word with a Cyrillic or Greek letter among Latin ones, or in mathematical, circled, full-width or small
+capital letters, reads like the plain word to a person and to many a model, and passes any check of its
+letters. Words of one script stay as they are, and so do symbols: a mathematical letter alone, a Greek one
+behind Latin capitals.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from typing import Any, Final
+
+from judgekit import environment
+
+_ALIKE: Final[dict[str, Any]] = environment.table(__file__, "lookalikes.toml")["alike"]
+_CYRILLIC: Final = str.maketrans(*_ALIKE["cyrillic"])
+_ARMENIAN: Final = str.maketrans(*_ALIKE["armenian"])
+_GREEK: Final = str.maketrans(*_ALIKE["greek"])
+_CAPITALS: Final = str.maketrans(*_ALIKE["capitals"])
+_PUNCTUATION: Final = str.maketrans(*_ALIKE["punctuation"])
+_SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
+_CATEGORIES: Final = {
+    "Mn": "\0",
+    "Me": "\0",
+    "Cf": "\0",
+    "Zs": " ",
+    "Pd": "-",
+    "Pi": '"',
+    "Pf": '"',
+}
+_STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
+_CAPITALS_LEAST: Final = 3
+_CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
+# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
+_FOREIGN_WORD = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
+)
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+_STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+
+
+def plain(text: str) -> str:
+    """Return the text with the words that imitate plain ones in plain letters; strokes through letters go."""
+    if text.isascii():
+        return text
+    return _STRUCK.sub("", _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text))
+
+
+def skeleton(text: str) -> str:
+    """Return what a text looks like in small letters of ASCII, each character in its place."""
+    if text.isascii():
+        return text
+    return "".join(map(_unstyled, text)).translate(_SKELETON)
+
+
+def folded(text: str) -> str:
+    """Return how a text reads in ASCII, each character in its place; NUL for a mark over a letter."""
+    return _NOT_ASCII.sub(lambda match: "".join(map(_folded, match[0])), text)
+
+
+@functools.lru_cache(4096)
+def _unstyled(char: str) -> str:
+    """Return the letter or digit that a character is a style of, else the character."""
+    plain = unicodedata.normalize("NFKC", char)
+    if len(plain) == 1 and plain.isascii() and plain.isalnum():
+        return plain
+    return char
+
+
+@functools.lru_cache(4096)
+def _folded(char: str) -> str:
+    if char.isascii():
+        category = ""
+    else:
+        category = unicodedata.category(char)
+    if char.isascii() or category in _CATEGORIES:
+        return _CATEGORIES.get(category, char)
+    parts = unicodedata.normalize("NFKD", char)
+    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
+    if letter.isascii() and all(map(unicodedata.combining, parts[1:])):
+        return letter
+    return char
+
+
+def _plain_word(word: str) -> str:
+    unstyled = "".join(map(_unstyled, word))
+    if sum(a != b and b.isalpha() for a, b in zip(word, unstyled, strict=True)) >= _STYLED_LEAST:
+        word = unstyled
+    if sum(ord(char) in _CAPITALS for char in word) >= _CAPITALS_LEAST:
+        word = word.translate(_CAPITALS)
+    latin = word.translate(_CYRILLIC | _ARMENIAN)
+    if latin.isascii():
+        if any(char.isascii() and char.isalpha() for char in word):
+            return latin
+        return word
+    # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
+    rest = "".join(char for char in latin if char.isascii())
+    letters = latin.translate(_GREEK)
+    imitates = (
+        letters.isascii()
+        and len(letters) > _CAPITALS_LEAST
+        and re.fullmatch("[A-Za-z]?[a-z]+", rest)
+    )
+    return letters if imitates else word

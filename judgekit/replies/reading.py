@@ -1,0 +1,52 @@
+"""Reads a model's reply into the form that was requested, and says why one cannot be read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from judgekit.errors import FailureKind, InvalidReply
+from judgekit.replies.extract import read
+from judgekit.replies.fit import WORDS
+from judgekit.replies.forms import ReplyForm
+from judgekit.replies.scan import QUOTES, scan
+
+if TYPE_CHECKING:
+    from judgekit.providers.base import Reply
+
+Form = TypeVar("Form", bound=ReplyForm)
+
+_REFUSING: Final = re.compile(WORDS["refusing"])
+_READ: Final = 400  # characters of a beginning in which a refusal is said
+
+
+def read_reply(reply: Reply, form: type[Form]) -> Form:
+    """Return the answer in a reply: the whole of one that was held to the schema, else the one that it gives.
+
+    A reply that does not keep to the schema shows that its provider holds none to it. Raises `InvalidReply`.
+    """
+    if reply.held:
+        try:
+            return read(reply.text, form, held=True)
+        except InvalidReply:
+            if failure_kind(reply.text) is FailureKind.TRUNCATED:
+                raise
+        reply.distrust()
+    return read(reply.text, form)
+
+
+def failure_kind(raw: str) -> FailureKind:
+    """Return why a reply could not be read: it refuses, was cut off in its last object, or is invalid."""
+    try:
+        objects = scan(raw)
+    except InvalidReply:  # a flood
+        return FailureKind.INVALID_REPLY
+    if not objects:
+        beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
+        return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
+    last = objects[-1]
+    tail = objects[-1].tail.strip()
+    # What follows an object that broke off is a string without an end, if the text ended there.
+    in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
+    is_cut = not last.closed and (not tail or in_string)
+    return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY
