@@ -26,10 +26,12 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit.config.settings import RetrievalConfig
 from judgekit.evaluation import cases, retrieval, stats
-from judgekit.evaluation.retrieval import MAX_INJECTED, POOL, SHOWN, CollectionIndex
+from judgekit.evaluation.retrieval import SHOWN, CollectionIndex
 from judgekit.evaluation.stats import Measure, intervals, mean
 from judgekit.retrieval import bm25, compiled, parts
+from judgekit.retrieval.confidence import PROMPT_POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -243,7 +245,7 @@ def ask(
 ) -> Asked:
     """Return the hits of each part of a prompt that may be injected or are shown; `where` begins `Asked`."""
     cut = parts.parse(text, profile.language)
-    pool = max(POOL // len(cut), bm25.LEAST) if cut else 0
+    pool = max(PROMPT_POOL // len(cut), bm25.LEAST) if cut else 0
     store.index.profile = profile
     hits = [
         {
@@ -365,8 +367,10 @@ class Rated(NamedTuple):
 
     def injected(self, high: float) -> list[tuple[bool, ...]]:
         """Return, of what the hook injects, what it answers."""
-        rated = zip(self.confidences[:POOL], self.answers[:POOL], strict=True)
-        return [answers for confidence, answers in rated if confidence >= high][:MAX_INJECTED]
+        rated = zip(self.confidences[:PROMPT_POOL], self.answers[:PROMPT_POOL], strict=True)
+        return [answers for confidence, answers in rated if confidence >= high][
+            : RetrievalConfig().max_inject
+        ]
 
 
 def covered(injected: Sequence[tuple[bool, ...]]) -> int:
@@ -427,7 +431,7 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
         each.injected(model.labels["high"]) for each, model in zip(rated, models, strict=True)
     ]
     mentioned = [
-        any(confidence >= model.labels["mention"] for confidence in each.confidences[:POOL])
+        any(confidence >= model.labels["mention"] for confidence in each.confidences[:PROMPT_POOL])
         for each, model in zip(rated, models, strict=True)
     ]
     chosen = {kind: [n for n, each in enumerate(asked) if each.kind == kind] for kind in WEIGHTS}

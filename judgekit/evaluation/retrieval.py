@@ -9,6 +9,7 @@ from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import outputs
+from judgekit.config.settings import RetrievalConfig
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
@@ -22,6 +23,7 @@ from judgekit.evaluation.stats import (
 )
 from judgekit.retrieval import bm25, index_file, parts, update
 from judgekit.retrieval.compiled import Profile, Profiles
+from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
@@ -177,9 +179,6 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
 CUTOFF = 10
 FIRST = 3
 SHOWN = 10  # hits of a query whose confidence counts: what a search lists
-POOL = 15
-MAX_INJECTED = 3  # candidates that the hook looks at, and what it injects at most, by default
-INJECTED_LABEL = "high"
 
 
 class Seen(NamedTuple):
@@ -191,11 +190,16 @@ class Seen(NamedTuple):
     elsewhere: Sequence[Candidate] | None
 
 
-def told(candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+def shown_by_hook(
+    candidates: Sequence[Candidate],
+) -> tuple[list[Candidate], list[Candidate]]:
     """Return which candidates the hook injects by default, and which others it only mentions."""
-    pool = candidates[:POOL]
-    injected = [each for each in pool if each.confidence_label == INJECTED_LABEL][:MAX_INJECTED]
-    return injected, [each for each in pool if each.worth_mentioning and each not in injected]
+    usual = RetrievalConfig()
+    return choose_shown(
+        candidates[:PROMPT_POOL],
+        max_inject=usual.max_inject,
+        inject=usual.inject,
+    )
 
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
@@ -231,7 +235,7 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
-    injected = [(each.query, told(each.candidates)[0]) for each in seen]
+    injected = [(each.query, shown_by_hook(each.candidates)[0]) for each in seen]
     right = []
     for query, hits in injected:
         right.append(sum(_is_relevant(query, hit, grades) for hit in hits))
@@ -252,7 +256,7 @@ def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    added = [told(candidates) for candidates in prompts]
+    added = [shown_by_hook(candidates) for candidates in prompts]
     return {
         "injected": mean([bool(injected) for injected, _ in added]),
         "nudged": mean([bool(mentioned) for _, mentioned in added]),
@@ -293,11 +297,11 @@ def search(
             else:
                 ranking = []
             if own:
-                candidates = own.candidates(query.text, POOL)
+                candidates = own.candidates(query.text, PROMPT_POOL)
             else:
                 candidates = []
             if other:
-                elsewhere = other.candidates(query.text, POOL)
+                elsewhere = other.candidates(query.text, PROMPT_POOL)
             else:
                 elsewhere = None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     # What is injected in full, and what is mentioned as a hint.
     Shown: TypeAlias = tuple[list[Candidate], list[Candidate]]
 
-POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
 PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
 LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
@@ -45,7 +44,7 @@ _MOST = 200  # notices that are remembered
 
 
 def find(prompt: str, configured: Settings) -> RankedCandidates:
-    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
+    from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
     options: dict[str, Any] = {
@@ -55,7 +54,7 @@ def find(prompt: str, configured: Settings) -> RankedCandidates:
         "profiles": configured.profiles,
         "scorer": configured["scorer"],
         "pins": configured["pin"],
-        "pool": POOL,
+        "pool": confidence.PROMPT_POOL,
         "patience": PATIENCE,
     }
     if configured["command"]:
@@ -87,21 +86,14 @@ def unrepeated(shown: Shown, told: Session | None, prompt: str) -> Shown:
 
 def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
     """Return which candidates are shown where no model decides; what is pinned comes on top of them."""
-    most = configured["max_inject"]
-    candidates = in_force(ranked)
-    if configured["inject"] == "top_k":
-        return [candidate for candidate in candidates if not candidate.damaged][:most], []
-    injected = [candidate for candidate in candidates if candidate.confidence_label == "high"][
-        :most
-    ]
-    rest = [candidate for candidate in candidates if candidate not in injected]
-    mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
-    return injected, mentioned or (rest if configured["hint_on_zero"] and not injected else [])
+    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
 
-
-def in_force(ranked: RankedCandidates) -> list[Candidate]:
-    """Return the candidates without what is superseded, deprecated or rejected: an agent would act on it."""
-    return [candidate for candidate in ranked.candidates if not candidate.status]
+    return confidence.choose_shown(
+        ranked.candidates,
+        max_inject=configured["max_inject"],
+        inject=configured["inject"],
+        hint_on_zero=configured["hint_on_zero"],
+    )
 
 
 def render(

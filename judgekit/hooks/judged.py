@@ -6,9 +6,8 @@ The engine asks them, so that this process imports nothing. Where none runs, one
 from __future__ import annotations
 
 from judgekit.engine import client
-from judgekit.hooks import context, settings, watchdog
-from judgekit.retrieval import quickjson
-from judgekit.retrieval.confidence import COMMAND
+from judgekit.hooks import settings, watchdog
+from judgekit.retrieval import confidence, quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def shown_by_judge(
 ) -> Shown | None:
     """Return what is shown after judging; None, and why in `notes`, when no model could be asked."""
     # What is damaged may be retired, and what is pinned is shown anyway.
-    candidates = [hit for hit in context.in_force(ranked) if not hit.damaged]
+    candidates = [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
     if not candidates:
         return None
     try:
@@ -74,7 +73,7 @@ def decided(
     if configured["inject"] == "top_k":
         return injected, []
     rest = []
-    for hit in context.in_force(ranked):
+    for hit in confidence.in_force(ranked.candidates):
         if hit.damaged or (hit in undecided and hit not in injected):
             rest.append(hit)
     return injected, [candidate for candidate in rest if candidate.worth_mentioning]
@@ -98,7 +97,7 @@ def _judged(
             sent.append(
                 {name: getattr(candidate, name) for name in _SENT}
                 | {"tags": list(candidate.tags)}
-                | ({"text": candidate.text} if candidate.kind == COMMAND else {})
+                | ({"text": candidate.text} if candidate.kind == confidence.COMMAND else {})
             )
         request = client.carried(configured.project) | {
             "prompt": prompt,

@@ -41,6 +41,10 @@ MOST = 12.0  # of `odds`, either way
 UNKNOWN = 0.5  # `titled` where no title has any word of the query
 COMMAND = "command"  # the kind of what a program of the user's found
 UNRATED = "unrated"  # its label, where the program gave no confidence
+PROMPT_POOL = (
+    15  # hits of a prompt that are rated: on labelled prompts as good as five times as many
+)
+INJECTED_LABEL = "high"
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
 
@@ -129,6 +133,36 @@ class RankedCandidates:
         self.pinned: list[Candidate] = []
         self.degraded: str | None = None
         self.repeated: list[Candidate] = []
+
+
+def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates without what is superseded, deprecated or rejected: an agent would act on it."""
+    return [candidate for candidate in candidates if not candidate.status]
+
+
+def choose_shown(
+    candidates: Iterable[Candidate],
+    *,
+    max_inject: int,
+    inject: str = "tiered",
+    hint_on_zero: bool = False,
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return which candidates a prompt gets in full, and which are only mentioned, where no model decides.
+
+    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero` something is
+    mentioned even where nothing is worth it.
+    """
+    usable = in_force(candidates)
+    if inject == "top_k":
+        sound = [candidate for candidate in usable if not candidate.damaged]
+        return sound[:max_inject], []
+    sure = [candidate for candidate in usable if candidate.confidence_label == INJECTED_LABEL]
+    injected = sure[:max_inject]
+    rest = [candidate for candidate in usable if candidate not in injected]
+    mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
+    if hint_on_zero and not injected and not mentioned:
+        return [], rest
+    return injected, mentioned
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:

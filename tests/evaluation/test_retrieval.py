@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from judgekit.config.settings import RetrievalConfig
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import retrieval, stats
 from judgekit.evaluation.cases import CollectionDocument
@@ -28,7 +27,7 @@ from judgekit.evaluation.retrieval import (
     recall,
     reciprocal_rank,
     scope,
-    told,
+    shown_by_hook,
 )
 from judgekit.evaluation.stats import (
     Bin,
@@ -46,7 +45,7 @@ from judgekit.evaluation.stats import (
 from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
-from judgekit.retrieval.confidence import Candidate
+from judgekit.retrieval.confidence import PROMPT_POOL, Candidate
 from judgekit.retrieval.profiles import compile_profiles
 
 if TYPE_CHECKING:
@@ -247,15 +246,11 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     own.write_text(
         re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8"
     )
-    assert (RetrievalConfig().pool, RetrievalConfig().max_inject) == (
-        retrieval.POOL,
-        retrieval.MAX_INJECTED,
-    )
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
         text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
         with closing(CollectionIndex(documents, profile)) as store:
-            injected, mentioned = told(store.candidates(prompt, retrieval.POOL))
+            injected, mentioned = shown_by_hook(store.candidates(prompt, PROMPT_POOL))
         assert notes == []
         if labels and prompt != PROMPTS[-1]:
             assert injected if labels == LABELS[1] else mentioned
