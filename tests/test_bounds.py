@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from judgekit.config.patterns import LONGEST
 from judgekit.config.yamlfile import CONFIG_BYTES
+from judgekit.data.cells import CellError
 from judgekit.errors import JudgekitError
 from judgekit.retrieval import compiled
 from judgekit.rubric.loader import find_rubric
@@ -237,12 +238,18 @@ def pairs(text: str) -> None:
             of("data.fields.comparison")(found, SimpleNamespace(columns=cell), text)
 
 
+def cell(text: str) -> None:
+    with suppress(CellError):
+        of("data.cells.check_text")(text)
+
+
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
     "judging.panel.signed": lambda text: of("judging.panel.signed")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
     "cli.formats.handed_on.region": regions,
+    "data.cells.check_text": cell,
     "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(
         text[: CONFIG_BYTES // 8]
     ),

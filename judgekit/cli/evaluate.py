@@ -189,15 +189,17 @@ def read_cases(
 
     A file has cases, or rows with the usual columns: a table, or lines with other keys than cases.
     """
-    from judgekit.data import fields, labels, tables
-    from judgekit.data.rows import ENDINGS, DataRow, open_rows
+    from judgekit.data import fields, labels
+    from judgekit.data.rows import open_rows
+    from judgekit.data.sources import ENDINGS, JSON_LINES, DataRow, find_source
     from judgekit.evaluation import cases
     from judgekit.evaluation.labels import LeftOut
 
     columns = labels.Columns(id_, fields.parse_map(map_ or ()))
-    if file.suffix.lower() in ENDINGS and file.is_file():
+    source = find_source(str(file))
+    if source is not None and file.is_file():
         rows = open_rows(str(file), sys.stdin.buffer)
-        are_rows = bool(map_ or id_) or file.suffix.lower() in tables.ENDINGS
+        are_rows = bool(map_ or id_) or source is not JSON_LINES
         if not are_rows:
             first = next(iter(rows), None)
             keys = first.columns.keys() if isinstance(first, DataRow) else set()

@@ -13,6 +13,7 @@ from judgekit import environment
 from judgekit.cli import formats, output, rows
 from judgekit.cli.output import note, warn
 from judgekit.config import AnyDepth
+from judgekit.data.sources import SOURCES
 from judgekit.engine import answers, client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
 _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
+_TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.is_text)
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Review = Annotated[
@@ -129,7 +131,7 @@ def _documents(
     """
     parts: list[File] = []
     for path in documents.expand(paths):
-        if path in paths and path.endswith((".jsonl", ".csv", ".tsv")):
+        if path in paths and path.endswith(_TEXTS_WITH_ROWS):
             note(f"{path}: judged as one document; --data judges each of its rows")
         try:
             file = documents.read_file(path, sys.stdin.buffer)

@@ -21,6 +21,7 @@ from typer import Option
 from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.output import note, warn
+from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
@@ -64,7 +65,7 @@ USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
 _DATA = Option(
     "--data",
     metavar="ROWS",
-    help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines).",
+    help=f"Judge each row: {', '.join(sources.USUAL_ENDINGS)}, or - (JSON Lines).",
 )
 Data = Annotated[str | None, _DATA]
 _MAP = Option(
@@ -72,7 +73,8 @@ _MAP = Option(
 )
 Map = Annotated[list[str] | None, _MAP]
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
-_INTO = "Write results here: of rows .jsonl, .csv, .tsv or .parquet (--on ray: a folder), continued if there."
+_FILES_OF_RESULTS = " or ".join([", ".join(tables.USUAL_ENDINGS[:-1]), tables.USUAL_ENDINGS[-1]])
+_INTO = f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), continued if there."
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
 _TRUST = Option(
@@ -197,6 +199,9 @@ def run(
     if options.batch and request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
     source = rows.open_rows(options.data, sys.stdin.buffer)
+    if options.on and not source.can_split:
+        problem = "--on ray cannot have several machines read such a file"
+        raise UsageError(f"{source.name}: {problem}; leave --on out")
     given = fields.parse_map(options.map or ())
     asked = runs.RowOptions(
         task, given, options.id, fixed, families, options.judge_turn, options.limit
@@ -343,8 +348,8 @@ def _on_ray(
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
     """Print what would be sent about the first row that can be judged."""
-    from judgekit.data.rows import UnreadableRow
     from judgekit.data.runs import unreadable
+    from judgekit.data.sources import UnreadableRow
     from judgekit.judging import service
 
     for each in dataset:

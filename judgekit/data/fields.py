@@ -35,7 +35,7 @@ from judgekit.text import encodable, escaped, is_blank, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.data.rows import DataRow
+    from judgekit.data.sources import DataRow
     from judgekit.judging.documents import File
     from judgekit.rubric.schema import Given
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import outputs
 from judgekit.data import fields, sniffing, tables
 from judgekit.data.results import OURS, Ids
-from judgekit.data.rows import DELIMITERS, DataRow, Rows, UnreadableRow, open_rows
+from judgekit.data.rows import Rows, open_rows
 from judgekit.data.runs import columns as columns_of
 from judgekit.data.runs import unreadable
+from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.data.sources.delimited import DELIMITERS
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.evaluation.cases import Case

@@ -27,8 +27,9 @@ from judgekit import environment
 from judgekit.data import parts, runs, seals, tables, worker
 from judgekit.data.broker import Broker
 from judgekit.data.results import OURS, lock_of, taken_alone
-from judgekit.data.rows import ENDINGS, RowFiles, UnreadableRow, rows_in
+from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
+from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, JudgekitError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
@@ -117,7 +118,7 @@ class RayRun:
             raise UsageError(
                 "JUDGEKIT_RECORD and --on ray do not go together; unset one of the two"
             )
-        if out.lower().endswith(ENDINGS):
+        if out.lower().endswith(tables.ENDINGS):
             raise UsageError(
                 f"{out}: with --on ray results are a folder; name one without an ending"
             )
@@ -449,10 +450,10 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
         dataset, expected, lines, number, firsts = ray.get(self._known)
         before, count = firsts.get(path, (0, 0))
-        if path.lower().endswith(".parquet"):
-            file = opened
-        else:
+        if source_of(path).is_text:
             file = io.BufferedReader(opened)
+        else:
+            file = opened
         rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
         own = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=own, results=parts.KeptLines(lines), expected=expected)

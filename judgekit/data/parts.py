@@ -22,7 +22,8 @@ from judgekit import environment, outputs
 from judgekit.config import TIE
 from judgekit.data import seals, tables
 from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
-from judgekit.data.rows import UnreadableRow, file_system, rows_in
+from judgekit.data.rows import file_system, rows_in
+from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.text import encodable

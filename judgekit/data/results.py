@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from judgekit import environment, outputs
 from judgekit.config.files import take
 from judgekit.data import seals, tables
-from judgekit.data.rows import ENDINGS, DataRow, Rows, bounded_lines, parquet_module
+from judgekit.data.sources.lines import bounded_lines
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable, one_line
@@ -28,7 +28,9 @@ from judgekit.text import encodable, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
+    from judgekit.data.sources import DataRow
 
 OURS = (
     *(
@@ -223,11 +225,11 @@ class _File(Results):
         self._fresh = fresh
         self._key = seals.state_key()
         self._path = Path(place_of(out))
-        self._is_table = self._path.suffix.lower() in tables.ENDINGS
-        if self._is_table:
-            self._part = self._path.with_name(f"{self._path.name}.part.jsonl")
-        else:
+        self._writer = tables.writer_of(str(self._path))  # None where OUT is JSON Lines
+        if self._writer is None:
             self._part = self._path
+        else:
+            self._part = self._path.with_name(f"{self._path.name}.part.jsonl")
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
@@ -335,8 +337,9 @@ class _File(Results):
                 end += size
             self._aside.unlink(missing_ok=True)
             when = self._part.stat().st_mtime_ns
-            if self._is_table and (changed or self._written() != when or not self._is_as_written()):
-                tables.write_table(self._part, self._path, OURS, self._schema)
+            is_current = not changed and self._written() == when and self._is_as_written()
+            if self._writer is not None and not is_current:
+                tables.write_table(self._writer, self._part, self._path, OURS, self._schema)
                 os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
                 if self._lock is not None:
                     self._lock.write_text(
@@ -376,7 +379,7 @@ class _File(Results):
 
     def _check_table(self) -> None:
         """Raise `UsageError` for a table that holds what the lines, which will replace it, do not."""
-        if not self._is_table or not (written := self._written()):
+        if self._writer is None or not (written := self._written()):
             return
         what = "move it away, choose another --out, or lose it with --fresh"
         problem = f"there, but without {self._part.name} no row of it can be kept"
@@ -491,13 +494,12 @@ def open_results(
     """
     if out is None:
         return Results(stdout)
-    ending = Path(out).suffix.lower()
-    if ending not in ENDINGS:
-        raise UsageError(
-            f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}"
-        )
-    if ending == ".parquet":
-        parquet_module(out)  # what is missing is said before anything is judged
+    if tables.find_format(out) is None:
+        expected = ", ".join(tables.ENDINGS)
+        raise UsageError(f"{out}: unknown ending of a file of results; expected {expected}")
+    writer = tables.writer_of(out)
+    if writer is not None:
+        writer.check(out)  # what is missing is said before anything is judged
     return _File(out, fresh=fresh, trust=trust, source=source)
 
 

@@ -19,7 +19,7 @@ from judgekit import environment
 from judgekit.data import fields as row_fields
 from judgekit.data import seals
 from judgekit.data.results import Ids, Results, result
-from judgekit.data.rows import DataRow, Rows, UnreadableRow
+from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.engine import answers, client
 from judgekit.errors import ConfigError, FailureKind, InputError, UsageError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.data.fields import Fields, JudgeTurn, TaskName
+    from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.ranking import RankingJudge

@@ -17,8 +17,9 @@ from judgekit import environment
 from judgekit.data import parts, runs, seals, tables
 from judgekit.data.broker import BrokerClient, SharedGateway
 from judgekit.data.results import OURS, UNDETERMINED, Results, result
-from judgekit.data.rows import UnreadableRow, rows_in
+from judgekit.data.rows import rows_in
 from judgekit.data.runs import Dataset, DatasetRun, PendingRow, Tally
+from judgekit.data.sources import UnreadableRow
 from judgekit.errors import FailureKind, JudgekitError
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.service import max_concurrency

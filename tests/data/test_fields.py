@@ -10,7 +10,7 @@ import pytest
 
 from judgekit.data import fields
 from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
-from judgekit.data.rows import DataRow
+from judgekit.data.sources import DataRow
 from judgekit.errors import UsageError
 from judgekit.judging.documents import ComparisonInput, Document, Task
 from judgekit.rubric.schema import Given

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from judgekit.data import seals
 from judgekit.data.results import OURS, Ids, Results, open_results, result
-from judgekit.data.rows import DataRow, open_rows
+from judgekit.data.rows import open_rows
 from judgekit.data.seals import Fingerprint
+from judgekit.data.sources import DataRow
 from judgekit.errors import InputError, UsageError
 from judgekit.text import as_before
 

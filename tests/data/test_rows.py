@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from judgekit.data.results import open_results
-from judgekit.data.rows import UnreadableRow, open_rows
+from judgekit.data.rows import open_rows
+from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError
 from judgekit.text import escaped
 
@@ -286,7 +287,8 @@ def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_row_has_a_largest_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("judgekit.data.rows.MAX_BYTES", 100)
+    for module in ("json_lines", "delimited"):
+        monkeypatch.setattr(f"judgekit.data.sources.{module}.MAX_BYTES", 100)
     long = {"rows.jsonl": b'{"a": "%s"}\n{"a": 1}', "rows.csv": b'a\n"%s"\n1'}[name] % (b"x" * 200)
     wrong, good = read(tmp_path / name, long)
     assert "it has more than 64 MB" in wrong[2]

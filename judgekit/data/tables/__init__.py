@@ -1,17 +1,18 @@
-"""How results become one table, CSV, TSV or Parquet: which columns it has, and how each cell is written."""
+"""How results become one table: the formats of their files, which columns they have, how a cell is written.
+
+A format has a line in `RESULT_FORMATS`, and a module of this package with the functions of `Writer`.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import IO, TYPE_CHECKING, Any
+from importlib import import_module
+from pathlib import PurePath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from judgekit import outputs
-from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
 from judgekit.text import defused
 
 if TYPE_CHECKING:
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-ENDINGS = (*DELIMITERS, ".parquet")
 _EXACT = 2**53
 _LONG = 2**63  # below: every whole number is a floating-point number, too; is one of 64 bits
-_ROWS = 5000
-_BYTES = 64_000_000  # of a row group of Parquet: what is in memory at once
 _ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # also where all are null
 
 
@@ -38,7 +36,74 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         yield replacement.file
 
 
-def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None) -> None:
+class Table(NamedTuple):
+    """Rows of results that become a table: the kinds of value of each column, in order, by its name.
+
+    `types` are those that columns had in the input.
+    """
+
+    part: Path
+    kinds: Mapping[str, set[str]]
+    renamed: Mapping[str, str]
+    types: Mapping[str, pa.DataType]
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield each row as it was noted, behind the number of its bytes."""
+        yield from _lines(self.part)
+
+
+class Writer(Protocol):
+    """What the module of a format has."""
+
+    def check(self, name: str) -> None:
+        """Raise `InputError`, for a file of this name, where something is missing that writing needs."""
+
+    def write(self, table: Table, target: Path) -> None:
+        """Write a table to a file, at once; raises `OSError`."""
+
+
+class ResultFormat(NamedTuple):
+    """A format of files of results: their endings, the usual one first, and its module.
+
+    JSON Lines have no module: a row is written as soon as it is judged.
+    """
+
+    endings: tuple[str, ...]
+    module: str | None
+
+
+RESULT_FORMATS = (
+    ResultFormat((".jsonl", ".ndjson"), None),
+    ResultFormat((".csv",), "delimited"),
+    ResultFormat((".tsv",), "delimited"),
+    ResultFormat((".parquet",), "parquet"),
+)
+"""The formats, in the order in which messages and the help list them."""
+
+ENDINGS = tuple(ending for format_ in RESULT_FORMATS for ending in format_.endings)
+USUAL_ENDINGS = tuple(format_.endings[0] for format_ in RESULT_FORMATS)
+
+
+def find_format(path: str) -> ResultFormat | None:
+    """Return the format of a file of results by its name; None where no format has its ending."""
+    name = PurePath(path).name[1:].lower()  # a name of nothing but an ending has none
+    for format_ in RESULT_FORMATS:
+        if name.endswith(format_.endings):
+            return format_
+    return None
+
+
+def writer_of(path: str) -> Writer | None:
+    """Return the module that writes a file of results; None for JSON Lines, and for any other file."""
+    format_ = find_format(path)
+    if format_ is None or format_.module is None:
+        return None
+    return cast("Writer", import_module(f"{__name__}.{format_.module}"))
+
+
+def write_table(
+    writer: Writer, part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None
+) -> None:
     """Write the rows of a file of JSON Lines as a table; raises `OSError`.
 
     `ours` are the columns behind a row's own ones; `scores` becomes a column for each score. A nested value,
@@ -46,34 +111,15 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
     it has the type that all its values share, or is text.
     """
     columns = Columns(ours)
-    for _, found in _lines(part):
-        columns.add(found)
+    for _, row in _lines(part):
+        columns.add(row)
     kinds, renamed = columns.named()
-    ending = target.suffix.lower()
-    if ending in DELIMITERS:
-        with replacing(target) as file:
-            text = io.TextIOWrapper(file, "utf-8", newline="")
-            # With the line end of RFC 4180 the writer quotes each line break that a cell may hold.
-            writer = csv.writer(text, delimiter=DELIMITERS[ending], lineterminator="\r\n")
-            writer.writerow(map(defused, kinds))
-            for _, found in _lines(part):
-                cells = _cells(found, renamed)
-                writer.writerow([cell_of(cells.get(name)) for name in kinds])
-            text.detach()  # which flushes
-        return
     # Bytes have become text, some of them as Base64: as bytes again they would be others.
     types = {}
     for column in schema or ():
         if column.name in kinds and "binary" not in str(column.type):
             types[column.name] = column.type
-    while True:
-        try:
-            with replacing(target) as file:
-                _write_parquet(part, file, kinds, renamed, types)
-        except ColumnTypeError as error:
-            del types[error.column]
-        else:
-            return
+    writer.write(Table(part=part, kinds=kinds, renamed=renamed, types=types), target)
 
 
 class ColumnTypeError(Exception):
@@ -143,7 +189,7 @@ def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def cells_of(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
     own = {}
     for name, value in found.items():
         if name != "scores":
@@ -210,7 +256,7 @@ def batch_of(
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    held = [_cells(found, renamed) for found in rows]
+    held = [cells_of(found, renamed) for found in rows]
     values = ([cells.get(name) for cells in held] for name in schema.names)
     pairs = zip(values, schema, strict=True)
     return pa.record_batch(
@@ -218,29 +264,10 @@ def batch_of(
     )
 
 
-def _write_parquet(
-    part: Path,
-    file: IO[bytes],
-    kinds: Mapping[str, set[str]],
-    renamed: Mapping[str, str],
-    types: Mapping[str, pa.DataType],
-) -> None:
-    """Write the rows as Parquet; raises `ColumnTypeError`."""
-    schema = schema_of(kinds, types)
-    held: list[dict[str, Any]] = []
-    size = 0
-    with parquet_module(part.name).ParquetWriter(file, schema) as writer:
-        for length, found in chain(_lines(part), [(_BYTES + 1, None)]):  # which ends the last group
-            held += [] if found is None else [found]
-            size += length
-            if held and (len(held) == _ROWS or size > _BYTES):
-                writer.write_batch(batch_of(held, schema, renamed, types))
-                held = []
-                size = 0
-
-
 def _array(values: list[Any], column: pa.Field, *, given: bool) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - as above
+
+    from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - the help needs only the table of formats
 
     if not given:
         if pa.types.is_string(column.type):

@@ -1,0 +1,52 @@
+"""What Parquet needs as an input and as a result: pyarrow, and the cells of its arrays as JSON has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from judgekit.config.files import install_extra
+from judgekit.data.cells import CellError
+from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.errors import InputError
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
+
+def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
+    """Return `pyarrow.parquet`; raises `InputError`, for a file of this name, where it is not installed."""
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
+    except ImportError as error:
+        command = install_extra("data")
+        raise InputError(f"{name}: {what} needs pyarrow ({error}); run {command}") from None
+    return parquet  # type: ignore[no-any-return]  # it has no types
+
+
+def plain_cells(column: pa.Array) -> list[Any]:
+    """Return the cells of an array as `DataRow` says, or a `CellError` for what Python cannot hold."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif kind == pa.duration("ns"):
+        column = column.cast(pa.duration("us"), safe=False)
+    elif kind == pa.time64("ns"):
+        column = column.cast(pa.time64("us"), safe=False)
+    try:
+        return [plain_value(cell) for cell in column.to_pylist()]
+    except (ValueError, OverflowError, NoJsonValueError):
+        return [_plain_cell(cell) for cell in column]
+
+
+def _plain_cell(cell: pa.Scalar) -> object:
+    try:
+        return plain_value(cell.as_py())
+    except (ValueError, OverflowError) as error:
+        return CellError(f"expected a value that Python can hold ({one_line(str(error), 100)})")
+    except NoJsonValueError as error:
+        return CellError(one_line(str(error), 200))

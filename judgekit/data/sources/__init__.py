@@ -1,0 +1,96 @@
+"""The kinds of files that rows come from: a table of them, and what their readers yield.
+
+A kind has a line in `SOURCES`, and a module of this package with the functions of `Reader`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias, cast
+
+from judgekit.judging.documents import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    Stream: TypeAlias = Iterator["DataRow | UnreadableRow"]
+
+TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
+
+
+class DataRow(NamedTuple):
+    """One row: its number among the rows of the input, from 1, and its columns as the input has them.
+
+    A cell of CSV is text. A cell of Parquet is what JSON can say: a time or a date is text (ISO 8601, to the
+    microsecond), a duration is seconds, a decimal is text with all its digits, bytes are text (in Base64
+    where they are not UTF-8), and a map is a list of pairs.
+    """
+
+    number: int
+    columns: Mapping[str, Any]
+
+
+class UnreadableRow(NamedTuple):
+    """In place of a row: what was expected, in which column ("" for all of it). Number 0 is the header."""
+
+    number: int
+    column: str
+    problem: str
+
+
+class Reader(Protocol):
+    """What the module of a source has. Its functions raise `InputError` for a file that is something else."""
+
+    def check(self, file: BinaryIO, name: str) -> pa.Schema | None:
+        """Look at the beginning of a file; return the types of its columns, None where it has none."""
+
+    def read(self, file: BinaryIO, name: str) -> Stream:
+        """Yield the rows of a file, numbered from 1; what cannot be read is an `UnreadableRow`."""
+
+
+class Source(NamedTuple):
+    """A kind of files with rows: its name, the endings of its files, the usual one first, and its module.
+
+    `is_text`: its files are text, which is read line by line. `has_types`: its columns have types, which
+    results in Parquet keep. `can_split`: its files can be read apart from each other, on several machines.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    module: str
+    is_text: bool = True
+    has_types: bool = False
+    can_split: bool = True
+
+    def recognises(self, path: str) -> bool:
+        """Whether a file has rows of this kind, by its name."""
+        name = PurePath(path).name[1:]  # a name of nothing but an ending has none
+        return name.lower().endswith(self.endings)
+
+    @property
+    def reader(self) -> Reader:
+        return cast("Reader", import_module(f"{__name__}.{self.module}"))
+
+
+SOURCES = (
+    Source("jsonl", (".jsonl", ".ndjson"), "json_lines"),
+    Source("csv", (".csv",), "delimited"),
+    Source("tsv", (".tsv",), "delimited"),
+    Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
+)
+"""The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
+
+JSON_LINES = SOURCES[0]
+ENDINGS = tuple(ending for source in SOURCES for ending in source.endings)
+USUAL_ENDINGS = tuple(source.endings[0] for source in SOURCES)
+
+
+def find_source(path: str) -> Source | None:
+    """Return the kind of a file by its name; None where no kind recognises it."""
+    for source in SOURCES:
+        if source.recognises(path):
+            return source
+    return None

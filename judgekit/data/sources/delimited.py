@@ -1,0 +1,131 @@
+"""Rows of CSV and TSV: the first line is the header; a quote that is left open costs one row."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from pathlib import PurePath
+from typing import TYPE_CHECKING, BinaryIO
+
+from judgekit.data import sniffing
+from judgekit.data.cells import CellError, check_names, check_text
+from judgekit.data.sources import TOO_LONG, DataRow
+from judgekit.data.sources.lines import BOM, bounded_lines, unreadable_row
+from judgekit.judging.documents import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.data.sources import Stream
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def check(file: BinaryIO, name: str) -> None:
+    _delimiter_of(file, name)
+
+
+def read(file: BinaryIO, name: str) -> Stream:
+    delimiter = _delimiter_of(file, name)
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
+    lines = _Lines(file)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    names: list[str] | None = None
+    number = 0
+    while True:
+        lines.begin()
+        problem: CellError | None = None
+        row: dict[str, str] = {}
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if lines.is_blank:
+                continue
+            if names is None:
+                names = check_names(cells)
+                continue
+            row = _named(names, cells)
+        except csv.Error as error:
+            lines.give_back()  # a quote that was left open must not swallow the rows behind it
+            problem = CellError(
+                f"expected quotes around whole cells, and doubled inside them ({error})"
+            )
+        except CellError as error:
+            problem = error
+        if names is None:  # no row can be read without its header
+            if problem is not None:
+                yield unreadable_row(problem, number, lines.line)
+            return
+        number += 1
+        if problem is None:
+            yield DataRow(number, row)
+        else:
+            yield unreadable_row(problem, number, lines.line)
+
+
+def _delimiter_of(file: BinaryIO, name: str) -> str:
+    """Return what stands between the cells of a file; raises `InputError` for what is no such text."""
+    head = sniffing.head_of(file)
+    sniffing.refuse_others(head, name)
+    usual = DELIMITERS[PurePath(name).suffix.lower()]
+    return sniffing.delimiter_of(head, usual, name)
+
+
+class _Lines:
+    """The lines of a file; all but the first of a row that turned out to be broken can be read again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._lines = bounded_lines(file, MAX_BYTES)
+        self._again: deque[str] = deque()
+        self._row: list[str] = []
+        self._size = 0
+        self.line = 0  # the number of the row's first line
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        if self._again:
+            line = self._again.popleft()
+        else:
+            line = self._decoded(next(self._lines))
+        self._row.append(line)
+        self._size += len(line)
+        if not line or self._size > MAX_BYTES:
+            raise csv.Error(TOO_LONG)
+        return line
+
+    def _decoded(self, raw: bytes | None) -> str:
+        """Return a line as text, "" for one that is too long.
+
+        What is not UTF-8 is found in its cell: the quotes of the line have to be seen first.
+        """
+        if raw is None:
+            return ""
+        if self.line == 1 and not self._row:
+            raw = raw.removeprefix(BOM)
+        return raw.decode("utf-8", "surrogateescape")
+
+    def begin(self) -> None:
+        self.line += len(self._row) or 1
+        self._row = []
+        self._size = 0
+
+    def give_back(self) -> None:
+        self._again.extendleft(reversed(self._row[1:]))
+        del self._row[1:]
+
+    @property
+    def is_blank(self) -> bool:
+        return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
+
+
+def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a row by their columns; raises `CellError`."""
+    if len(cells) != len(names):
+        raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
+    row = dict(zip(names, cells, strict=True))
+    for name, cell in row.items():
+        check_text(cell, name)
+    return row

@@ -1,0 +1,102 @@
+"""Rows of JSON Lines: each line is an object; blank lines are none."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from judgekit.data import sniffing
+from judgekit.data.cells import CellError
+from judgekit.data.sources import TOO_LONG, DataRow
+from judgekit.data.sources.lines import BOM, bounded_lines, unreadable_row
+from judgekit.judging.documents import MAX_BYTES
+from judgekit.text import RepeatedKeyError, encodable, with_different_keys
+
+if TYPE_CHECKING:
+    from judgekit.data.sources import Stream
+
+MAX_DEPTH = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
+_KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+def check(file: BinaryIO, name: str) -> None:
+    sniffing.refuse_others(sniffing.head_of(file), name)
+
+
+def read(file: BinaryIO, name: str) -> Stream:
+    check(file, name)
+    number = 0
+    for line_number, line in enumerate(bounded_lines(file, MAX_BYTES), 1):
+        raw = line
+        if raw is not None and line_number == 1:
+            raw = raw.removeprefix(BOM)
+        if raw is not None and not raw.strip():
+            continue
+        number += 1
+        try:
+            yield DataRow(number, _read_object(raw))
+        except CellError as error:
+            yield unreadable_row(error, number, line_number)
+
+
+def _read_object(raw: bytes | None) -> dict[str, Any]:
+    """Return the object that a line holds, None being one that is too long; raises `CellError`."""
+    if raw is None:
+        raise CellError(f"expected a shorter row; {TOO_LONG}")
+    try:
+        text = raw.decode()
+        value = json.loads(text, object_pairs_hook=with_different_keys)
+    except UnicodeDecodeError as error:
+        raise CellError(sniffing.no_utf_8(raw[error.start])) from None
+    except RepeatedKeyError as error:
+        raise CellError(
+            "expected each key once, got this one twice; rename one", error.key
+        ) from None
+    except json.JSONDecodeError as error:
+        raise CellError(
+            f"expected a JSON object; {error.msg} at character {error.pos + 1}"
+        ) from None
+    except ValueError:
+        raise CellError("expected a shorter number, got one of thousands of digits") from None
+    except RecursionError:
+        raise CellError(_too_deep()) from None
+    may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
+    if may_be_deep and _is_deep(value):
+        raise CellError(_too_deep())
+    if not isinstance(value, dict):
+        raise CellError(f"expected a JSON object, got {_KINDS.get(type(value), 'a number')}")
+    if "\\ud" in text or "\\uD" in text:
+        _check_surrogates(value)
+    return value
+
+
+def _too_deep() -> str:
+    return f"expected at most {MAX_DEPTH} lists and objects inside each other, got more"
+
+
+def _check_surrogates(row: dict[str, Any]) -> None:
+    """Raise `CellError` for half of a surrogate pair, which no file can hold."""
+    for column, value in row.items():
+        try:
+            json.dumps([column, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            problem = (
+                "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
+            )
+            raise CellError(problem, encodable(column)) from None
+
+
+def _is_deep(value: object) -> bool:
+    """Whether more than `MAX_DEPTH` lists and objects stand inside each other."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return False
+        level = []
+        for container in containers:
+            if isinstance(container, dict):
+                level.extend(container.values())
+            else:
+                level.extend(container)
+    return True

@@ -1,0 +1,134 @@
+"""Rows of Parquet: read in batches that stay small in memory, whatever the file says of itself."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from judgekit.data import parquet_pages
+from judgekit.data.arrow import parquet_module, plain_cells
+from judgekit.data.cells import CellError, check_names
+from judgekit.data.sources import TOO_LONG, DataRow, UnreadableRow
+from judgekit.data.sources.lines import unreadable_row
+from judgekit.errors import InputError
+from judgekit.judging.documents import MAX_BYTES
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from judgekit.data.sources import Stream
+
+_BATCH = 64  # rows in memory at once
+_BUFFER = 1_000_000  # bytes of a column that are read ahead
+_OBJECT = 60  # bytes of a value of Python, about
+
+
+def check(file: BinaryIO, name: str) -> pa.Schema:
+    return _open(file, name).schema_arrow
+
+
+def read(file: BinaryIO, name: str) -> Stream:
+    pages = _look_at_pages(file, name)
+    file.seek(0)
+    with _open(file, name, sorted(pages.nested_texts)) as opened:
+        try:
+            names = check_names(opened.schema_arrow.names)
+        except CellError as error:
+            yield unreadable_row(error, 0, 0)
+            return
+        number = 0
+        for batch in _batches(opened, pages.rows_at_once(_BATCH)):
+            for cells in _cells(batch):
+                number += 1
+                yield _row_of(number, names, cells)
+
+
+def _row_of(
+    number: int, names: Sequence[str], cells: Sequence[Any] | None
+) -> DataRow | UnreadableRow:
+    if cells is None:
+        return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
+    row = dict(zip(names, cells, strict=True))
+    for name, cell in row.items():
+        if isinstance(cell, CellError):
+            return UnreadableRow(number, name, cell.problem)
+    return DataRow(number, row)
+
+
+def _open(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.ParquetFile:
+    """Return an open file of Parquet; each of these `texts` of its lists is in memory once."""
+    return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER, read_dictionary=list(texts))
+
+
+def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
+    """Return what the pages of a file take; raises `InputError` for a file that takes too much memory."""
+    size = file.seek(0, io.SEEK_END)
+    try:
+        return parquet_pages.look(file, _open(file, name), size)
+    except parquet_pages.PagesError as error:
+        raise InputError(f"{encodable(name)}: {error}") from None
+
+
+def _batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file; one batch has rows of one row group, as each has dictionaries of its own."""
+    for number in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
+
+
+def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
+    """Yield the cells of each row; None for a row that is too long to be unpacked."""
+    if _unpacked_bytes(batch.columns) <= MAX_BYTES:
+        yield from zip(*map(plain_cells, batch.columns), strict=True)
+        return
+    for number in range(batch.num_rows):
+        row = batch.slice(number, 1)
+        if _unpacked_bytes(row.columns) <= MAX_BYTES:
+            yield [plain_cells(column)[0] for column in row.columns]
+        else:
+            yield None
+
+
+def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
+    """Return about how many bytes these cells take as texts, numbers and lists of Python."""
+    total = 0
+    for column in columns:
+        total += len(column) * _OBJECT + _content_bytes(column)
+    return total
+
+
+def _content_bytes(column: pa.Array) -> int:
+    """Return how many bytes the content of cells takes, without the objects of Python that hold it."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    from pyarrow import compute  # noqa: PLC0415 - the same
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        entries = column.dictionary
+        if not _is_text(entries.type):
+            return 0
+        lengths = compute.take(compute.binary_length(entries), column.indices)
+        return compute.sum(lengths).as_py() or 0
+    if pa.types.is_struct(kind):
+        return _unpacked_bytes(column.flatten())
+    if pa.types.is_map(kind):
+        first = column.offsets[0].as_py()
+        count = column.offsets[len(column)].as_py() - first
+        keys = column.keys.slice(first, count)
+        items = column.items.slice(first, count)
+        return _unpacked_bytes([keys, items])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _unpacked_bytes([column.flatten()])
+    if _is_text(kind):
+        return compute.sum(compute.binary_length(column)).as_py() or 0
+    return int(column.nbytes)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in kinds or pa.types.is_fixed_size_binary(kind)

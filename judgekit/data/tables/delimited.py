@@ -1,0 +1,33 @@
+"""Results as CSV or TSV, in which no spreadsheet takes a cell for a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from judgekit.data.sources.delimited import DELIMITERS
+from judgekit.data.tables import cell_of, cells_of, replacing
+from judgekit.text import defused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.data.tables import Table
+
+
+def check(_name: str) -> None:
+    """Nothing is missing: the standard library writes these files."""
+
+
+def write(table: Table, target: Path) -> None:
+    delimiter = DELIMITERS[target.suffix.lower()]
+    with replacing(target) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        # With the line end of RFC 4180 the writer quotes each line break that a cell may hold.
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
+        writer.writerow(map(defused, table.kinds))
+        for _, row in table.rows():
+            cells = cells_of(row, table.renamed)
+            writer.writerow([cell_of(cells.get(name)) for name in table.kinds])
+        text.detach()  # which flushes

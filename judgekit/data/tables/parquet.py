@@ -1,0 +1,58 @@
+"""Results as Parquet: a column keeps its type of the input where all cells fit it."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any
+
+from judgekit.data.arrow import parquet_module
+from judgekit.data.tables import ColumnTypeError, batch_of, replacing, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from judgekit.data.tables import Table
+
+_ROWS = 5000
+_BYTES = 64_000_000  # of a row group: what is in memory at once
+
+
+def check(name: str) -> None:
+    parquet_module(name)
+
+
+def write(table: Table, target: Path) -> None:
+    types = dict(table.types)
+    while True:
+        try:
+            with replacing(target) as file:
+                _write_to(file, table, types)
+        except ColumnTypeError as error:
+            del types[error.column]
+        else:
+            return
+
+
+def _write_to(file: IO[bytes], table: Table, types: Mapping[str, pa.DataType]) -> None:
+    """Write the rows to an open file; raises `ColumnTypeError`."""
+    schema = schema_of(table.kinds, types)
+    with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
+        for rows in _groups(table):
+            writer.write_batch(batch_of(rows, schema, table.renamed, types))
+
+
+def _groups(table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows in groups, each small enough for the memory."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for length, row in table.rows():
+        rows.append(row)
+        size += length
+        if len(rows) == _ROWS or size > _BYTES:
+            yield rows
+            rows = []
+            size = 0
+    if rows:
+        yield rows
