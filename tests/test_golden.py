@@ -8,23 +8,23 @@ ledger lines, hashes, exit codes. `prose`: tables and errors (docs/cli.md holds 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from git_repo import GitRepo
 from golden import FORMS, World
+from recordings import GOLDEN, same
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from golden import Run
 
-GOLDEN = Path(__file__).parent / "golden"
 SCORING = (
     "agent-task",
     "answer-correctness",
@@ -45,7 +45,6 @@ KEPT = {
     mode: {tier: {"accept": "keep", "reject": "drop"}[word] for tier, word in said.items()}
     for mode, said in CONTESTED.items()
 }
-RECORDING = os.environ.get("JUDGEKIT_TEST_GOLDEN") == "record"
 JUDGE = ("judge", "good.md", "--no-engine", "--format", "json")
 CALIBRATE = ("--rubric", "kls", "--mode", "strict")
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
@@ -54,15 +53,6 @@ DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
-
-
-def same(kind: str, name: str, found: str) -> None:
-    path = GOLDEN / kind / name
-    if RECORDING:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(found, encoding="utf-8", newline="")
-    with path.open(encoding="utf-8", newline="") as file:
-        assert found == file.read(), f"{path} was recorded otherwise; see tests/test_golden.py"
 
 
 def machine(name: str, run: Run) -> None:
