@@ -170,58 +170,61 @@ def report(
     left_out: LeftOut | None = None,
 ) -> JudgingReport:
     """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
-    answers: dict[str, list[tuple[Case, Recorded]]] = {}
-    for case in cases:
-        juries = (
-            (judge, juror)
-            for judge, recorded in case.judges.items()
-            for juror in recorded.jury or ()
-        )
-        jurors = {f"{judge}: {juror.model}": juror for judge, juror in juries}
-        for judge, recorded in (case.judges | jurors).items():
-            answers.setdefault(judge, []).append((case, recorded))
+    answers = _answers_by_judge(cases)
     if not answers:
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
-    if loaded:
-        reader = Reader(loaded.rubric, mode)
-    else:
-        reader = None
-    items = {
-        judge: [item for case, recorded in own for item in _items(case, judge, recorded, reader)]
-        for judge, own in answers.items()
-    }
-    judges = [
-        _judge(name, answers[name][0][1].name, own, wanted or "accept")
-        for name, own in items.items()
-    ]
+    reader = Reader(loaded.rubric, mode) if loaded else None
+    items: dict[str, list[Item]] = {}
+    for judge, recorded_cases in answers.items():
+        items[judge] = []
+        for case, recorded in recorded_cases:
+            items[judge].extend(_items(case, judge, recorded, reader))
+    judges = []
+    for judge, items_of_judge in items.items():
+        model = answers[judge][0][1].name
+        judges.append(_report_judge(judge, model, items_of_judge, wanted or "accept"))
     outcomes = _outcomes(items)
-    best = max(judges, key=lambda each: each.accuracy.value if each.accuracy else -1.0)
+    best = max(judges, key=lambda judge: judge.accuracy.value if judge.accuracy else -1.0)
+    compared_judges = []
+    for judge_report in judges:
+        behind = _behind(judge_report, best, outcomes)
+        compared_judges.append(judge_report.model_copy(update={"behind": behind}))
     return JudgingReport(
         file=name,
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
         items=sum(case.variant == "original" for case in cases),
-        judges=[
-            judge.model_copy(update={"behind": _behind(judge, best, outcomes)}) for judge in judges
-        ],
+        judges=compared_judges,
         outcomes=outcomes,
         left_out=left_out or LeftOut(),
     )
 
 
+def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
+    """Return the recorded answers of each judge, and of each model of a jury by itself."""
+    answers: dict[str, list[tuple[Case, Recorded]]] = {}
+    for case in cases:
+        recorded_by_judge = dict(case.judges)
+        for judge, recorded in case.judges.items():
+            for juror in recorded.jury or ():
+                recorded_by_judge[f"{judge}: {juror.model}"] = juror
+        for judge, recorded in recorded_by_judge.items():
+            answers.setdefault(judge, []).append((case, recorded))
+    return answers
+
+
 def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     """Return what each judge said of each original, those that they disagree about first."""
-    found: dict[str, Outcome] = {}
-    for judge, own in items.items():
-        for item in own:
+    outcomes: dict[str, Outcome] = {}
+    for judge, items_of_judge in items.items():
+        for item in items_of_judge:
             if item.variant == "original":
                 label, said = item.scores or (item.label, item.said)
-                found.setdefault(item.of, Outcome(id=item.of, label=label, said={})).said[judge] = (
-                    said
-                )
-    return sorted(found.values(), key=lambda each: not each.is_disputed)
+                outcome = outcomes.setdefault(item.of, Outcome(id=item.of, label=label, said={}))
+                outcome.said[judge] = said
+    return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
 
 
 def _behind(
@@ -243,81 +246,130 @@ def _is_right(outcome: Outcome, judge: str, *, binary: bool) -> bool:
     return agrees(str(outcome.label), str(outcome.said[judge]), binary=binary)
 
 
-def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeReport:
+def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
     originals = [item for item in items if item.variant == "original"]
     worded = [item for item in originals if item.scores is None]
-    raw_pairs = [(item.label, item.said) for item in worded if item.said is not None]
+    answered = [(item.label, item.said) for item in worded if item.said is not None]
     binary = is_binary(item.label for item in worded)
-    pairs = compared(raw_pairs, binary=binary)
-    scored = [item.scores for item in originals if item.scores]
-    numbers = [(human, said) for human, said in scored if said is not None]
-    error = stats.interval(stats.mean([abs(one - other) for one, other in numbers]))
-    scores = Scores(items=len(numbers), mean_error=error, spearman=stats.spearman(numbers))
-    waits = [wait for item in items if (wait := item.recorded.latency_ms) is not None]
-    kappa, weighted = stats.kappas(pairs)
-    counts = sorted(Counter(raw_pairs).items())
-    by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
-    both_orders = [words for words in by_order if len(words) == len(ORDERS)]
-    again = defaultdict[str, list[Item]](list)
-    for item in items:
-        again[item.of] += [item] if item.variant in ("original", "rerun") else []
-    unread = [item.said is None for item in items if not item.recorded.unanswered]
-    known = [item.cost_usd for item in originals if item.cost_usd is not None]
-    if known:
-        usd = sum(known) / len(known)
-    else:
-        usd = None
-    if originals:
-        calls = sum(item.calls for item in originals) / len(originals)
-    else:
-        calls = 0.0
-    injected = _matched(items, "injected")
-    before, after = ([float(pair[side] == wanted) for pair in injected] for side in (0, 1))
-    shares = {
-        "before": stats.interval(stats.mean(before)),
-        "after": stats.interval(stats.mean(after)),
-    }
-    lift = Lift(wanted=wanted, pairs=len(injected), lift=stats.difference(after, before), **shares)
-    rated = [
-        (item.probability, item.label == "accept")
-        for item in originals
-        if item.probability is not None
-    ]
-    hits = [probability for probability, _ in rated], [kept for _, kept in rated]
-    errors = {"answers": len(rated), "brier": stats.brier(*hits), "ece": stats.ece(*hits)}
-    unanswered = dict(Counter(filter(None, (item.recorded.unanswered for item in items))))
-    confusion = []
-    for (label, said), count in counts:
-        confusion.append(Confusion(label=label, said=said, count=count))
-    order_flips = _flips([*_matched(items, "swapped"), *_known(both_orders)])
-    rerun_flips = _flips([[item.word for item in own if item.word] for own in again.values()])
-    spread = _spread([[item.rated for item in own if item.rated] for own in again.values()])
-    cost = MeanCost(
-        calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None
-    )
-    if rated:
-        probabilities = Probabilities.model_validate({**errors, "bins": stats.table(*hits)})
-    else:
-        probabilities = None
+    pairs = compared(answered, binary=binary)
+    kappa, weighted_kappa = stats.kappas(pairs)
+    repeats = _group_repeats(items)
     return JudgeReport(
         judge=judge,
         model=model,
         items=len(originals),
-        unanswered=unanswered,
-        unreadable=stats.interval(stats.mean(unread)),
+        unanswered=_count_failures(items),
+        unreadable=_unreadable_share(items),
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
-        weighted_kappa=weighted,
+        weighted_kappa=weighted_kappa,
         classes=stats.classes(pairs),
-        is_binary=binary and any(said == "improve" for _, said in raw_pairs),
-        confusion=confusion,
-        order_flips=order_flips,
-        rerun_flips=rerun_flips,
-        spread=spread,
-        injection=lift if injected else None,
-        cost=cost,
-        scores=scores if scored else None,
-        probabilities=probabilities,
+        is_binary=binary and any(said == "improve" for _, said in answered),
+        confusion=_count_confusions(answered),
+        order_flips=_flips([*_matched(items, "swapped"), *_known(_answers_by_order(originals))]),
+        rerun_flips=_flips([[item.word for item in group if item.word] for group in repeats]),
+        spread=_spread([[item.rated for item in group if item.rated] for group in repeats]),
+        injection=_injection_lift(items, wanted_answer),
+        cost=_mean_cost(items, originals),
+        scores=_compare_scores(originals),
+        probabilities=_rate_probabilities(originals),
+    )
+
+
+def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
+    """Return each original with the answers of asking about it again."""
+    groups = defaultdict[str, list[Item]](list)
+    for item in items:
+        group = groups[item.of]
+        if item.variant in ("original", "rerun"):
+            group.append(item)
+    return list(groups.values())
+
+
+def _count_failures(items: Iterable[Item]) -> dict[str, int]:
+    failures = Counter(item.recorded.unanswered for item in items if item.recorded.unanswered)
+    return dict(failures)
+
+
+def _unreadable_share(items: Iterable[Item]) -> stats.BootstrapInterval | None:
+    unreadable = [item.said is None for item in items if not item.recorded.unanswered]
+    return stats.interval(stats.mean(unreadable))
+
+
+def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
+    counts = sorted(Counter(answered).items())
+    return [Confusion(label=label, said=said, count=count) for (label, said), count in counts]
+
+
+def _answers_by_order(items: Iterable[Item]) -> list[tuple[str | None, ...]]:
+    """Return the answers to the same two texts in both orders, where both were asked."""
+    answers: list[tuple[str | None, ...]] = []
+    for item in items:
+        by_order = tuple((item.recorded.orders or {}).values())
+        if len(by_order) == len(ORDERS):
+            answers.append(by_order)
+    return answers
+
+
+def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
+    injected = _matched(items, "injected")
+    if not injected:
+        return None
+    before = [float(original == wanted_answer) for original, _ in injected]
+    after = [float(attacked == wanted_answer) for _, attacked in injected]
+    return Lift(
+        wanted=wanted_answer,
+        pairs=len(injected),
+        before=stats.interval(stats.mean(before)),
+        after=stats.interval(stats.mean(after)),
+        lift=stats.difference(after, before),
+    )
+
+
+def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
+    costs = [item.cost_usd for item in originals if item.cost_usd is not None]
+    waits = []
+    for item in items:
+        if item.recorded.latency_ms is not None:
+            waits.append(item.recorded.latency_ms)
+    calls = sum(item.calls for item in originals)
+    return MeanCost(
+        calls=calls / len(originals) if originals else 0.0,
+        known=len(costs),
+        usd=sum(costs) / len(costs) if costs else None,
+        milliseconds=median(waits) if waits else None,
+    )
+
+
+def _compare_scores(originals: Iterable[Item]) -> Scores | None:
+    """Return how near the scores are to those of people; None where no person gave a score."""
+    scored = [item.scores for item in originals if item.scores]
+    if not scored:
+        return None
+    numbers = [(human, said) for human, said in scored if said is not None]
+    errors = [abs(human - said) for human, said in numbers]
+    return Scores(
+        items=len(numbers),
+        mean_error=stats.interval(stats.mean(errors)),
+        spearman=stats.spearman(numbers),
+    )
+
+
+def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
+    """Return how right the probabilities were; None where no answer had one."""
+    probabilities = []
+    outcomes = []
+    for item in originals:
+        if item.probability is not None:
+            probabilities.append(item.probability)
+            outcomes.append(item.label == "accept")
+    if not probabilities:
+        return None
+    return Probabilities(
+        answers=len(probabilities),
+        brier=stats.brier(probabilities, outcomes),
+        ece=stats.ece(probabilities, outcomes),
+        bins=stats.table(probabilities, outcomes),
     )
 
 
