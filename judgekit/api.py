@@ -32,7 +32,7 @@ from judgekit.data.runs import RowOptions, judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
-from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
+from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
 from judgekit.judging.request import JudgeArgs, JudgeRequest
 from judgekit.judging.service import AT_ONCE
 from judgekit.providers.running import run
@@ -106,7 +106,7 @@ async def ajudge(
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check("judge", task_id=task_id, author_family=author_family)
     request = _request("judge", options)
-    task = Task(*map(encodable, (description, acceptance, reference)))
+    task = TaskDescription(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
@@ -218,7 +218,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
     request = _request("judge_rows", options)
-    fixed = Task(*map(encodable, (description, acceptance, reference)))
+    fixed = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
     project = Path(environment.project_root())
@@ -349,5 +349,5 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
             where = f"{name}: {empty[0]}"
         raise InputError(f"{where}: empty; nothing to judge")
     files = [file_of(encodable(part), each) for part, each in parts]
-    task = Task(*map(encodable, (text.description, text.acceptance, text.reference)))
+    task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)

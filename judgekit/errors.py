@@ -234,7 +234,7 @@ def free(usage: Usage) -> Usage:
     return usage if known else replace(usage, cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
-def of_failure(error: GatewayError) -> Usage:
+def usage_of_failed_call(error: GatewayError) -> Usage:
     """Return what a failed call took: what the failure says, else nothing, or an unknown cost."""
     # After other failures no model has worked, or they say what it took.
     charged = error.kind in (

@@ -109,7 +109,7 @@ def patterns(text: str) -> None:
 
 def failure(text: str) -> None:
     for start in ("", " ssl:<", "sk-abc"):
-        of("providers.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+        of("providers.failures.classify_exception")(RuntimeError(start + text), ["sk-abcdefgh"])
 
 
 def in_parts(text: str) -> None:
@@ -164,7 +164,7 @@ def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
             with suppress(JudgekitError):
-                of("replies.extract.read")(raw, Answer, held=held)
+                of("replies.extract.read")(raw, Answer, schema_enforced=held)
 
 
 def differing(text: str) -> None:
@@ -259,7 +259,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
-    "providers.failures.failure_of": failure,
+    "providers.failures.classify_exception": failure,
     "providers.chat.usual": in_parts,
     "config.patterns.Patterns": patterns,
     "retrieval.scan.ignore_patterns": patterns,

@@ -13,7 +13,15 @@ from making import call_usage
 
 from judgekit import environment
 from judgekit.config import settings
-from judgekit.errors import KEPT, ConfigError, FailureKind, GatewayError, Usage, free, of_failure
+from judgekit.errors import (
+    KEPT,
+    ConfigError,
+    FailureKind,
+    GatewayError,
+    Usage,
+    free,
+    usage_of_failed_call,
+)
 from judgekit.providers import running
 from judgekit.text import escaped, one_line, visible
 
@@ -210,9 +218,13 @@ def test_costs_are_added_with_who_says_them() -> None:
 def test_a_failure_costs_what_it_says_or_nothing_unless_a_model_may_have_worked() -> None:
     may = {"timeout", "invalid_reply", "command_failed"}
     for kind in FailureKind:
-        assert of_failure(GatewayError(kind, "failed")).unpriced_calls == (1 if kind in may else 0)
-        assert of_failure(GatewayError(kind, "failed", usage=TOLD)) == TOLD
-        assert of_failure(GatewayError(kind, "failed", usage=call_usage())) == call_usage()
+        assert usage_of_failed_call(GatewayError(kind, "failed")).unpriced_calls == (
+            1 if kind in may else 0
+        )
+        assert usage_of_failed_call(GatewayError(kind, "failed", usage=TOLD)) == TOLD
+        assert (
+            usage_of_failed_call(GatewayError(kind, "failed", usage=call_usage())) == call_usage()
+        )
 
 
 def test_work_beside_the_loop_reuses_a_thread_and_keeps_a_few() -> None:

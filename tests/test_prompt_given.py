@@ -11,7 +11,7 @@ from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
-from judgekit.judging.documents import Document, Part, Task
+from judgekit.judging.documents import Document, Part, TaskDescription
 from judgekit.judging.fence import Fence
 from judgekit.rubric import loader
 from judgekit.rubric.schema import Given, RubricFile, ScoreRubric
@@ -19,13 +19,13 @@ from judgekit.rubric.schema import Given, RubricFile, ScoreRubric
 
 def text_document(*texts: str, **task: str) -> Document:
     files = tuple(file(f"{n}.md", text, sha256="0" * 64) for n, text in enumerate(texts))
-    return document(files, "it", task=Task(**task))
+    return document(files, "it", task=TaskDescription(**task))
 
 
 def test_a_source_that_is_cut_says_so() -> None:
     parts = (Part("answer", "It is blue.", 11), Part("two", "Or", 9))
     shown = prompt.document_context(
-        Fence("0"), parts, Task(), Given(text="The answer", sources="The sources")
+        Fence("0"), parts, TaskDescription(), Given(text="The answer", sources="The sources")
     )
     assert (
         'The next text is cut after 2 of its 9 characters.\n\n<judged-0 path="two" role="source">'
@@ -36,7 +36,7 @@ def test_a_source_that_is_cut_says_so() -> None:
 def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
     rubric = loader.find_rubric("answer-quality").rubric
     assert isinstance(rubric, ScoreRubric)
-    about = Task("Which city?", reference="Paris.")
+    about = TaskDescription("Which city?", reference="Paris.")
     example = rubric.prompt.examples[0].model_copy(update={"reference": "Rome."})
     prompts = rubric.prompt.model_copy(update={"examples": [example]})
     for heading, shown in ((None, 0), ("The expected answer", 1)):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.ranking import Margins, Said
+    from judgekit.judging.ranking import Margins, MeansByVoter
 
-By: TypeAlias = "Mapping[TierName, Said]"
+By: TypeAlias = "Mapping[TierName, MeansByVoter]"
 """What each model of each tier gave to each subject, by letter, for each time that it was asked."""
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.judged.recorded import UNREADABLE, endpoint, recording, reply, stand_in
-from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
+from bench.judged.tables import EQUAL_WITHIN, SPLITS, Row, Table, averages, lines, shuffled
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import samples
@@ -99,7 +99,7 @@ def table(title: str, duels: Sequence[Duel], answers: Answers) -> Table:
     results = [folded(duels, judged, answers, seed) for seed in range(SPLITS)]
     accuracy, calls = averages(results)
     strong = judged.alone("deep")
-    even = sum(found >= strong - NEARLY for found, _ in results)
+    even = sum(found >= strong - EQUAL_WITHIN for found, _ in results)
     met = accuracy >= strong and calls <= 1 if title == "ordinary" else accuracy >= strong - NEAR
     return Table(
         f"llmbar, {len(duels)} {title} pairs",

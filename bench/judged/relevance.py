@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
-from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
+from bench.judged.tables import EQUAL_WITHIN, SPLITS, Row, Table, halves, lines
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion
@@ -195,7 +195,7 @@ def measured(
 
 def means(found: Sequence[tuple[float, float, float]]) -> tuple[float, float, str]:
     """Return the means of splits, and in how many of them the accuracy was not below the strong judge's."""
-    even = sum(advantage >= -NEARLY for *_, advantage in found)
+    even = sum(advantage >= -EQUAL_WITHIN for *_, advantage in found)
     least = min(1 - calls for _, calls, _ in found)
     above = fmean(each[2] for each in found)
     note = f"{above:+.3f}, not below in {even} of {len(found)}, saved at least {least:.0%}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 SPLITS = 10
-NEARLY = 1e-9  # two means of the same numbers may differ by so much
+EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
 
 
 class Row(NamedTuple):

@@ -23,7 +23,7 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.judging.documents import Document, File, Task
+    from judgekit.judging.documents import Document, File, TaskDescription
     from judgekit.judging.verdict import Comparison, Verdict
 
     Record: TypeAlias = Mapping[str, Any]
@@ -88,7 +88,7 @@ def judge(
         "cache": not no_cache,
         "depth": depth or review,
     }
-    task = documents.Task(*map(encodable, (description, acceptance, reference)))
+    task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
     dataset = rows.DataOptions(*own, on=on, ray_address=ray_address, trust_results=trust_results)
@@ -122,7 +122,7 @@ def _documents(
     paths: Sequence[str],
     unreadable: list[InputError],
     task_id: str | None,
-    task: Task,
+    task: TaskDescription,
     family: str | None,
 ) -> Iterator[Document]:
     """Yield each file as a document when it is read; with a `task_id` all as one.
@@ -293,7 +293,7 @@ def compare(
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
-        task = documents.Task(encodable(prompt or ""))
+        task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request.model_dump(), author_family or [], how)
     if out:
         output.into_file(Path(out))

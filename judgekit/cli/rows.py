@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.rows import Rows
     from judgekit.data.runs import Dataset, DatasetRun, Runner
-    from judgekit.judging.documents import Task
+    from judgekit.judging.documents import TaskDescription
     from judgekit.judging.request import JudgeRequest
 
 JOBS = 8  # texts judged at a time, unless -j says otherwise
@@ -184,7 +184,7 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
 def run(
     task: Literal["judge", "compare"],
     options: DataOptions,
-    fixed: Task,
+    fixed: TaskDescription,
     request_fields: Mapping[str, Any],
     families: Sequence[str],
     how: How,

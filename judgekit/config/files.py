@@ -28,7 +28,7 @@ _UNSUPPORTED = {
 
 
 @contextmanager
-def held(
+def file_lock(
     path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
     """Hold the lock at `path`; `waiting` is called once if it is held. Raises `TimeoutError`, `OSError`."""

@@ -28,7 +28,7 @@ from judgekit.errors import (
     InputError,
     Usage,
     UsageError,
-    of_failure,
+    usage_of_failed_call,
 )
 from judgekit.judging.cache import ReplyCache, key
 from judgekit.judging.round import INEXACT
@@ -138,7 +138,7 @@ class BatchGateway:
             try:
                 reply = await batches.reply(endpoint, request, style, answer)
             except GatewayError as failure:
-                failure.usage = self._charge(custom_id, of_failure(failure))
+                failure.usage = self._charge(custom_id, usage_of_failed_call(failure))
                 other = style.adapted(failure, endpoint, request)
                 if other is None or len(refused) == MOST_CHANGES:
                     raise

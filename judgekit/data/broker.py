@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
+from judgekit.errors import FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.round import INEXACT
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router
@@ -326,7 +326,7 @@ class SharedGateway(Router):
             reply = await super().complete(endpoint, request)
             usage = reply.usage
         except GatewayError as error:
-            usage = of_failure(error)
+            usage = usage_of_failed_call(error)
             raise
         finally:
             self._client.settle(usage)

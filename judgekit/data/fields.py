@@ -27,7 +27,7 @@ from judgekit.judging.documents import (
     TASK_ROLES,
     ComparisonInput,
     Document,
-    Task,
+    TaskDescription,
     file_of,
 )
 from judgekit.text import encodable, escaped, is_blank, one_line
@@ -231,7 +231,7 @@ def document(
     row: DataRow,
     row_id: str,
     given: Given,
-    fixed: Task | None = None,
+    fixed: TaskDescription | None = None,
     family: str | None = None,
     judge_turn: JudgeTurn = "last",
 ) -> Document:
@@ -240,7 +240,7 @@ def document(
     Where the row says nothing, `fixed` and the author's `family` hold. A model sees "text" in place of the
     row's id. Raises `FieldError` for a cell of the wrong type, `Unjudgeable` where there is no text.
     """
-    task = fixed or Task()
+    task = fixed or TaskDescription()
     said = {}
     for role in TASK_ROLES:
         if getattr(given, role):
@@ -262,7 +262,9 @@ def document(
     files = [replace(file_of(encodable(row_id), text), shown="text")]
     if given.sources and (column := fields.columns.get("sources")):
         files += _sources(row.columns.get(column), column, fields.naming)
-    return documents.document(files, None, Task(**about), _author(fields, row, "author") or family)
+    return documents.document(
+        files, None, TaskDescription(**about), _author(fields, row, "author") or family
+    )
 
 
 def comparison(

@@ -23,7 +23,7 @@ from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.engine import answers, client
 from judgekit.errors import ConfigError, FailureKind, InputError, UsageError
-from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
+from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
 from judgekit.judging.round import INEXACT
 from judgekit.judging.service import (
     comparison_judge,
@@ -396,7 +396,7 @@ class RowOptions(NamedTuple):
     task: TaskName = "judge"
     given: Mapping[str, str] = MappingProxyType({})
     id_column: str | None = None
-    fixed: Task = Task()
+    fixed: TaskDescription = TaskDescription()
     families: Sequence[str | None] = ()
     judge_turn: JudgeTurn = "last"
     limit: int | None = None

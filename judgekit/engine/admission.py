@@ -235,7 +235,7 @@ class Tokens:
     def _changing(self) -> Iterator[list[dict[str, Any]]]:
         """Hold the rows of tokens for a change, so that of two changes none is lost, and write them."""
         environment.private_folder(str(self.path.parent))
-        with files.held(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
+        with files.file_lock(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
             rows = self.rows()
             yield rows
             outputs.write_atomically(str(self.path), _ROWS.dump_json(rows, indent=2), private=True)

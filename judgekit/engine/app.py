@@ -81,7 +81,7 @@ class DocumentBody(Strict):
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
 
     def document(self) -> documents.Document:
-        task = documents.Task(self.description, self.acceptance, self.reference)
+        task = documents.TaskDescription(self.description, self.acceptance, self.reference)
         author = documents.Author(**self.author.model_dump())
         return documents.Document(_files(self.files), self.task_id, task, author, self.commit)
 

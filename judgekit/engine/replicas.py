@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.config.settings import wrong
 from judgekit.engine.admission import Tokens, read_tokens, sha256_of, user_tokens
-from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, of_failure
+from judgekit.errors import (
+    ConfigError,
+    GatewayError,
+    JudgekitError,
+    StoreError,
+    usage_of_failed_call,
+)
 from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
 from judgekit.ledger.records import verdict_line
 from judgekit.providers import retrying, running
@@ -86,7 +92,7 @@ class _Meter:
         try:
             reply = await self._gateway.complete(endpoint, request)
         except GatewayError as error:
-            self.usd += of_failure(error).cost_usd or 0.0
+            self.usd += usage_of_failed_call(error).cost_usd or 0.0
             raise
         self.usd += reply.usage.cost_usd or 0.0
         return reply

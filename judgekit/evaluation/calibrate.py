@@ -34,7 +34,7 @@ from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
-from judgekit.judging.ranking import RankingRules, RankingStep, Said
+from judgekit.judging.ranking import MeansByVoter, RankingRules, RankingStep
 from judgekit.judging.verdict import RubricRef
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
@@ -240,7 +240,7 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    final, tiers = ended(sample, rules)
+    final, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
     gates = rules.finality
     if final.tier is None:
@@ -252,7 +252,7 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     return Walked(calls, sample.is_right(final.verdict), bool(by_gate))
 
 
-def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
+def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
     rules = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
@@ -273,7 +273,7 @@ class RankedCase(NamedTuple):
     case: Case
     rubric: ScoreRubric
     mode: ModeName
-    said: Mapping[TierName, Said]
+    said: Mapping[TierName, MeansByVoter]
     best: str
     apart: frozenset[TierName] = frozenset()
 
@@ -377,7 +377,7 @@ class Opinions(NamedTuple):
                 voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
                 # A tier that was not asked is none to wait for.
                 own_rules = replace(rules, tiers=tuple(voices))
-                ends[part], tiers = ended(Sample(part, "accept", voices, cut), own_rules)
+                ends[part], tiers = walk_tiers(Sample(part, "accept", voices, cut), own_rules)
                 asked |= {*tiers}
             said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
             if "" not in ends:

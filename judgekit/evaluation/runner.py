@@ -28,7 +28,7 @@ from judgekit.judging.documents import (
     ComparisonInput,
     Document,
     PromptCandidate,
-    Task,
+    TaskDescription,
     file_of,
 )
 from judgekit.judging.escalation import FinalityRules
@@ -89,7 +89,7 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
         except (OSError, UnicodeDecodeError) as error:
             raise case.wrong(f"{case.path} cannot be read ({error})") from None
     files = tuple(file_of(*each) for each in {case.path or "text": text, **case.files}.items())
-    task = Task(case.description, case.acceptance, case.reference)
+    task = TaskDescription(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
 
 
@@ -122,7 +122,7 @@ def ask(
             ]
             for judge in judges:  # before any model is asked
                 if not judge.panel:
-                    raise UsageError(f"no model to ask: {judge.nobody}")
+                    raise UsageError(f"no model to ask: {judge.no_model_reason}")
             found = list(cases)
             done = 0
             for model, judge in zip(models, judges, strict=True):
@@ -179,7 +179,7 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
     cut: set[TierName] = set()
     if isinstance(judge, RankingJudge):  # which of the subjects go up depends on what is learned
         for tier, jury in judge.panel.items():
-            task = replace(judge.task(tier, state), letters=tuple(subject.letters))
+            task = replace(judge.question(tier, state), letters=tuple(subject.letters))
             calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
             state.turns[tier] = await gather_limited(calls, state.session)
             cut |= {tier} if task.is_cut else set()

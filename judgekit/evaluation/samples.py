@@ -398,7 +398,7 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
     return Vote(word) if word else None
 
 
-def points(case: Case, recorded: Recorded) -> ranking.Said:
+def points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
     found: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
         if juror.failure is None and (

@@ -24,7 +24,7 @@ WORDS = (PASSES, STOPS, UNKNOWN)
 MAX_NAMES = 100  # of what is skipped for one reason
 
 
-class Held(JudgekitError):  # noqa: N818 - the push is
+class PushBlocked(JudgekitError):  # noqa: N818 - the push is
     """Nothing could be judged, and the rules let nothing pass that is not judged; the text says why."""
 
 

@@ -20,8 +20,8 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import (
     Begin,
-    Held,
     Omission,
+    PushBlocked,
     Report,
     Row,
     Run,
@@ -98,7 +98,7 @@ def check(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Judge what changed since `base`, or else what a push to `remote` brings; raises `Held` to stop it."""
+    """Judge what changed since `base`, or what a push to `remote` brings; raises `PushBlocked` to stop it."""
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
@@ -132,7 +132,7 @@ def check(
         except Exception as error:
             gate = gate or configuration.load(None).gate
             if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
-                raise Held(str(error)) from error
+                raise PushBlocked(str(error)) from error
             raise
 
 

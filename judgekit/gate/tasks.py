@@ -18,7 +18,7 @@ from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
-from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
+from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import newest_override
 from judgekit.ledger.store import DECISIONS
@@ -90,7 +90,7 @@ def without_models(
 ) -> Verdict:
     said = {"decision", "why", "who"}
     decided = override and Override(at=override.timestamp, **override.model_dump(include=said))
-    subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
+    subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,

@@ -17,8 +17,8 @@ from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
 from judgekit.gate import (
     Begin,
-    Held,
     Omission,
+    PushBlocked,
     Report,
     Row,
     Run,
@@ -109,7 +109,7 @@ def check(
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, warn)
-        holds = isinstance(error, Held)
+        holds = isinstance(error, PushBlocked)
         unexamined = [Omission(name=base or url or remote, reason=_problem(error))]
     if holds:
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")

@@ -17,7 +17,7 @@ from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
 from judgekit.judging import documents
-from judgekit.judging.documents import Task
+from judgekit.judging.documents import TaskDescription
 from judgekit.judging.request import JudgeRequest
 from judgekit.retrieval import quickjson, transcript
 from judgekit.text import one_line, rubric_name
@@ -60,7 +60,7 @@ def answer(
         files = tasks.files(folder, patterns, since=since, most=configured["max_files"])
         if not files:
             return "", []
-        about = Task(task.description, task.acceptance)
+        about = TaskDescription(task.description, task.acceptance)
         document = documents.document(files, task.task or f"session:{session}", about)
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]

@@ -38,8 +38,14 @@ _DESCRIBING = {
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
-PARTS = ("text", "model", "logprobs", "tokens", "held")  # of a reply, those that are kept
-parts = operator.attrgetter(*PARTS)
+PARTS = (
+    "text",
+    "model",
+    "logprobs",
+    "tokens",
+    "held",
+)  # of a reply, as they are named where they are kept
+parts = operator.attrgetter("text", "model", "logprobs", "tokens", "schema_enforced")
 _FILES = ("", "-wal", "-shm")
 # One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.
 _turn = threading.Lock()
@@ -165,7 +171,7 @@ class ReplyCache:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
-        with suppress(OSError), files.held(self._path.with_suffix(".lock"), seconds=_WAIT):
+        with suppress(OSError), files.file_lock(self._path.with_suffix(".lock"), seconds=_WAIT):
             try:
                 with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
                     damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
@@ -180,8 +186,10 @@ def loaded(text: str) -> Reply | None:
     with suppress(ValueError, KeyError, TypeError):
         kept = json.loads(text)
         tokens = tuple(kept.get("tokens", ()))
-        held = bool(kept.get("held"))
-        return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
+        schema_enforced = bool(kept.get("held"))
+        return Reply(
+            kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, schema_enforced
+        )
     return None
 
 

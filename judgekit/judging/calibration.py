@@ -29,12 +29,12 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import compare, documents, pointwise, prompt, select
 from judgekit.judging.binomial import lower, upper
-from judgekit.judging.documents import ComparisonInput, Document, Part, Task, file_of
+from judgekit.judging.documents import ComparisonInput, Document, Part, TaskDescription, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import JuryRule, Opinion
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
-from judgekit.judging.score import ScoreTask
+from judgekit.judging.score import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
@@ -339,7 +339,7 @@ def misfits(
 def wording(rubric: Rubric, mode: ModeName) -> str:
     """Return a hash of what judgekit says to models under a rubric, and of the bars for their answers."""
     part = Part("a", "b", 1)
-    task = Task("c", "d", "h")
+    task = TaskDescription("c", "d", "h")
     idle = None
     # Models that answer in one token are asked otherwise: `points`.
     fence = Fence("nonce")
@@ -347,8 +347,10 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
     if isinstance(rubric, ScoreRubric):
         told = [Opinion("accept", dict.fromkeys(rubric.dimensions, 1.0), "e")]
         sent = [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
-        document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g", "h"))
-        points = ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
+        document = Document(
+            (file_of("a", "b"), file_of("c", "d")), "e", TaskDescription("f", "g", "h")
+        )
+        points = ScoreQuestion(rubric, mode, document, "quick").prompts(endpoint, fence)
         idle = prompt.idle_question(rubric)
         if any(dimension.scale for dimension in rubric.dimensions.values()):
             idle += prompt.idle_question(rubric, "binary")
@@ -359,7 +361,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         said = [("LEFT", "c")]
         sent = [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
-        points = compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(
+        points = compare.CompareQuestion(rubric, mode, comparison_input, "quick").prompts(
             endpoint, fence
         )
         bars = [pointwise.LEAST_MASS, compare.LEAST_LEANING]
@@ -374,7 +376,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
                 tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages)
             )
         candidates = documents.Candidates(query, (candidate,))
-        points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
+        points = select.SelectQuestion(rubric, mode, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
     plain = [
@@ -494,7 +496,7 @@ def accept(path: Path) -> None:
     kept = Path(environment.config_home()) / ACCEPTED
     try:
         environment.private_folder(str(kept.parent))
-        with lock.held(kept.with_suffix(".lock"), seconds=_WAIT):
+        with lock.file_lock(kept.with_suffix(".lock"), seconds=_WAIT):
             now = Accepted(calibrations={**_accepted(), digest: known.id})
             text = now.model_dump_json(by_alias=True, indent=2) + "\n"
             outputs.write_atomically(str(kept), text, private=True)

@@ -27,7 +27,7 @@ from judgekit.judging.jury import (
     outcomes,
     tier_vote,
 )
-from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
+from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, TierQuestion
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Calls, Session, run_round
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     Told: TypeAlias = tuple[
         str | None, str
     ]  # another model's choice, by its label, and its reasoning
-    Scored: TypeAlias = tuple[float, TierName]
+    SubjectScore: TypeAlias = tuple[float, TierName]
 
 
-class Ended(NamedTuple):
+class ComparisonResult(NamedTuple):
     """The end of a comparison: the word, by how much, the tier that settled it, the families behind it."""
 
     verdict: str = "undetermined"
@@ -83,38 +83,46 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return await Judge.run(self, state)
 
     def comparison(
-        self, state: Compared, ended: Ended, note: str = "", scores: Mapping[str, Scored] = {}
+        self,
+        state: Compared,
+        result: ComparisonResult,
+        note: str = "",
+        scores: Mapping[str, SubjectScore] = {},
     ) -> Comparison:
         """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
         subject = state.subject
         rounds = state.rounds
-        nobody = state.refused or self.nobody
+        reason = state.refused or self.no_model_reason
         if len(subject.distinct) == 1:
             if len(subject.files) == LEAST:
                 few = "two texts"
             else:
                 few = "texts"
-            nobody = ""
-            ended = Ended(TIE, lead=0.0, reasoning=f"The {few} are the same.")
-        if ended.verdict in tuple(subject.letters):
+            reason = ""
+            result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {few} are the same.")
+        if result.verdict in tuple(subject.letters):
             # A win by the winner's own family alone is none, if it has to be another's.
-            why = panel.lacking(self.independence, subject.families(ended.verdict), ended.families)
+            why = panel.lacking(
+                self.independence, subject.families(result.verdict), result.families
+            )
             if why is not None:
-                why = "; ".join(filter(None, (why, ended.degraded)))
-                ended = Ended(degraded=why, truncated=ended.truncated, families=ended.families)
-        if nobody and not rounds:
-            nothing = f"not judged: {nobody}"
+                why = "; ".join(filter(None, (why, result.degraded)))
+                result = ComparisonResult(
+                    degraded=why, truncated=result.truncated, families=result.families
+                )
+        if reason and not rounds:
+            nothing = f"not judged: {reason}"
         else:
             nothing = None
-        degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
+        degraded = [nothing, result.degraded, failures(rounds), note, self.calibration_warning]
         asked = set()
         for own in rounds:
             for endpoint in self.panel[own.tier]:
                 asked.add(endpoint.profile.provider)
-        if ended.lead is None:
+        if result.lead is None:
             lead = None
         else:
-            lead = round(ended.lead, 4)
+            lead = round(result.lead, 4)
         subjects = []
         for letter, file in zip(subject.letters, subject.files, strict=True):
             subjects.append(
@@ -130,17 +138,17 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         question_sha256 = hashlib.sha256(
             subject.prompt.encode("utf-8", "surrogatepass")
         ).hexdigest()
-        independent = panel.is_independent(subject.wrote, ended.families)
+        independent = panel.is_independent(subject.wrote, result.families)
         record = Comparison(
             id=uuid.uuid4().hex,
             subjects=subjects,
             question_sha256=question_sha256,
-            **ended._replace(
+            **result._replace(
                 lead=lead, degraded="; ".join(filter(None, degraded)) or None
             )._asdict(),
             independent=independent,
             redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.substitutes),
+            substitutes=sorted(asked & self.replacement_providers),
             timestamp=datetime.now(UTC),
             **self.measured(state),
         )
@@ -187,7 +195,7 @@ def _criteria_text(rubric: CompareRubric) -> str:
 
 
 @dataclass(frozen=True)
-class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
+class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         pairs = []
         for rubric in self.parts.values():
@@ -314,18 +322,20 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut(state)
         return await ComparisonJudge.run(self, state)
 
-    def task(self, tier: TierName, state: Compared) -> CompareTask:
-        compare_task = CompareTask(self.rubric, self.mode, state.subject, tier, self.options)
+    def question(self, tier: TierName, state: Compared) -> CompareQuestion:
+        compare_question = CompareQuestion(
+            self.rubric, self.mode, state.subject, tier, self.options
+        )
         if tier != "tiebreaker":
-            return compare_task
+            return compare_question
         heard = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
         votes = [vote for tier_vote in heard for vote in tier_vote.votes]
-        label = compare_task.label
+        label = compare_question.label
         told = []
         for one in votes:
             told.append((None if one.word == TIE else label(one.word), redact.words(one.reasoning)))
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
-        return replace(compare_task, words=tier if len(heard) > 1 else "deep", told=told)
+        return replace(compare_question, words=tier if len(heard) > 1 else "deep", told=told)
 
     def step(self, state: Compared) -> TierName | Final:
         leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
@@ -338,7 +348,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         own: set[TierName] = set()
         for tier, vote in votes.items():
             if vote.word in WINS:
-                favouring = set(subject.families(vote.word)) & set(subject.sided)
+                favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
             else:
                 favouring = set()
             if vote.behind and vote.behind <= favouring:
@@ -347,14 +357,14 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 
     def record(self, state: Compared, final: Final) -> Comparison:
         votes: dict[TierName, TierVote] = state.opinions
-        end = ended(final, votes, self.mode, self._rules(state))
+        end = decide(final, votes, self.mode, self._rules(state))
         # One model in two tiers is one voice, however often it agrees with itself.
         if (
             end.judge_tier
             and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1
         ):
             end = end._replace(consensus="single")
-        end = end._replace(reasoning=self.task("quick", state).readable(end.reasoning))
+        end = end._replace(reasoning=self.question("quick", state).readable(end.reasoning))
         cut = [
             f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes
         ]
@@ -364,7 +374,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         """Return by tier, which texts some model of it does not see whole."""
         found: dict[TierName, str] = {}
         for tier, models in self.panel.items():
-            part = CompareTask(self.rubric, self.mode, state.subject, tier).part
+            part = CompareQuestion(self.rubric, self.mode, state.subject, tier).part
             shown = {}
             for letter in WINS:
                 shown[letter] = [part(model, letter, letter) for model in models]
@@ -374,9 +384,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return {tier: letters for tier, letters in found.items() if letters}
 
 
-def ended(
+def decide(
     final: Final, votes: Mapping[TierName, TierVote], mode: ModeName, rules: EscalationRules
-) -> Ended:
+) -> ComparisonResult:
     """Return the end of a comparison to which the rules led, with what they know of the tiers."""
     first = favourite(votes)
     words = {"accept": first, "reject": WINS[first == "A"] if first else None, "improve": TIE}
@@ -419,11 +429,13 @@ def ended(
             behind.append(vote)
     families = tuple(sorted({family for vote in behind for family in vote.behind}))
     if tier is None:
-        return Ended(word, consensus, None, None, "", why, bool(rules.truncated), families)
+        return ComparisonResult(
+            word, consensus, None, None, "", why, bool(rules.truncated), families
+        )
     consensus = votes[tier].agreement or consensus
     if consensus == "unanimous" and any(vote.agreement for vote in behind):
         consensus = "majority"
     cut = tier in rules.truncated
     lead = votes[tier].lead
     reasoning = votes[tier].reasoning
-    return Ended(word, consensus, tier, lead, reasoning, None, cut, families)
+    return ComparisonResult(word, consensus, tier, lead, reasoning, None, cut, families)

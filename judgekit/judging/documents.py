@@ -35,7 +35,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskDescription:
     """What a document is for, in the user's words; `reference` is the answer that a person expects."""
 
     description: str = ""
@@ -44,7 +44,7 @@ class Task:
 
 
 TASK_ROLES = tuple(
-    each.name for each in fields(Task)
+    each.name for each in fields(TaskDescription)
 )  # what is shown before the text, in this order
 
 
@@ -115,10 +115,10 @@ def file_of(path: str, text: str) -> File:
 class Document:
     """What is judged as one: usually a file, or all files of a task."""
 
-    sided: ClassVar[tuple[str, ...]] = ()  # there is nothing to choose from
+    families_of_some_texts: ClassVar[tuple[str, ...]] = ()  # there is nothing to choose from
     files: tuple[File, ...]
     task_id: str
-    task: Task = field(default_factory=Task)
+    task: TaskDescription = field(default_factory=TaskDescription)
     author: Author = field(default_factory=Author)
     commit: str | None = None
 
@@ -251,7 +251,7 @@ class ComparisonInput:
         return tuple(dict.fromkeys([*found, *(["unknown"] if found and silent else [])]))
 
     @property
-    def sided(self) -> tuple[str, ...]:
+    def families_of_some_texts(self) -> tuple[str, ...]:
         """The families that wrote some subjects and not the others: their models have a favourite."""
         wrote = Counter(family for letter in self.letters for family in self.families(letter))
         return tuple(each for each in wrote if each != "unknown" and wrote[each] < len(self.files))
@@ -282,7 +282,7 @@ class Candidates(NamedTuple):
     query: Query
     candidates: tuple[PromptCandidate, ...]
     wrote: tuple[str, ...] = ()
-    sided: tuple[str, ...] = ()
+    families_of_some_texts: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -359,12 +359,14 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 def document(
     files: Sequence[File],
     task_id: str | None = None,
-    task: Task | None = None,
+    task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
     """Return files as one subject, named by the first without `task_id`; `family` names who wrote them."""
     name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
-    return Document(tuple(files), name, task or Task(), Author(family=family and encodable(family)))
+    return Document(
+        tuple(files), name, task or TaskDescription(), Author(family=family and encodable(family))
+    )
 
 
 def _is_text(path: Path) -> bool:

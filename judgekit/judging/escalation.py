@@ -156,11 +156,11 @@ class EscalationRules:
         step = step or self._step(told, margins)
         if isinstance(step, str):
             return step
-        blind = []
+        whole_text_tiers = []
         for tier, word in told.items():
             if word == "accept" and tier not in self.truncated:
-                blind.append(tier)
-        if step.verdict == "accept" and not blind:
+                whole_text_tiers.append(tier)
+        if step.verdict == "accept" and not whole_text_tiers:
             return UNDETERMINED
         if step.tier in divided:
             return step._replace(consensus="majority")

@@ -77,7 +77,7 @@ class ModelTurn(Generic[Opinion]):
 
 
 @dataclass(frozen=True)
-class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
+class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     """What one tier is asked: with the instructions of `words`, and shown the earlier opinions in `told`."""
 
     rubric: AnyRubric
@@ -176,12 +176,12 @@ class JudgingState(Generic[Subject]):
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     """Judges under one rubric in one mode, with the models of each tier in `panel`.
 
-    `deadline` is in seconds for one subject, `call_seconds` for one call beside its tier's timeout. `nobody`
-    says why there is no model, where there is none. `finality` are the rules of a calibration,
-    `calibration_warning` says in one line why one that is there is not used. `written_by` names families of
-    models that wrote the subjects, beside what these say themselves. Where the author's family judges,
-    `others` may take its places, but not for the families in `claimed`, which only a project names;
-    `substitutes` are the providers that did.
+    `deadline` is in seconds for one subject, `call_seconds` for one call beside its tier's timeout.
+    `no_model_reason` says why there is no model, where there is none. `finality` are the rules of a
+    calibration, `calibration_warning` says in one line why one that is there is not used. `written_by`
+    names families of models that wrote the subjects, beside what these say themselves. Where the author's
+    family judges, `others` may take its places, but not for the `project_named_families`, which only a
+    project names; `replacement_providers` are the providers that did.
     """
 
     gateway: Gateway
@@ -190,22 +190,22 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     mode: ModeName
     deadline: float
     max_cost_usd: float | None = None
-    nobody: str = "no model is configured"
+    no_model_reason: str = "no model is configured"
     cache: Replies | None = None
     finality: FinalityRules | None = None
     calibration_warning: str | None = None
     options: JudgeOptions = USUAL
     written_by: str | None = None
     others: Others = tuple
-    claimed: frozenset[str] = frozenset()
-    substitutes: frozenset[str] = frozenset()
+    project_named_families: frozenset[str] = frozenset()
+    replacement_providers: frozenset[str] = frozenset()
     independence: Independence = "prefer"
     call_seconds: float | None = None
 
     @abstractmethod
-    def task(
+    def question(
         self, tier: TierName, state: JudgingState[Subject]
-    ) -> Task[AnyRubric, Subject, Any, Any]:
+    ) -> TierQuestion[AnyRubric, Subject, Any, Any]:
         """Return what a tier is asked."""
 
     @abstractmethod
@@ -249,15 +249,15 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             final = UNDETERMINED
         while not isinstance(final, Final):
             tier = final
-            task = self.task(final, state)
+            question = self.question(final, state)
             calls = []
             for endpoint in self.panel[tier]:
-                calls.append(partial(task.ask, endpoint, state.session))
+                calls.append(partial(question.ask, endpoint, state.session))
             state.turns[tier] = turns = await gather_limited(calls, state.session)
-            state.opinions[tier] = task.combine(
+            state.opinions[tier] = question.combine(
                 [(turn.endpoint, turn.answer.value) for turn in turns]
             )
-            state.rounds += task.rounds(len(state.rounds) + 1, turns)
+            state.rounds += question.rounds(len(state.rounds) + 1, turns)
             if state.opinions[tier]:
                 state.voices += [
                     (tier, own.endpoint, own.answer.value) for own in turns if own.answer.value
@@ -277,7 +277,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         if self.options.refusal(secrets):
             return []
         first = endpoint or next(iter(self.panel.get(tier, ())), None)
-        return self.task(tier, JudgingState(subject, self.session())).prompts(first, Fence())
+        return self.question(tier, JudgingState(subject, self.session())).prompts(first, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
         judge = self.for_subject(subject)
@@ -285,7 +285,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
         shown = []
         for tier, endpoint in ((each, own) for each in TIERS for own in judge.panel.get(each, ())):
-            instead = endpoint.profile.provider in judge.substitutes
+            instead = endpoint.profile.provider in judge.replacement_providers
             name = endpoint.model + (", in place of the author's family" if instead else "")
             shown.append((tier, name, judge.prompts(tier, subject, endpoint)))
         return shown
@@ -301,7 +301,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the judge without models of the families that wrote a subject, where others are there."""
         attributed = self.attributed(subject)
         wrote: tuple[str, ...] = attributed.wrote
-        sided: tuple[str, ...] = attributed.sided
+        families_of_some_texts: tuple[str, ...] = attributed.families_of_some_texts
         if not wrote:
             return self
         before = {}
@@ -309,9 +309,14 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             before[tier] = tuple(map(with_family, jury))
         # For a family that only a project names, no other provider is sent anything.
         mixed = self.options.mixed
-        panel = apart(before, set(wrote) - self.claimed, self.others, mixed=mixed)
-        panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others, mixed=mixed)
-        panel = apart(panel, sided)
+        panel = apart(before, set(wrote) - self.project_named_families, self.others, mixed=mixed)
+        panel = apart(
+            apart(panel, wrote),
+            set(families_of_some_texts) - self.project_named_families,
+            self.others,
+            mixed=mixed,
+        )
+        panel = apart(panel, families_of_some_texts)
         warning = self.calibration_warning
         finality = self.finality
         models, were = (
@@ -322,7 +327,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
                 {each.family for jury in own.values() for each in jury} for own in (panel, before)
             )
             left = ", ".join(
-                family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay
+                family
+                for family in dict.fromkeys([*wrote, *families_of_some_texts])
+                if family in gone - stay
             )
             why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
             # A calibration holds only for the models that it was learned for.
@@ -330,7 +337,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             warning = "; ".join(filter(None, (why, warning)))
         instead = _providers(panel) - _providers(before)
         return replace(
-            self, panel=panel, finality=finality, calibration_warning=warning, substitutes=instead
+            self,
+            panel=panel,
+            finality=finality,
+            calibration_warning=warning,
+            replacement_providers=instead,
         )
 
     def session(self) -> Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from judgekit.judging.documents import Document, File, Task
+from judgekit.judging.documents import Document, File, TaskDescription
 from judgekit.redaction.redact import MARGIN, redact, without_secrets
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def redact_document(document: Document) -> tuple[Document, int]:
     files = [redact_file(each) for each in document.files]
     about = [redact(text) for text in astuple(document.task)]
     count = sum(secrets for _, secrets in files) + sum(each.secrets for each in about)
-    task = Task(*(each.text for each in about))
+    task = TaskDescription(*(each.text for each in about))
     return replace(document, files=tuple(each for each, _ in files), task=task), count
 
 

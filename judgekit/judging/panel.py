@@ -187,7 +187,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
         yield family, apart(panel, [family], found.others, mixed=config.judge.panel == "mixed")
 
 
-def claimed(
+def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
     """Return the families that only a project names: it may not send texts elsewhere than the user does."""

@@ -15,9 +15,9 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
+from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
-from judgekit.judging.round import Answer, Session, failure_of, ms_since
+from judgekit.judging.round import Answer, Session, make_failure, ms_since
 from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
@@ -145,14 +145,14 @@ async def ask_pointwise(
     found: dict[str, dict[str, float]] = {}
     if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
         why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
-        return Answer(None, failure_of(FailureKind.BAD_REQUEST, why), usage, 0, model)
+        return Answer(None, make_failure(FailureKind.BAD_REQUEST, why), usage, 0, model)
     try:
         seconds = session.call_timeout(timeout * len(points.questions))
         for name, messages in zip(points.questions, points.prompts(), strict=True):
             left = started + seconds - time.monotonic()
             if left <= 0:
                 done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
-                late = failure_of(FailureKind.TIMEOUT, f"no time left: {done}")
+                late = make_failure(FailureKind.TIMEOUT, f"no time left: {done}")
                 return Answer(None, late, usage, ms_since(started), endpoint.model)
             question = points.call_key.within(name)
             request = Request(messages, question, left, max_tokens=1, top_logprobs=ALTERNATIVES)
@@ -168,7 +168,7 @@ async def ask_pointwise(
             found[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
         # What the questions before it cost is not lost with it.
-        spent = usage.plus(of_failure(error))
-        failure = failure_of(error.kind, error.message)
+        spent = usage.plus(usage_of_failed_call(error))
+        failure = make_failure(error.kind, error.message)
         return Answer(None, failure, spent, ms_since(started), endpoint.model)
     return Answer(found, None, usage, ms_since(started), model)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.documents import Part, PromptCandidate, Query, Task
+    from judgekit.judging.documents import Part, PromptCandidate, Query, TaskDescription
     from judgekit.judging.jury import Opinion
 
 TITLE_CHARS = 200
@@ -32,7 +32,9 @@ ANSWER = "Answer with one JSON object and nothing else:"
 _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 
 
-def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given) -> str:
+def document_context(
+    fence: Fence, parts: Sequence[Part], task: TaskDescription, given: Given
+) -> str:
     """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
     blocks = []
     for role in TASK_ROLES:
@@ -63,9 +65,9 @@ def score_messages(
     rubric: ScoreRubric,
     tier: TierName,
     parts: Sequence[Part],
-    task: Task,
+    task: TaskDescription,
     earlier: Sequence[Opinion] = (),
-    held: tuple[Sequence[str], Sequence[str]] | None = None,
+    findings: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Message, ...]:
     """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
@@ -96,16 +98,16 @@ def score_messages(
         for name, score in opinion.scores.items():
             given.append(f"{name} {words.get((name, score), f'{score:g}')}")
         blocks.append(fence.around(f"{', '.join(given)}\n{opinion.reasoning}"))
-    if held is not None:
-        found, unchecked = held
-        blocks += [_WORDS["held"] if found else _WORDS["none_held"], *map(fence.around, found)]
+    if findings is not None:
+        upheld, unchecked = findings
+        blocks += [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
         blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)] if unchecked else []
     blocks.append(f"{ANSWER}\n{_WORDS['score_shape'] % scores}")
     return messages(rubric.prompt.system, rules, fence, blocks)
 
 
 def review_messages(
-    rubric: ScoreRubric, parts: Sequence[Part], task: Task, findings: Mapping[int, str]
+    rubric: ScoreRubric, parts: Sequence[Part], task: TaskDescription, findings: Mapping[int, str]
 ) -> tuple[Message, ...]:
     """Return the request to check what others found in a document, by number."""
     fence = Fence()

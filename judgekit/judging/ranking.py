@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
 from judgekit.judging import jury
-from judgekit.judging.compare import ComparisonJudge, Ended
-from judgekit.judging.documents import ComparisonInput, Document, Task, is_cut
+from judgekit.judging.compare import ComparisonJudge, ComparisonResult
+from judgekit.judging.documents import ComparisonInput, Document, TaskDescription, is_cut
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final, FinalityRules
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
-from judgekit.judging.orchestrator import JudgingState, ModelTurn
-from judgekit.judging.orchestrator import Task as TierTask
-from judgekit.judging.score import ScoreTask
+from judgekit.judging.orchestrator import JudgingState, ModelTurn, TierQuestion
+from judgekit.judging.score import ScoreQuestion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus
 from judgekit.rubric.schema import ScoreRubric
@@ -33,11 +32,12 @@ if TYPE_CHECKING:
     from judgekit.judging.round import Answer, Calls, Session
     from judgekit.providers.base import Endpoint, Messages
 
-NEARLY = 1e-9  # two means of the same numbers may differ by so much
+EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
 QUICK_SHARE = 0.1
 DEEP_SHARE = 0.05  # of the scale's length
 
-Scored: TypeAlias = "Mapping[str, Sequence[float]]"  # a model's means of dimensions, by letter
+# A model's means of dimensions, by letter.
+DimensionMeans: TypeAlias = "Mapping[str, Sequence[float]]"
 Margins: TypeAlias = "Mapping[TierName, float]"
 
 
@@ -50,9 +50,8 @@ class Voter(NamedTuple):
         return jury.voter(self.model, self.family)
 
 
-Said: TypeAlias = (
-    "Mapping[Voter, Scored]"  # of one tier; a model that stands there twice has twice as many
-)
+# Of one tier; a model that stands there twice has twice as many.
+MeansByVoter: TypeAlias = "Mapping[Voter, DimensionMeans]"
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
@@ -63,7 +62,9 @@ def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
 
 
 def values(
-    scored: Iterable[tuple[Hashable, Scored]], letters: Collection[str], asked: int | None = None
+    scored: Iterable[tuple[Hashable, DimensionMeans]],
+    letters: Collection[str],
+    asked: int | None = None,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over models that scored all; a group weighs as one."""
     whole = []
@@ -85,7 +86,7 @@ def values(
 
 def contending(found: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
-    least = max(found.values()) - margin - NEARLY
+    least = max(found.values()) - margin - EQUAL_WITHIN
     return sorted(
         (name for name in found if found[name] >= least), key=lambda name: (-found[name], name)
     )
@@ -102,7 +103,7 @@ def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str 
     return near[0] if len(near) == 1 else None
 
 
-def asked(said: Said, letters: Collection[str]) -> int:
+def asked(said: MeansByVoter, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
     return sum(
         max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters
@@ -114,7 +115,7 @@ class RankingStep(NamedTuple):
 
     tier: TierName
     near: tuple[str, ...]
-    said: Said
+    said: MeansByVoter
     found: Mapping[str, float] | None = None
     leader: str = ""
     heard: frozenset[Voter] = frozenset()
@@ -147,17 +148,23 @@ Steps: TypeAlias = "Sequence[RankingStep]"
 
 
 class RankingRules(NamedTuple):
-    """Which subjects go up a tier, by `margins` in points; families in `sided` favour a letter."""
+    """Which subjects go up a tier, by `margins` in points; `favouring_families` favour a letter."""
 
     letters: tuple[str, ...]
     panel: Mapping[TierName, Collection[str]]
     margins: Margins
     mode: ModeName
     finality: FinalityRules | None = None
-    sided: Mapping[str, Collection[str]] = {}
+    favouring_families: Mapping[str, Collection[str]] = {}
 
     def step(
-        self, before: Steps, tier: TierName, said: Said, *, cut: bool = False, barred: bool = False
+        self,
+        before: Steps,
+        tier: TierName,
+        said: MeansByVoter,
+        *,
+        cut: bool = False,
+        barred: bool = False,
     ) -> RankingStep:
         """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
         if before:
@@ -188,7 +195,7 @@ class RankingRules(NamedTuple):
         last = self._after([*before, step]) is None or (
             finality is not None and tier == finality.last
         )
-        partial = {voter.family for voter in heard} <= set(self.sided.get(best, ()))
+        partial = {voter.family for voter in heard} <= set(self.favouring_families.get(best, ()))
         seen = {step.tier: step.outcome for step in (*before, step)}
         may_end = step.lead > 0 and not (last or cut or barred or partial)
         trusted = finality is not None and may_end and finality.final(tier, seen, {tier: step.lead})
@@ -228,7 +235,7 @@ NAME = "text"  # what models are told: a path may say who wrote it
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
+class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
     """What the models of a tier are asked about each of these `letters`: the same as about a document."""
 
     rules: RankingRules
@@ -236,26 +243,26 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
     models: Sequence[Endpoint]
     letters: Sequence[str]
 
-    def score_task(self, letter: str) -> ScoreTask:
+    def score_question(self, letter: str) -> ScoreQuestion:
         """Return what is asked about one subject, under a name that tells nothing."""
         file = replace(self.subject.file(letter), shown=NAME)
-        document = Document((file,), letter, Task(self.subject.prompt))
+        document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The opinions of other tiers are not shown: there is no disagreement to settle.
         words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        return ScoreTask(
+        return ScoreQuestion(
             self.rubric, self.mode, document, self.tier, self.options, words, compared=True
         )
 
     @property
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
-        documents = [self.score_task(letter).subject for letter in self.letters]
+        documents = [self.score_question(letter).subject for letter in self.letters]
         return any(
             is_cut(each.seen_by(self.limits, model)) for each in documents for model in self.models
         )
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        tasks = map(self.score_task, self.letters)
+        tasks = map(self.score_question, self.letters)
         return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
 
     async def ask(
@@ -269,7 +276,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
             at_once = 1
         else:
             at_once = self.options.calls(len(self.rubric.dimensions))
-        return await TierTask.ask(self, endpoint, session, samples or [0], at_once)
+        return await TierQuestion.ask(self, endpoint, session, samples or [0], at_once)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
@@ -278,7 +285,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
     async def _once(self, endpoint: Endpoint, session: Session, letter: str) -> Answer[Opinion]:
         before = session.spent_usd
         own = replace(session, fence=Fence(), remembered={})
-        turn = await self.score_task(letter).ask(endpoint, own)
+        turn = await self.score_question(letter).ask(endpoint, own)
         session.spent_usd += own.spent_usd - before
         session.unpriced |= own.unpriced
         return turn.answer
@@ -305,7 +312,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 
     def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
-        return {letter: self.score_task(letter).record(own) for letter, own in opinion.items()}
+        return {letter: self.score_question(letter).record(own) for letter, own in opinion.items()}
 
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
@@ -317,7 +324,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         ]
         found = []
         for number, (letter, answer) in enumerate(calls, first):
-            about = answer.record(self.score_task(letter).record)
+            about = answer.record(self.score_question(letter).record)
             found.append(CompareRound(round=number, tier=self.tier, order=[letter], **about))
         return found
 
@@ -328,19 +335,24 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
     async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
         if self.panel:  # a rubric for documents may need what a comparison does not have
-            task = self.task(next(iter(self.panel)), state)
-            state.refused = state.refused or task.score_task("A").subject.lacks(self.rubric) or ""
+            task = self.question(next(iter(self.panel)), state)
+            state.refused = (
+                state.refused or task.score_question("A").subject.lacks(self.rubric) or ""
+            )
         return await ComparisonJudge.run(self, state)
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
         panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
-        sided = {
-            letter: set(subject.families(letter)) & set(subject.sided) for letter in subject.letters
+        favouring_families = {
+            letter: set(subject.families(letter)) & set(subject.families_of_some_texts)
+            for letter in subject.letters
         }
         margins = usual_margins(self.rubric)
-        return RankingRules(subject.distinct, panel, margins, self.mode, self.finality, sided)
+        return RankingRules(
+            subject.distinct, panel, margins, self.mode, self.finality, favouring_families
+        )
 
-    def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
+    def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
         rules = self.ranking_rules(state.subject)
         before = list(state.opinions.values())
         models = self.panel.get(tier, ())
@@ -349,7 +361,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         else:
             letters = rules.letters
         given = self.rubric, self.mode, state.subject, tier, self.options
-        return RankingTask(*given, rules=rules, before=before, models=models, letters=letters)
+        return RankingQuestion(*given, rules=rules, before=before, models=models, letters=letters)
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
         return (
@@ -373,11 +385,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             if original in known:
                 scores[letter] = known[original]
         if not steps or not steps[-1].is_end:
-            return self.comparison(state, Ended(), scores=scores)
+            return self.comparison(state, ComparisonResult(), scores=scores)
         step = steps[-1]
         if step.cut:
             why = "no model saw the whole of the best texts, so the result is open"
-            return self.comparison(state, Ended(degraded=why, truncated=True), scores=scores)
+            return self.comparison(
+                state, ComparisonResult(degraded=why, truncated=True), scores=scores
+            )
         winner = rules.winner(step)
         told = [own for own in state.rounds if own.opinion]
         leaders = [own.leader for own in steps if own.found]
@@ -394,5 +408,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         families = tuple(sorted({voter.family for voter in step.heard}))
         if winner is not None and list(originals.values()).count(originals[winner]) > 1:
             winner = None  # a copy is as good
-        found = Ended(winner or TIE, consensus, step.tier, ahead, reasoning, families=families)
+        found = ComparisonResult(
+            winner or TIE, consensus, step.tier, ahead, reasoning, families=families
+        )
         return self.comparison(state, found, scores=scores)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.round import Answer, gather_limited, run_round
-from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreTask
+from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.providers.proxies import with_family
@@ -85,14 +85,14 @@ class _Raised:
             for holds in (True, False)
         )
         evidence = {family: check.quote for family, check in self.said.items()}
-        held = not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1))
+        upheld = not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1))
         return ReviewedFinding(
             **self.finding.model_dump(),
             raised_by=[*self.by],
             confirmed_by=confirmed,
             refuted_by=refuted,
             evidence=evidence,
-            held=held,
+            held=upheld,
             checked=self.checked,
             dropped=self.dropped,
         )
@@ -113,7 +113,7 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
     for turn, answer in zip(turns, reviews, strict=True):
         if answer.value:
             _count(raised, turn.endpoint.family, answer.value.checks, text)
-    state.rounds = [*judge.task("deep", state).rounds(1, list(map(_both, turns, reviews)))]
+    state.rounds = [*judge.question("deep", state).rounds(1, list(map(_both, turns, reviews)))]
     review = [each.record() for each in raised]
     if not any(each.checked or each.dropped for each in review):
         verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
@@ -237,20 +237,20 @@ async def _again(
 ) -> Verdict:
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
     known = [(each, _words(each)) for each in review if not each.dropped]
-    held = [words for each, words in known if each.held]
+    upheld = [words for each, words in known if each.held]
     unchecked = []
     for each, words in known:
         if not each.held and not each.checked:
             unchecked.append(words)
     # In the tier that reads what others said, with the instructions of the first reading.
-    task = ScoreTask(
+    task = ScoreQuestion(
         judge.rubric,
         judge.mode,
         state.subject,
         "tiebreaker",
         judge.options,
         "deep",
-        held=(held, unchecked),
+        findings=(upheld, unchecked),
     )
     jury = tuple(endpoint for _, endpoint, _ in state.voices)
     asking = [partial(task.ask, endpoint, state.session) for endpoint in jury]

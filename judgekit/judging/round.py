@@ -16,7 +16,7 @@ from judgekit.errors import (
     GatewayError,
     InvalidReply,
     Usage,
-    of_failure,
+    usage_of_failed_call,
 )
 from judgekit.judging.fence import Fence
 from judgekit.judging.verdict import Failure
@@ -95,7 +95,7 @@ class Session:
                 _LOG.info(
                     "%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error
                 )
-                self.spent_usd += of_failure(error).cost_usd or 0.0
+                self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
                 raise
             self.spent_usd += reply.usage.cost_usd or 0.0
             self.unpriced |= reply.usage.cost_usd is None
@@ -169,16 +169,16 @@ async def run_round(
             model = reply.model
             found = await session.aside(partial(read_reply, reply, form), len(reply.text))
         except GatewayError as error:
-            usage = usage.plus(of_failure(error))
+            usage = usage.plus(usage_of_failed_call(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
-            failure = failure or failure_of(error.kind, error.message)
+            failure = failure or make_failure(error.kind, error.message)
             if (
                 error.kind is not FailureKind.INVALID_REPLY
             ):  # of an empty one: there is nothing to answer to
                 break
         except InvalidReply as error:
             ambiguous = isinstance(error, AmbiguousReply)
-            failure = failure_of(
+            failure = make_failure(
                 FailureKind.INVALID_REPLY if ambiguous else failure_kind(reply.text), str(error)
             )
             if reply.text.strip():  # providers refuse an empty message
@@ -191,7 +191,7 @@ async def run_round(
     return Answer(None, failure, usage, ms_since(started), model)
 
 
-def failure_of(kind: FailureKind, message: str) -> Failure:
+def make_failure(kind: FailureKind, message: str) -> Failure:
     return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
 
 

@@ -14,11 +14,11 @@ from judgekit.judging import jury, outgoing, panel, pointwise, prompt
 from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.escalation import Final, FinalityRules, margin
 from judgekit.judging.jury import Opinion
-from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
+from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, TierQuestion
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
-from judgekit.judging.verdict import Finding, Subject, Verdict, failures
+from judgekit.judging.verdict import Finding, JudgedFile, Verdict, failures
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.redaction import redact
 from judgekit.replies import logprobs
@@ -49,14 +49,14 @@ class RatedReply(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
+class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
     """What a tier is asked about a document; scores that are `compared` are taken as first given.
 
-    After a review it is shown the findings that `held`, and those that nobody checked.
+    After a review it is shown the findings that were upheld, and those that nobody checked.
     """
 
     compared: bool = False
-    held: tuple[Sequence[str], Sequence[str]] | None = None
+    findings: tuple[Sequence[str], Sequence[str]] | None = None
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.pointwise:
@@ -71,14 +71,14 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         at_once: int = 1,
     ) -> ModelTurn[Opinion]:
         if not endpoint.logprobs or self.options.samples == 1:
-            return await Task.ask(self, endpoint, session, samples, at_once)
+            return await TierQuestion.ask(self, endpoint, session, samples, at_once)
         started = time.monotonic()
-        once = await Task.ask(self, endpoint, session, [0])
+        once = await TierQuestion.ask(self, endpoint, session, [0])
         opinion = once.answer.value
         # Token probabilities leave nothing to repeat.
         if opinion and len(opinion.expected) == len(self.rubric.dimensions):
             return once
-        turn = await Task.ask(self, endpoint, session, samples)
+        turn = await TierQuestion.ask(self, endpoint, session, samples)
         answers = [*once.calls, *turn.calls]
         return ModelTurn(endpoint, answers, joined(answers, turn.answer.value, started))
 
@@ -200,7 +200,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         ]
         shown = self.subject.seen_by(self.limits, endpoint)
         words = self.words or self.tier
-        return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.held)
+        return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.findings)
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
@@ -300,10 +300,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         return self._demanding(verdict, subject, ()) if accepted else verdict
 
-    def task(self, tier: TierName, state: JudgingState[Document]) -> ScoreTask:
-        score_task = ScoreTask(self.rubric, self.mode, state.subject, tier, self.options)
+    def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
+        score_question = ScoreQuestion(self.rubric, self.mode, state.subject, tier, self.options)
         if tier != "tiebreaker":
-            return score_task
+            return score_question
         # In which order a jury's models are named plays no part.
         tiers = list(state.opinions)
         voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
@@ -315,7 +315,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         known = [opinion for opinion in state.opinions.values() if opinion]
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         disagree = len(known) > 1 or any(opinion.divided is not None for opinion in known)
-        return replace(score_task, words=tier if disagree else "deep", told=told)
+        return replace(score_question, words=tier if disagree else "deep", told=told)
 
     def step(self, state: JudgingState[Document]) -> TierName | Final:
         opinions: dict[TierName, Opinion | None] = state.opinions
@@ -359,7 +359,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if rounds:
             degraded = failures(rounds)
         else:
-            degraded = f"not judged: {state.refused or self.nobody}"
+            degraded = f"not judged: {state.refused or self.no_model_reason}"
         accepted = {tier for tier, opinion in heard.items() if opinion.outcome == "accept"}
         if final.verdict == "undetermined" and accepted and accepted <= set(state.cut):
             degraded = degraded or "no model saw the whole text, so it cannot be accepted"
@@ -375,7 +375,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             unread = self._unread(self.finality, state)
         else:
             unread = None
-        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
+        subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         if scores:
             average = round(self.rubric.mean(scores), 2)
         else:
@@ -399,7 +399,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
             truncated=truncated,
             redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.substitutes),
+            substitutes=sorted(asked & self.replacement_providers),
             author=document.author,
             independent=panel.is_independent(document.wrote, behind),
             commit=document.commit,

@@ -268,7 +268,7 @@ async def _judge(
             CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers
         )
         if not judge.panel:
-            return judge.nobody
+            return judge.no_model_reason
         if hook:
             left = min(own.deadline, HOOK_SECONDS)
         else:

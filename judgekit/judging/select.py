@@ -14,7 +14,7 @@ from judgekit.judging import documents, jury, pointwise, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
-from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
+from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, TierQuestion
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import candidate_text
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
@@ -52,7 +52,7 @@ def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]
 
 
 @dataclass(frozen=True)
-class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
+class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         candidates = self.subject.candidates
         if endpoint is None or not endpoint.pointwise:
@@ -74,7 +74,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         at_once: int = 1,
     ) -> ModelTurn[Marks]:
         if not endpoint.pointwise:
-            return await Task.ask(self, endpoint, session, samples, at_once)
+            return await TierQuestion.ask(self, endpoint, session, samples, at_once)
         # One candidate after another, until the deadline is over.
         started = time.monotonic()
         key = self._key(self.subject.candidates)
@@ -282,14 +282,14 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         shown = (query.text, *turns, *map(candidate_text, candidates))
         return Candidates(query, candidates), sum(text.count(redact.MARK) for text in shown)
 
-    def task(self, tier: TierName, state: JudgingState[Candidates]) -> SelectTask:
+    def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         subject = state.subject
         asked = tuple(own for own in subject.candidates if self._next(state, own.id) == tier)
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
         words: TierName = "deep" if stands_in else tier
         asking = subject._replace(candidates=asked)
-        return SelectTask(self.rubric, self.mode, asking, tier, self.options, words)
+        return SelectQuestion(self.rubric, self.mode, asking, tier, self.options, words)
 
     def step(self, state: JudgingState[Candidates]) -> TierName | Final:
         waiting = {self._next(state, candidate.id) for candidate in state.subject.candidates}

@@ -74,7 +74,7 @@ def document_judge(
         chosen = partial(_depth, request.depth, settings)
         judge = replace(judge, deeper=partial(review.at_depth, chosen))
     if server is None:
-        return (judge, judge.nobody)
+        return (judge, judge.no_model_reason)
     return (replace(judge, elsewhere=server.judge), server.url)
 
 
@@ -138,9 +138,9 @@ def judge_of(
             return [other for other in found.others() if not _unpriced(other)]
 
     if own.author_family:
-        claimed = panel.claimed(settings, project, request.model)
+        project_named_families = panel.project_named_families(settings, project, request.model)
     else:
-        claimed = frozenset()
+        project_named_families = frozenset()
     return kind(
         gateway,
         models,
@@ -154,7 +154,7 @@ def judge_of(
         options,
         own.author_family,
         others=others,
-        claimed=claimed,
+        project_named_families=project_named_families,
         independence=own.independence,
     )
 
@@ -321,15 +321,17 @@ def comparison_judge(
         ranking = judge_of(
             RankingJudge, gateway, settings, loaded, project, request, subjects=number
         )
-        return replace(ranking, nobody=_nobody_compares(settings, ranking.nobody))
+        return replace(
+            ranking, no_model_reason=_no_comparison_reason(settings, ranking.no_model_reason)
+        )
     if count > LEAST:
         told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
     judge = judge_of(PairJudge, gateway, settings, loaded, project, request)
-    return replace(judge, nobody=_nobody_compares(settings, judge.nobody))
+    return replace(judge, no_model_reason=_no_comparison_reason(settings, judge.no_model_reason))
 
 
-def _nobody_compares(settings: Config, why: str) -> str:
+def _no_comparison_reason(settings: Config, why: str) -> str:
     """Return why there is no model to compare texts, also for those whose documents a server judges."""
     if settings.server.url is None:
         return why

@@ -21,7 +21,7 @@ from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging.orchestrator import JudgingState
-from judgekit.judging.verdict import Subject, Verdict
+from judgekit.judging.verdict import JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
 from judgekit.redaction import redact
@@ -92,7 +92,7 @@ class Shared:
         except (*_FAILURES, SharedError, ValidationError) as error:
             return judge.unjudged(state, f"the shared judge at {self.url}: {_told(error)}")
         # The server was not told of names that hold a secret.
-        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
+        subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return judged.model_copy(
             update={"subjects": subjects, "task_id": document.task_id, "author": author}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from judgekit import environment
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.round import Session
-from judgekit.judging.score import REPLY_TOKENS, ScoreTask
+from judgekit.judging.score import REPLY_TOKENS, ScoreQuestion
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
 from judgekit.providers.litellm import price_of
@@ -105,7 +105,7 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     remembered.forget(endpoint)
     rubric = find_rubric(RUBRIC, None, (ScoreRubric,)).rubric
     assert isinstance(rubric, ScoreRubric)  # noqa: S101 - what was asked for
-    task = ScoreTask(rubric, "strict", document([file_of("sentence.md", SENTENCE)]), "quick")
+    task = ScoreQuestion(rubric, "strict", document([file_of("sentence.md", SENTENCE)]), "quick")
     (call,) = task.calls(endpoint, Session(gateway, _SECONDS), 0)
     answer = await call()
     return Trial(endpoint, answer, remembered.find(endpoint) or CallStyle(endpoint.output))

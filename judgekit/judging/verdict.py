@@ -32,11 +32,17 @@ class _Record(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-class Subject(_Record):
+class JudgedFile(_Record):
     """A file that was judged; `path` as it was given, `sha256` of the bytes."""
+
+    __qualname__ = "Subject"  # its name in the published schema
+    model_config = ConfigDict(title="Subject")
 
     path: str
     sha256: str
+
+
+Subject = JudgedFile  # by its published name: what was pickled is found
 
 
 class RubricRef(_Record):
@@ -154,7 +160,7 @@ class Verdict(_Record):
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
     id: str
     task_id: str
-    subjects: list[Subject]
+    subjects: list[JudgedFile]
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str

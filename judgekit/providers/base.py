@@ -84,9 +84,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered, with alternatives of each token; `held`: the provider was given the schema.
+    """What a model answered, with alternatives of each token.
 
-    `distrust` is called where that turns out not to be so: the text is not one object that fits the schema.
+    With `schema_enforced` the provider was given the schema. `distrust` is called where that turns out
+    not to be so: the text is not one object that fits the schema.
     """
 
     text: str
@@ -94,7 +95,7 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     logprobs: tuple[dict[str, float], ...] = ()
     tokens: tuple[str, ...] = ()
-    held: bool = False
+    schema_enforced: bool = False
     distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from judgekit.errors import FailureKind, GatewayError, Usage, free, of_failure
+from judgekit.errors import FailureKind, GatewayError, Usage, free, usage_of_failed_call
 from judgekit.providers import failures, litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
 from judgekit.providers.pace import Pace
@@ -140,7 +140,7 @@ async def reply(
     try:
         found = await _call(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
-        failure.usage = _at_batch_price(of_failure(failure), endpoint)
+        failure.usage = _at_batch_price(usage_of_failed_call(failure), endpoint)
         raise
     return replace(found, usage=_at_batch_price(found.usage, endpoint))
 
@@ -252,7 +252,7 @@ class BatchCalls:
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = failures.failure_of(error, secrets := secret_values(endpoint))
+            failure = failures.classify_exception(error, secrets := secret_values(endpoint))
             words = getattr(error, "body", None)
             if isinstance(words, dict) and isinstance(words.get("message"), str):
                 failure.message = without_values(one_line(words["message"], MAX_MESSAGE), secrets)

@@ -59,7 +59,7 @@ class Words(NamedTuple):
     signs: str
 
 
-def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
+def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
     causes: list[BaseException] = [error]
     while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, of_failure
+from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.providers import chat, proxies, remembered, retrying, running, servers
 from judgekit.providers.base import Reply, secret_values, with_schema
-from judgekit.providers.failures import ending, failure_of, stated_failure
+from judgekit.providers.failures import classify_exception, ending, stated_failure
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
 from judgekit.providers.registry import LitellmProfile
@@ -166,14 +166,14 @@ class LitellmGateway:
             except GatewayError as failure:
                 if "unfit" in failure.objections and not is_again:
                     is_again = True  # what a model wrote once is not what it can
-                    spent = spent.plus(of_failure(failure))
+                    spent = spent.plus(usage_of_failed_call(failure))
                     continue
                 other = style.adapted(failure, endpoint, request)
                 if other is None or changes == MOST_CHANGES:
                     if spent != Usage():
-                        failure.usage = spent.plus(of_failure(failure))
+                        failure.usage = spent.plus(usage_of_failed_call(failure))
                     raise
-                spent = spent.plus(of_failure(failure))
+                spent = spent.plus(usage_of_failed_call(failure))
             _remember_changes(endpoint, style, other)
             style = other
             changes += 1
@@ -183,7 +183,7 @@ class LitellmGateway:
         distrust = partial(_weaken, endpoint, style)
         if not _is_heeded(reply, style.mode):
             distrust()
-        if reply.held and style.mode == "json_schema":
+        if reply.schema_enforced and style.mode == "json_schema":
             return replace(reply, distrust=distrust)
         return reply
 
@@ -248,7 +248,7 @@ def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
 def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
     """Whether a reply has the form that was asked for."""
     if mode in ("json_schema", "tool"):
-        return reply.held
+        return reply.schema_enforced
     return mode == "text" or _is_object(reply.text)
 
 
@@ -288,7 +288,7 @@ async def call(
         pace.went_well()
         return reply_of(response, endpoint, request, style)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-        failure = failure_of(error, secret_values(endpoint))
+        failure = classify_exception(error, secret_values(endpoint))
     if failure.kind is FailureKind.RATE_LIMIT:
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
@@ -416,17 +416,19 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     if _is_cut(choice) and (request.schema is not None or not request.top_logprobs):
         is_thinking = thoughts or not (text or called)
         raise _cut(endpoint, request, style, usage, is_thinking=is_thinking)
-    held = style.mode == "json_schema" and _is_object(text)
+    schema_enforced = style.mode == "json_schema" and _is_object(text)
     if called and (style.mode == "tool" or not text):
         text = called
-        held = style.mode == "tool"
+        schema_enforced = style.mode == "tool"
     if not text and getattr(endpoint.profile, "reads_reasoning", False):
         text = str(getattr(message, "reasoning_content", None) or "")
     logprobs, tokens = _logprobs(choice, request)
     if not text and (request.schema is not None or not logprobs):
         raise _empty(endpoint, usage, other, is_thinking=thoughts)
     model = getattr(response, "model", None) or endpoint.model
-    return Reply(text, model, usage, logprobs, tokens, held and request.schema is not None)
+    return Reply(
+        text, model, usage, logprobs, tokens, schema_enforced and request.schema is not None
+    )
 
 
 def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object

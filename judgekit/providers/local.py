@@ -136,7 +136,7 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
         environment.private_folder(str(place))
         lock = place / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
-        with files.held(lock, seconds=LOCK_SECONDS, waiting=lambda: progress(busy)):
+        with files.file_lock(lock, seconds=LOCK_SECONDS, waiting=lambda: progress(busy)):
             if not target.is_file() or _digest(target) != model.sha256:
                 _assemble(model, target, progress)
     except TimeoutError as error:

@@ -171,7 +171,7 @@ class Recorder:
             **{name: getattr(reply.usage, name) for name in _USAGE},
             logprobs=logprobs,
             tokens=list(map(encodable, reply.tokens)),
-            held=reply.held or None,
+            held=reply.schema_enforced or None,
         )
         self._append(endpoint, request, reply=recorded)
         return reply

@@ -64,9 +64,9 @@ def extract(raw: str, model: type[Model]) -> Model:
     return _read(raw, model, nested=False)
 
 
-def read(raw: str, model: type[Model], *, held: bool = False) -> Model:
-    """Return the answer of a reply, which is the object if `held` to a schema. Raises `InvalidReply`."""
-    if not held:
+def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
+    """Return the answer of a reply; with `schema_enforced` it is the whole of it. Raises `InvalidReply`."""
+    if not schema_enforced:
         return _read(raw, model, nested=True)
     text = _after_thinking(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)

@@ -25,9 +25,9 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
 
     A reply that does not keep to the schema shows that its provider holds none to it. Raises `InvalidReply`.
     """
-    if reply.held:
+    if reply.schema_enforced:
         try:
-            return read(reply.text, form, held=True)
+            return read(reply.text, form, schema_enforced=True)
         except InvalidReply:
             if failure_kind(reply.text) is FailureKind.TRUNCATED:
                 raise

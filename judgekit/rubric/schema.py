@@ -22,7 +22,15 @@ from typing import (
     TypeVar,
 )
 
-from pydantic import Field, JsonValue, RootModel, ValidationError, WrapValidator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
 from judgekit.config import ModeName, Outcome, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, Version, WrongValuesError
@@ -50,10 +58,16 @@ class Tier(Strict):
     max_chars: int | None = Field(default=None, gt=0)
 
 
-class Tiers(Strict):
+class TierLimits(Strict):
+    __qualname__ = "Tiers"  # its name in the published schema
+    model_config = ConfigDict(title="Tiers")
+
     quick: Tier = Tier(timeout=45, max_chars=4000)
     deep: Tier = Tier(timeout=60)
     tiebreaker: Tier = Tier(timeout=45)
+
+
+Tiers = TierLimits  # by its published name: what was pickled is found
 
 
 class Instructions(Strict):
@@ -219,7 +233,7 @@ class _Rubric(Strict):
     version: Version = "1.0.0"
     title: Text
     prompt: Prompt
-    tiers: Tiers = Tiers()
+    tiers: TierLimits = TierLimits()
 
     _asked: ClassVar[str] = "criteria"
 

@@ -99,7 +99,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from judgekit.config import files
-with files.held(Path(sys.argv[1]), seconds=5):
+with files.file_lock(Path(sys.argv[1]), seconds=5):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -108,7 +108,7 @@ with files.held(Path(sys.argv[1]), seconds=5):
 def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     for _ in range(2):
-        with files.held(path, seconds=0, waiting=lambda: pytest.fail("it is free")):
+        with files.file_lock(path, seconds=0, waiting=lambda: pytest.fail("it is free")):
             pass
     waits: list[str] = []
     holder = subprocess.Popen(
@@ -120,12 +120,12 @@ def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> Non
         assert files.take(path) is None
         with (
             pytest.raises(TimeoutError, match="held by another process"),
-            files.held(path, seconds=0.3, waiting=lambda: waits.append("waited")),
+            files.file_lock(path, seconds=0.3, waiting=lambda: waits.append("waited")),
         ):
             pytest.fail("two held it")
         assert waits == ["waited"]
     finally:
         holder.kill()
         holder.communicate(timeout=10)
-    with files.held(path, seconds=5):
+    with files.file_lock(path, seconds=5):
         pass

@@ -12,7 +12,7 @@ from judgekit.data import fields
 from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
 from judgekit.data.sources import DataRow
 from judgekit.errors import UsageError
-from judgekit.judging.documents import ComparisonInput, Document, Task
+from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
 from judgekit.rubric.schema import Given
 
 ARENA = (
@@ -224,8 +224,8 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
         "context": "It is so.", "author": "gpt-4o", "more": 1,
     }  # fmt: skip
     full, plain = judged(columns), judged(columns, Given())
-    assert full.task == Task("Why?", "Short.", "Because.")
-    assert plain.task == Task("Why?", "Short.")
+    assert full.task == TaskDescription("Why?", "Short.", "Because.")
+    assert plain.task == TaskDescription("Why?", "Short.")
     assert [(file.path, file.shown, file.text) for file in full.files] == [
         ("7", "text", "So."),
         ("source 1", "", "It is so."),
@@ -235,9 +235,9 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
     )
     assert (full.author.family, full.task_id.partition("@")[0]) == ("gpt-4o", "7")
     # Where the row says nothing, the command line does.
-    fixed: Any = {"fixed": Task("Who?", "Long.", "It."), "family": "google"}
+    fixed: Any = {"fixed": TaskDescription("Who?", "Long.", "It."), "family": "google"}
     bare = judged({"text": "So.", "question": " ", "gold": None, "author": ""}, **fixed)
-    assert (bare.task, bare.author.family) == (Task("Who?", "Long.", "It."), "google")
+    assert (bare.task, bare.author.family) == (TaskDescription("Who?", "Long.", "It."), "google")
     assert judged(columns, **fixed).task == full.task
 
 

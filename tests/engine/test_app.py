@@ -26,7 +26,7 @@ from judgekit.engine.process import Log
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError
 from judgekit.judging import service
-from judgekit.judging.documents import Author, Document, Task, file_of
+from judgekit.judging.documents import Author, Document, TaskDescription, file_of
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers import litellm, running
 from judgekit.providers.gateway import open_gateway
@@ -50,12 +50,15 @@ NEW = {"reference", "shown"}
 
 def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new_key() -> None:
     plain = Document(
-        (file_of("a.md", "One."),), "T-1", Task("A guide", "Covers it"), Author(family="google")
+        (file_of("a.md", "One."),),
+        "T-1",
+        TaskDescription("A guide", "Covers it"),
+        Author(family="google"),
     )
     files = (replace(plain.files[0], shown="text"), file_of("b.md", "Two."))
     for document, new in (
         (plain, set()),
-        (replace(plain, files=files, task=Task(reference="One")), NEW),
+        (replace(plain, files=files, task=TaskDescription(reference="One")), NEW),
     ):
         sent = json.loads(json.dumps(document.body()))
         assert DocumentBody.model_validate(sent).document() == document

@@ -8,7 +8,7 @@ import pytest
 from making import finality_rule, promise
 
 from judgekit.errors import InputError
-from judgekit.evaluation.calibrate import choose_rules, ended, measured, walk
+from judgekit.evaluation.calibrate import choose_rules, measured, walk, walk_tiers
 from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion
 from judgekit.judging.binomial import upper
@@ -114,7 +114,7 @@ def test_failures_cut_texts_and_divided_juries_are_in_no_class_and_go_up() -> No
     for each in (failed, cut, divided):
         choice = chosen([each] * 500)
         assert (choice.gates, choice.refused) == ([], []), each
-    final, asked = ended(divided, EscalationRules("accept", TWO))
+    final, asked = walk_tiers(divided, EscalationRules("accept", TWO))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
 

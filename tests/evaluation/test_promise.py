@@ -27,10 +27,10 @@ from making import (
 from scripted import scripted_endpoint
 
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation.calibrate import choose_rules, ended, ranked
+from judgekit.evaluation.calibrate import choose_rules, ranked, walk_tiers
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion
-from judgekit.judging.compare import ended as judged
+from judgekit.judging.compare import decide as judged
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import Vote, tier_vote
 from judgekit.judging.ranking import RankingJudge
@@ -69,7 +69,7 @@ def rates(population: Sequence[Kind], rules: EscalationRules) -> list[float]:
     wrong: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     reached: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     for sample, share in population:
-        final, asked = ended(sample, rules)
+        final, asked = walk_tiers(sample, rules)
         before = sample.outcome(asked[-2]) if len(asked) > 1 else None
         for gate in finality.rules:
             said = (asked[-1], sample.outcome(asked[-1]), before, final.tier)
@@ -264,7 +264,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
             for tier, words in zip(PAIR_TIERS, (votes, deep[0].upper()), strict=True)
         }
         pair = pair_sample("A", votes, deep)
-        final, asked = ended(pair, rules)
+        final, asked = walk_tiers(pair, rules)
         heard = {tier: script[tier] for tier in asked}
         step = rules.next({tier: pair.outcome(tier) for tier in asked}, pair.margins)
         assert isinstance(step, Final)

@@ -406,6 +406,9 @@ def test_which_families_wrote_and_which_of_them_have_a_favourite() -> None:
         (["anthropic", "unknown", "none"], ["anthropic", "unknown"], ["anthropic"]),
         (["anthropic, openai", "openai", "openai"], ["anthropic", "openai"], ["anthropic"]),
     ]
-    for authors, wrote, sided in cases:
+    for authors, wrote, families_of_some_texts in cases:
         found = three_texts(*authors)
-        assert (list(found.wrote), list(found.sided)) == (wrote, sided)
+        assert (list(found.wrote), list(found.families_of_some_texts)) == (
+            wrote,
+            families_of_some_texts,
+        )

@@ -14,7 +14,7 @@ from scripted import of_family, scripted_endpoint
 
 from judgekit.config import TIERS, Outcome, TierName
 from judgekit.judging import jury
-from judgekit.judging.compare import ended
+from judgekit.judging.compare import decide as decide_comparison
 from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, margin
 from judgekit.judging.jury import Mark, Opinion, Vote
 from judgekit.rubric import loader
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.compare import Ended
+    from judgekit.judging.compare import ComparisonResult
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord, TierVote
     from judgekit.judging.verdict import Finding
@@ -404,7 +404,7 @@ def walked(
     *,
     cut: Sequence[TierName] = (),
     finality: FinalityRules | None = None,
-) -> tuple[Ended, int]:
+) -> tuple[ComparisonResult, int]:
     """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
     script = dict(zip(TIERS, tiers, strict=False))
     rules = EscalationRules(
@@ -415,7 +415,7 @@ def walked(
     while not isinstance(step, Final):
         heard[step] = tier_vote(script[step])
         step = rules.next(jury.outcomes(heard), {tier: vote.lead for tier, vote in heard.items()})
-    return ended(step, heard, mode, rules), len(heard)
+    return decide_comparison(step, heard, mode, rules), len(heard)
 
 
 TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")

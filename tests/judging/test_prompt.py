@@ -13,7 +13,7 @@ from making import prompt_candidate, query
 
 from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents, prompt
-from judgekit.judging.documents import CONTEXT_CHARS, Part, Task
+from judgekit.judging.documents import CONTEXT_CHARS, Part, TaskDescription
 from judgekit.judging.jury import Opinion
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric, SelectRubric
@@ -40,7 +40,7 @@ def select_rubric(name: str = "memory-relevance") -> SelectRubric:
 
 
 def test_everything_untrusted_is_inside_the_fence_and_nothing_else() -> None:
-    task = Task("DESCRIPTION", "ACCEPTANCE")
+    task = TaskDescription("DESCRIPTION", "ACCEPTANCE")
     earlier = [Opinion("improve", {"semantic": 2}, "EARLIER")]
     system, user = prompt.score_messages(
         score_rubric(), "tiebreaker", (Part("PATH.md", "SUBJECT", 7),), task, earlier

@@ -43,9 +43,9 @@ def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
         error.__dict__.update(
             message="it", num_retries=None, max_retries=None, original_exception=None
         )
-        assert failures.failure_of(error).kind is failures.KINDS[kind.__name__]
+        assert failures.classify_exception(error).kind is failures.KINDS[kind.__name__]
     own = GatewayError(FailureKind.BUDGET, "spent")
-    assert failures.failure_of(own) is own
+    assert failures.classify_exception(own) is own
     for cause, found in (
         (ConnectionRefusedError("no"), FailureKind.CONNECTION),
         (TimeoutError("late"), FailureKind.TIMEOUT),
@@ -54,10 +54,10 @@ def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
     ):
         error = exceptions.APIConnectionError("vague", llm_provider="x", model="m")
         error.__cause__ = cause
-        assert failures.failure_of(error).kind is found, cause
+        assert failures.classify_exception(error).kind is found, cause
     one, two = ValueError("1"), ValueError("2")
     one.__cause__, two.__cause__ = two, one  # a ring of causes ends
-    assert failures.failure_of(one).kind is FailureKind.SERVER_ERROR
+    assert failures.classify_exception(one).kind is FailureKind.SERVER_ERROR
 
 
 def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
@@ -70,10 +70,10 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         ("litellm.InternalServerError: Y. Handle with `litellm.InternalServerError`.", "Y"),
         ("", "ValueError"),
     ):
-        assert failures.failure_of(ValueError(text)).message == message
-    assert len(failures.failure_of(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
+        assert failures.classify_exception(ValueError(text)).message == message
+    assert len(failures.classify_exception(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
     for shown in ("sk-secret-0123456789", "sk-sec****6789", "sk-secret-01…", "*****6789"):
-        error = failures.failure_of(
+        error = failures.classify_exception(
             ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"]
         )
         assert error.message == "Incorrect key: [key]."

@@ -256,10 +256,10 @@ def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
         return reply_of(load().ModelResponse(**body), there, asked, CallStyle(mode))
 
     both = read(content=forged, tool_calls=[call])
-    assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, False))
+    assert (both.text, both.schema_enforced) == ((own, True) if mode == "tool" else (forged, False))
     several = read(content=None, tool_calls=[call, call | {"id": "2"}])
     assert several.text == f"{own}\n{own}"
-    assert read(content=own).held == (mode == "json_schema")
+    assert read(content=own).schema_enforced == (mode == "json_schema")
     with pytest.raises(GatewayError, match="thought and gave no answer"):
         read(content=None, reasoning_content=own)
     other = call | {"function": function | {"name": "look_up"}}

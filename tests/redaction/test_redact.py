@@ -35,7 +35,7 @@ import judgekit
 from judgekit.config import TIERS
 from judgekit.judging import outgoing
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import CONTEXT_CHARS, File, Task
+from judgekit.judging.documents import CONTEXT_CHARS, File, TaskDescription
 from judgekit.judging.ranking import RankingJudge
 from judgekit.redaction import secret_rules
 from judgekit.redaction.redact import redact, without_secrets
@@ -346,7 +346,7 @@ def compared(subject: ComparisonInput, panel: PanelModels) -> None:
 @pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
 def test_documents_and_texts_are_sent_without_secrets(panel: PanelModels) -> None:
     gateway = Listening()
-    task = Task(
+    task = TaskDescription(
         f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.", f"Say {SECRETS[0]}."
     )
     # The quick tier sees 4,000 characters: the cut goes through the secret.
@@ -403,7 +403,9 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     assert len(whole.text) == whole.total
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
     subject = document(
-        (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")), "a", task=Task(SECRETS[2])
+        (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")),
+        "a",
+        task=TaskDescription(SECRETS[2]),
     )
     clean, count = outgoing.redact_document(subject)
     assert (clean.sha256, count) == (subject.sha256, 3)

@@ -153,7 +153,7 @@ def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     """Nothing inside it is searched."""
     for raw in (*ROWS["held"].values(), json.dumps({"document": json.loads(FORGED)})):
         with pytest.raises(InvalidReply):
-            read(raw, KLS, held=True)
+            read(raw, KLS, schema_enforced=True)
     around = (
         f" {OWN}\n",
         f"```json\n{OWN}\n```",
@@ -162,7 +162,9 @@ def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     )
     inside = json.dumps({"reasoning": FORGED, **_score(1), "document": json.loads(FORGED)})
     for raw in (OWN, *around, inside):
-        assert read(raw, KLS, held=True).model_dump()["scores"] == _score(1)["scores"], raw
+        assert read(raw, KLS, schema_enforced=True).model_dump()["scores"] == _score(1)["scores"], (
+            raw
+        )
 
 
 PIECES = [

@@ -12,7 +12,7 @@ from judgekit.judging.documents import (
     File,
     PromptCandidate,
     Query,
-    Task,
+    TaskDescription,
     file_of,
 )
 from judgekit.judging.escalation import FinalityRule, FinalityRules
@@ -69,8 +69,10 @@ def file(
     return File(path, text, digest, len(text) if total is None else total)
 
 
-def document(files: Iterable[File], task_id: str = "a.md", task: Task | None = None) -> Document:
-    return Document(tuple(files), task_id, task or Task())
+def document(
+    files: Iterable[File], task_id: str = "a.md", task: TaskDescription | None = None
+) -> Document:
+    return Document(tuple(files), task_id, task or TaskDescription())
 
 
 def document_judge(
