@@ -76,7 +76,10 @@ class Skipped:
 
 
 class Row(TypedDict):
-    """The result for one file, by the `author` of a `commit`; `lost` if the ledger could not be written."""
+    """What the gate shows of a file: its `verdict` as the ledger has it, and what stands around that.
+
+    The file is by the `author` of a `commit`; `lost` if the ledger could not be written.
+    """
 
     path: str
     word: str

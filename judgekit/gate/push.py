@@ -341,11 +341,14 @@ class _Gatekeeper:
                     group.create_task(judge_one(*pair))
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
-        path = encodable(change.path)
-        word = word_of(verdict.verdict)
-        commit = change.commit
-        author = commit.people[0].partition(" <")[0]
-        record = verdict.record()
-        row = Row(path=path, word=word, commit=commit.oid, author=author, lost=lost, verdict=record)
+        author, _, _ = change.commit.people[0].partition(" <")
+        row = Row(
+            path=encodable(change.path),
+            word=word_of(verdict.verdict),
+            commit=change.commit.oid,
+            author=author,
+            lost=lost,
+            verdict=verdict.record(),
+        )
         self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)

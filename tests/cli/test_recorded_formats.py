@@ -112,6 +112,6 @@ def test_a_new_column_of_the_gate_leaves_the_ledger_as_it_is(
     done, _ = served(by_content, *arguments)
     first = done.out.splitlines()[0]
     assert first.startswith("GO")
-    assert ")  by " in first
+    assert first.endswith("  by stand-in")
     after = [record.model_fields_set for record in Ledger.of(work.folder).records()]
     assert after == before * 2

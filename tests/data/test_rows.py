@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from judgekit.data import sources
 from judgekit.data.results import open_results
 from judgekit.data.rows import open_rows
 from judgekit.data.sources import UnreadableRow
@@ -234,7 +235,7 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     assert list(rows) == list(rows) == [(1, {"a": "1"})]
 
 
-ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, a folder, or - for JSON Lines on standard input"
+ENDINGS = f"{', '.join(sources.ENDINGS)}, a folder, or - for JSON Lines on standard input"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, a folder, or - for JSON Lines 
         ("rows", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("none.csv", "cannot be read (No such file or directory)"),
         ("none", "cannot be read (No such file or directory)"),
-        ("folder.csv", "no file of rows in it; expected .jsonl, .ndjson, .csv, .tsv, .parquet"),
+        ("folder.csv", f"no file of rows in it; expected {', '.join(sources.ENDINGS)}"),
         ("pipe.jsonl", "not a file; pass its rows as JSON Lines on standard input: -"),
         ("a\0.csv", "cannot be read ("),
         ("broken.parquet", "cannot be read (Parquet magic bytes not found"),
