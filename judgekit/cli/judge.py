@@ -79,7 +79,7 @@ def judge(
     output.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    request = {  # the fields of a JudgeRequest, which an engine gets without pydantic
+    options = {  # the fields of a JudgeRequest, which an engine gets without pydantic
         "rubric": rubric,
         "mode": mode,
         "model": encodable(model) if model else None,
@@ -88,6 +88,7 @@ def judge(
         "cache": not no_cache,
         "depth": depth or review,
     }
+    request = {name: value for name, value in options.items() if value is not None}
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
