@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.judging import jury, outgoing, panel, pointwise, prompt
 from judgekit.judging.documents import Document, is_cut, named
@@ -30,9 +30,12 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.score_source import ScoreSource
+    from judgekit.judging.verdict import Consensus
+
+    ElsewhereJudge: TypeAlias = "Callable[[DocumentJudge, Document], Awaitable[Verdict]]"
 
 REPLY_TOKENS = 2048
 MAX_FINDINGS = 50  # of one reply
@@ -88,58 +91,72 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         scale = self.rubric.scale
         key = CallKey(self.subject.sha256, self.rubric.ref, self.tier)
         binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
-        likely = logprobs.ALTERNATIVES if endpoint.logprobs else 0
-        timeout = self.limits.timeout
-        request = Request((), key, timeout, REPLY_TOKENS, top_logprobs=likely, sample=sample)
-        found: Calls[RatedReply] = []
+        calls: Calls[RatedReply] = []
         for part, rubric in self.parts.items():
-            form = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
-            asked = replace(request, call_key=key.within(part))
-            read = partial(self._read, part)
-            made = partial(self._messages, rubric, endpoint)
-            found.append(
-                partial(run_round, session, endpoint, asked, made, self.subject.size, form, read)
+            request = Request(
+                messages=(),
+                call_key=key.within(part),
+                timeout=self.limits.timeout,
+                max_tokens=REPLY_TOKENS,
+                top_logprobs=logprobs.ALTERNATIVES if endpoint.logprobs else 0,
+                sample=sample,
             )
-        return found
+            call = partial(
+                run_round,
+                session,
+                endpoint,
+                request,
+                messages=partial(self._messages, rubric, endpoint),
+                size=self.subject.size,
+                form=score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary),
+                value=partial(self._read, part),
+            )
+            calls.append(call)
+        return calls
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
         opinions = []
         for sample in samples:
             replies = [reply for reply in sample if reply]
-            if len(replies) < len(sample):
-                continue
-            alone = len(replies) == 1
-            reasoning = replies[0].reasoning
-            if not alone:
-                named = []
-                for reply in replies:
-                    for name in reply.scores:
-                        named.append((name, reply.reasoning))
-                reasoning = "\n".join(f"{name}: {why}" for name, why in named if why)
-            findings = placed(
-                [finding for reply in replies for finding in reply.findings], self.rubric
-            )
-            expected = tuple(name for reply in replies for name in reply.expected)
-            opinion = replace(
-                self._rated(
-                    {name: score for reply in replies for name, score in reply.scores.items()}
-                ),
-                reasoning=reasoning,
-                findings=findings,
-                said=replies[0].word if alone else None,
-                dimensions=tuple(mentions(reasoning, self.rubric)),
-                expected=expected,
-            )
-            opinions.append(opinion)
+            if len(replies) == len(sample):
+                opinions.append(self._sample_opinion(replies))
         if not jury.has_quorum(len(opinions), len(samples)):
             return None
         if len(samples) == 1:
             return opinions[0]
-        mean = self._rated(jury.mean_scores(opinions))
-        near = jury.nearest(opinions, mean)
-        count = len(opinions)
+        mean = self._opinion_of_scores(jury.mean_scores(opinions))
+        nearest = jury.nearest(opinions, mean)
         return replace(
-            near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=count
+            nearest,
+            outcome=mean.outcome,
+            scores=mean.scores,
+            said=None,
+            expected=(),
+            samples=len(opinions),
+        )
+
+    def _sample_opinion(self, replies: Sequence[RatedReply]) -> Opinion:
+        """Return the opinion of one sample: of a reply about all dimensions, or of one reply for each."""
+        scores: dict[str, float] = {}
+        findings: list[Finding] = []
+        expected: list[str] = []
+        for reply in replies:
+            scores |= reply.scores
+            findings += reply.findings
+            expected += reply.expected
+        if len(replies) == 1:
+            reasoning = replies[0].reasoning
+            word = replies[0].word
+        else:
+            reasoning = _reasoning_by_dimension(replies)
+            word = None
+        return replace(
+            self._opinion_of_scores(scores),
+            reasoning=reasoning,
+            findings=place_findings(findings, self.rubric),
+            said=word,
+            dimensions=tuple(mentions(reasoning, self.rubric)),
+            expected=tuple(expected),
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
@@ -149,124 +166,143 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
 
     def record(self, opinion: Opinion) -> dict[str, Any]:
-        findings = [finding.model_dump() for finding in opinion.findings]
-        return {
+        record: dict[str, Any] = {
             "outcome": opinion.outcome,
             "scores": opinion.scores,
             "reasoning": opinion.reasoning,
             "dimensions": list(opinion.dimensions),
-            "findings": findings,
+            "findings": [finding.model_dump() for finding in opinion.findings],
             "said": opinion.said,
-            **({"samples": opinion.samples} if opinion.samples > 1 else {}),
-            **({"expected": list(opinion.expected)} if opinion.expected else {}),
         }
+        if opinion.samples > 1:
+            record["samples"] = opinion.samples
+        if opinion.expected:
+            record["expected"] = list(opinion.expected)
+        return record
 
-    def _read(self, part: str, found: ScoreReply, reply: Reply) -> RatedReply:
+    def _read(self, part: str, form: ScoreReply, reply: Reply) -> RatedReply:
+        """Return what a reply says about `part`, or about all dimensions where that is empty."""
         scale = self.rubric.scale
-        content = found.model_dump()
-        points = range(scale.min, scale.max + 1)
-        if reply.tokens:
-            expected = logprobs.expectations(reply, found, points)
-        else:
-            expected = {}
-        findings = []
-        for finding in content["findings"]:
-            # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
-            words = {name: visible(text) for name, text in finding.items()}
-            words["issue"] = words["issue"] or words["suggestion"]
-            # A dimension that was asked about alone is what its findings are about.
-            words["dimension"] = part or words["dimension"]
-            if words["issue"]:
-                findings.append(Finding(**words))
-        said = content["scores"]
-        scores = {}
-        for name, each in said.items():
-            if isinstance(each, str):
-                scores[name] = scale.answers[each]
+        content = form.model_dump()
+        scores: dict[str, float] = {}
+        for name, answer in content["scores"].items():
+            if isinstance(answer, str):
+                scores[name] = scale.answers[answer]
             else:
-                scores[name] = each
+                scores[name] = answer
+        expected: dict[str, float] = {}
+        if reply.tokens:
+            points = range(scale.min, scale.max + 1)
+            expected = logprobs.expectations(reply, form, points)
         return RatedReply(
-            scores | expected,
-            visible(found.reasoning),
-            tuple(findings[:MAX_FINDINGS]),
-            visible(found.verdict) or None,
-            tuple(expected),
+            scores=scores | expected,
+            reasoning=visible(form.reasoning),
+            findings=_read_findings(part, content["findings"]),
+            word=visible(form.verdict) or None,
+            expected=tuple(expected),
         )
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
-        asked = rubric.dimensions
-        told = [
-            replace(own, scores={name: own.scores[name] for name in asked}) for own in self.told
-        ]
-        shown = self.subject.seen_by(self.limits, endpoint)
-        words = self.words or self.tier
-        return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.findings)
+        earlier = []
+        for opinion in self.told:
+            scores = {name: opinion.scores[name] for name in rubric.dimensions}
+            earlier.append(replace(opinion, scores=scores))
+        return prompt.score_messages(
+            rubric,
+            self.words or self.tier,
+            self.subject.seen_by(self.limits, endpoint),
+            self.subject.task,
+            earlier,
+            self.findings,
+        )
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
         started = time.monotonic()
         timeout = self.limits.timeout
+        scale = self.rubric.scale
         points = self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
-        rule = getattr(self.rubric.modes, self.mode)
-        scale = self.rubric.scale
-        mean = partial(pointwise.expectation, answers=scale.answers)
-        scores = {name: mean(likely) for name, likely in (answer.value or {}).items()}
-        if not scores or self.compared or self._rated(scores).outcome != "accept":
-            return joined([answer], RatedReply(scores) if scores else None, started)
+        scores: dict[str, float] = {}
+        for name, likely in (answer.value or {}).items():
+            scores[name] = pointwise.expectation(likely, answers=scale.answers)
+        if not scores:
+            return joined([answer], None, started)
+        if self.compared or self._opinion_of_scores(scores).outcome != "accept":
+            return joined([answer], RatedReply(scores), started)
         # Numbers are compared with a number, yes and no with yes and no.
-        forms = {}
-        for name, each in self.rubric.dimensions.items():
-            forms[name] = each.scale
-        asked = {
-            str(form or "idle"): prompt.idle_question(self.rubric, form) for form in forms.values()
-        }
-        points = points._replace(questions=asked)
-        idle = await ask_pointwise(session, endpoint, points, timeout)
+        forms: dict[str, str] = {}
+        questions: dict[str, str] = {}
+        for name, dimension in self.rubric.dimensions.items():
+            form = str(dimension.scale or "idle")
+            forms[name] = form
+            questions[form] = prompt.idle_question(self.rubric, dimension.scale)
+        idle_points = points._replace(questions=questions)
+        idle = await ask_pointwise(session, endpoint, idle_points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
-        bar = rule.accept.each
+        bar = getattr(self.rubric.modes, self.mode).accept.each
         span = scale.max - scale.min
         for form, likely in idle.value.items():
-            alike = {}
-            for name, score in scores.items():
-                if (forms[name] or "idle") == form:
-                    alike[name] = score
-            scores |= pointwise.earned_scores(alike, mean(likely), bar, span)
+            alike = {name: score for name, score in scores.items() if forms[name] == form}
+            idle_score = pointwise.expectation(likely, answers=scale.answers)
+            scores |= pointwise.earned_scores(alike, idle_score, bar, span)
         return joined([answer, idle], RatedReply(scores), started)
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
         scale = self.rubric.scale
-        shown = self.subject.seen_by(self.limits, endpoint)
         dimensions = self.rubric.dimensions
-        kinds = {each.scale for each in dimensions.values()}
+        kinds = {dimension.scale for dimension in dimensions.values()}
+        tokens: list[str] = []
         if None in kinds:
-            tokens = []
-            for value in range(scale.min, scale.max + 1):
-                tokens.append(str(value))
-        else:
-            tokens = []
-        tokens += scale.answers if "binary" in kinds else []
+            tokens += map(str, range(scale.min, scale.max + 1))
+        if "binary" in kinds:
+            tokens += scale.answers
+        questions = {}
+        for name, dimension in dimensions.items():
+            questions[name] = prompt.rating_question(self.rubric, dimension)
+        shown = self.subject.seen_by(self.limits, endpoint)
         return Points(
             prompt.rating_system(self.rubric, fence),
             prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
-            {name: prompt.rating_question(self.rubric, each) for name, each in dimensions.items()},
+            questions,
             tokens,
             CallKey(self.subject.sha256, self.rubric.ref, self.tier),
         )
 
-    def _rated(self, scores: Mapping[str, float]) -> Opinion:
-        rounded = {}
-        for name, value in scores.items():
-            rounded[name] = round(float(value), 2)
+    def _opinion_of_scores(self, scores: Mapping[str, float]) -> Opinion:
+        rounded = {name: round(float(score), 2) for name, score in scores.items()}
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
+
+
+def _reasoning_by_dimension(replies: Sequence[RatedReply]) -> str:
+    """Return the reasoning of several replies, a line for each dimension with the reasoning about it."""
+    lines = []
+    for reply in replies:
+        for name in reply.scores:
+            if reply.reasoning:
+                lines.append(f"{name}: {reply.reasoning}")
+    return "\n".join(lines)
+
+
+def _read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
+    """Return the findings of a reply; a dimension that was asked about alone is what they are about."""
+    findings = []
+    for finding in replied:
+        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+        words = {name: visible(text) for name, text in finding.items()}
+        words["issue"] = words["issue"] or words["suggestion"]
+        words["dimension"] = part or words["dimension"]
+        if words["issue"]:
+            findings.append(Finding(**words))
+    return tuple(findings[:MAX_FINDINGS])
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     """Judges documents; `elsewhere` is another program's judging, `deeper` judging at another depth."""
 
-    elsewhere: Callable[[DocumentJudge, Document], Awaitable[Verdict]] | None = None
+    elsewhere: ElsewhereJudge | None = None
     deeper: Callable[[DocumentJudge, JudgingState[Document]], Awaitable[Verdict]] | None = None
 
     def attributed(self, subject: Document) -> Document:
@@ -281,127 +317,103 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return (subject, 0)
 
     async def run(self, state: JudgingState[Document]) -> Verdict:
-        subject = state.subject
-        tiers = self.rubric.tiers
-        if self.elsewhere is None or state.refused:
-            state.refused = state.refused or subject.lacks(self.rubric) or ""
-            if self.deeper and self.panel and not state.refused:
-                return await self.deeper(replace(self, deeper=None), state)
-            state.cut = {
-                tier
-                for tier, jury in self.panel.items()
-                if any(is_cut(subject.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury)
-            }
-            return await Judge.run(self, state)
-        verdict = await self.elsewhere(self, subject)
+        document = state.subject
+        if self.elsewhere is not None and not state.refused:
+            return await self._judge_elsewhere(self.elsewhere, state)
+        state.refused = state.refused or document.lacks(self.rubric) or ""
+        if self.deeper and self.panel and not state.refused:
+            return await self.deeper(replace(self, deeper=None), state)
+        state.cut = {tier for tier in self.panel if self._cuts(tier, document)}
+        return await Judge.run(self, state)
+
+    async def _judge_elsewhere(
+        self, elsewhere: ElsewhereJudge, state: JudgingState[Document]
+    ) -> Verdict:
+        """Return another program's verdict, with the secrets that were left out here."""
+        document = state.subject
+        verdict = await elsewhere(self, document)
         verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
-        accepted = (
-            verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
-        )
-        return self._demanding(verdict, subject, ()) if accepted else verdict
+        if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
+            return verdict
+        return self._refuse_own_family(verdict, document, ())
+
+    def _cuts(self, tier: TierName, document: Document) -> bool:
+        """Whether some model of a tier does not see the whole document."""
+        limits = getattr(self.rubric.tiers, tier)
+        return any(is_cut(document.seen_by(limits, endpoint)) for endpoint in self.panel[tier])
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
-        score_question = ScoreQuestion(self.rubric, self.mode, state.subject, tier, self.options)
+        question = ScoreQuestion(self.rubric, self.mode, state.subject, tier, self.options)
         if tier != "tiebreaker":
-            return score_question
+            return question
         # In which order a jury's models are named plays no part.
         tiers = list(state.opinions)
         voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
-        told = []
+        earlier = []
         for _, _, opinion in voices:
-            told.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
+            earlier.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
-        random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
-        known = [opinion for opinion in state.opinions.values() if opinion]
+        random.Random(state.subject.sha256).shuffle(earlier)  # noqa: S311 - an order, not a secret
+        opinions = [opinion for opinion in state.opinions.values() if opinion]
+        disagree = len(opinions) > 1 or any(opinion.divided is not None for opinion in opinions)
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
-        disagree = len(known) > 1 or any(opinion.divided is not None for opinion in known)
-        return replace(score_question, words=tier if disagree else "deep", told=told)
+        instructions: TierName = "tiebreaker" if disagree else "deep"
+        return replace(question, words=instructions, told=earlier)
 
     def step(self, state: JudgingState[Document]) -> TierName | Final:
-        opinions: dict[TierName, Opinion | None] = state.opinions
-        known = {tier: opinion for tier, opinion in opinions.items() if opinion}
-        margins = {}
-        for tier, opinion in known.items():
+        outcomes: dict[TierName, Outcome | None] = {}
+        margins: dict[TierName, float] = {}
+        divided: dict[TierName, bool] = {}
+        for tier, opinion in state.opinions.items():
+            if not opinion:
+                outcomes[tier] = None
+                continue
+            outcomes[tier] = opinion.outcome
             if self.finality is None or self.finality.knows(tier, _sources(tier, state)):
                 margins[tier] = margin(self.rubric, opinion.scores, self.mode)
-        return self.rules(state.cut, self.options.margin).next(
-            {tier: opinion.outcome if opinion else None for tier, opinion in opinions.items()},
-            margins,
-            {
-                tier: opinion.divided
-                for tier, opinion in known.items()
-                if opinion.divided is not None
-            },
-        )
+            if opinion.divided is not None:
+                divided[tier] = opinion.divided
+        rules = self.rules(state.cut, self.options.margin)
+        return rules.next(outcomes, margins, divided)
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
         document = state.subject
         rounds = state.rounds
-        opinions: dict[TierName, Opinion | None] = state.opinions
+        deciding: Opinion | None = None
+        truncated = bool(state.cut)
         if final.tier:
-            deciding = opinions.get(final.tier)
-        else:
-            deciding = None
-        scores = deciding.scores if deciding else None
-        heard = {tier: opinion for tier, opinion in opinions.items() if opinion}
-        behind = set()
-        for tier, endpoint, _ in state.voices:
-            if final.tier is None or heard[tier].outcome == final.verdict:
-                behind.add(endpoint.family)
-        # One model in two tiers is one voice, however often it agrees with itself.
-        alone = len({endpoint.model for _, endpoint, _ in state.voices}) == 1
-        if final.tier and alone:
-            consensus = "single"
-        else:
-            consensus = final.consensus
-        if final.tier and not alone and consensus == "single" and list(heard) == [final.tier]:
-            consensus = "unanimous"  # a jury by itself
-        if rounds:
-            degraded = failures(rounds)
-        else:
-            degraded = f"not judged: {state.refused or self.no_model_reason}"
-        accepted = {tier for tier, opinion in heard.items() if opinion.outcome == "accept"}
-        if final.verdict == "undetermined" and accepted and accepted <= set(state.cut):
-            degraded = degraded or "no model saw the whole text, so it cannot be accepted"
+            deciding = state.opinions.get(final.tier)
+            truncated = final.tier in state.cut
+        average = None
+        if deciding and deciding.scores:
+            average = round(self.rubric.mean(deciding.scores), 2)
         asked = set()
-        for tier in opinions:
+        for tier in state.opinions:
             for endpoint in self.panel[tier]:
                 asked.add(endpoint.profile.provider)
         models = []
-        for own in rounds:
-            if own.tier == final.tier and own.opinion:
-                models.append(own.model)
-        if self.finality:
-            unread = self._unread(self.finality, state)
-        else:
-            unread = None
-        subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
-        if scores:
-            average = round(self.rubric.mean(scores), 2)
-        else:
-            average = None
-        if final.tier:
-            truncated = final.tier in state.cut
-        else:
-            truncated = bool(state.cut)
+        for row in rounds:
+            if row.tier == final.tier and row.opinion:
+                models.append(row.model)
+        families = _families_behind(final, state)
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
-            subjects=subjects,
+            subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
             verdict=final.verdict,
-            scores=scores,
+            scores=deciding.scores if deciding else None,
             average=average,
             reasoning=deciding.reasoning if deciding else "",
             findings=list(deciding.findings) if deciding else [],
-            consensus=consensus,
+            consensus=_consensus(final, state),
             judge_tier=final.tier,
             model=", ".join(models) or None,
-            degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
+            degraded=self._degraded(final, state),
             truncated=truncated,
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.replacement_providers),
             author=document.author,
-            independent=panel.is_independent(document.wrote, behind),
+            independent=panel.is_independent(document.wrote, families),
             commit=document.commit,
             timestamp=datetime.now(UTC),
             **self.measured(state),
@@ -409,39 +421,92 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if rounds and self.options.redact:
             verdict = outgoing.redact_replies(verdict)
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
-        demanding = self.independence == "require" and final.verdict == "accept"
-        return self._demanding(verdict, document, behind) if demanding else verdict
+        if self.independence == "require" and final.verdict == "accept":
+            return self._refuse_own_family(verdict, document, families)
+        return verdict
 
-    def _demanding(self, verdict: Verdict, document: Document, behind: Iterable[str]) -> Verdict:
+    def _degraded(self, final: Final, state: JudgingState[Document]) -> str | None:
+        """Say in one line what the verdict lacks, if there is something."""
+        if state.rounds:
+            reason = failures(state.rounds)
+        else:
+            reason = f"not judged: {state.refused or self.no_model_reason}"
+        accepting = set()
+        for tier, opinion in state.opinions.items():
+            if opinion and opinion.outcome == "accept":
+                accepting.add(tier)
+        if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
+            reason = reason or "no model saw the whole text, so it cannot be accepted"
+        unread = None
+        if self.finality:
+            unread = self._unread(self.finality, state)
+        return "; ".join(filter(None, (reason, self.calibration_warning, unread))) or None
+
+    def _refuse_own_family(
+        self, verdict: Verdict, document: Document, families: Iterable[str]
+    ) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
-        why = panel.lacking(self.independence, document.wrote, set(behind))
-        if not why:
+        reason = panel.lacking(self.independence, document.wrote, set(families))
+        if not reason:
             return verdict
-        nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
-        nothing |= {"verdict": "undetermined", "consensus": "none", "reasoning": "", "findings": []}
-        degraded = "; ".join(filter(None, (why, verdict.degraded)))
-        return verdict.model_copy(update={**nothing, "degraded": degraded})
+        undetermined: dict[str, Any] = {
+            "verdict": "undetermined",
+            "consensus": "none",
+            "scores": None,
+            "average": None,
+            "judge_tier": None,
+            "model": None,
+            "reasoning": "",
+            "findings": [],
+            "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
+        }
+        return verdict.model_copy(update=undetermined)
 
     def _unread(self, finality: FinalityRules, state: JudgingState[Document]) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        asked = {}
+        last_tiers = list(self.panel)[-1:]
+        unknown_tiers = []
+        ways = set()
         for tier in state.opinions:
-            if tier not in list(self.panel)[-1:]:
-                asked[tier] = _sources(tier, state)
-        other = {}
-        for tier, sources in asked.items():
-            if not finality.knows(tier, sources):
-                other[tier] = sources
-        how = sorted({SOURCE_WORDS[how] for sources in other.values() for _, how in sources})
-        told = f"its scores were {' and '.join(how)}"
-        if other:
-            return f"calibration {finality.id} does not cover {', '.join(other)}: {told}"
-        return None
+            sources = _sources(tier, state)
+            if tier in last_tiers or finality.knows(tier, sources):
+                continue
+            unknown_tiers.append(tier)
+            ways |= {SOURCE_WORDS[source] for _, source in sources}
+        if not unknown_tiers:
+            return None
+        tiers = ", ".join(unknown_tiers)
+        scores = f"its scores were {' and '.join(sorted(ways))}"
+        return f"calibration {finality.id} does not cover {tiers}: {scores}"
+
+
+def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:
+    """Return the families whose tier came to the verdict; all that answered, where no tier settled it."""
+    families = set()
+    for tier, endpoint, _ in state.voices:
+        if final.tier is None or state.opinions[tier].outcome == final.verdict:
+            families.add(endpoint.family)
+    return families
+
+
+def _consensus(final: Final, state: JudgingState[Document]) -> Consensus:
+    if not final.tier:
+        return final.consensus
+    # One model in two tiers is one voice, however often it agrees with itself.
+    if len({endpoint.model for _, endpoint, _ in state.voices}) == 1:
+        return "single"
+    tiers = [tier for tier, opinion in state.opinions.items() if opinion]
+    if final.consensus == "single" and tiers == [final.tier]:
+        return "unanimous"  # a jury by itself
+    return final.consensus
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    voices = [(endpoint, opinion) for asked, endpoint, opinion in state.voices if asked == tier]
-    return [(endpoint.model, score_source(endpoint, opinion)) for endpoint, opinion in voices]
+    sources = []
+    for voice_tier, endpoint, opinion in state.voices:
+        if voice_tier == tier:
+            sources.append((endpoint.model, score_source(endpoint, opinion)))
+    return sources
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
@@ -457,7 +522,7 @@ def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[s
     return names
 
 
-def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
+def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
     """Return findings, each with the dimension it names or alone mentions most; quotes do not count."""
     result = []
     names = {_stems(name): name for name in reversed(rubric.dimensions)}
@@ -481,7 +546,10 @@ def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
         places = {}
         for size in map(len, terms):
             places[size] = range(len(stems) - size + 1)
-        count = len(terms & {stems[at : at + size] for size, ats in places.items() for at in ats})
+        phrases = set()
+        for size, starts in places.items():
+            phrases |= {stems[at : at + size] for at in starts}
+        count = len(terms & phrases)
         if count:
             counts[name] = count
     return counts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.score import placed
+from judgekit.judging.score import place_findings
 from judgekit.judging.verdict import Finding
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric
@@ -160,7 +160,7 @@ def test_more_terms_of_kls_are_a_choice_and_change_no_prompt(judgekit: Run, proj
     changed = judgekit("rubric", "diff", "kls@1.0.0", "kls@1.1.0").out.splitlines()
     assert {line.partition(":")[0].rpartition(".")[2] for line in changed} == {"version", "terms"}
     remark = [Finding(issue="The section is vague.")], [Finding(issue="Much of it is vague.")]
-    assert [placed(each, after)[0].dimension for each in remark] == ["", "pragmatic"]
+    assert [place_findings(each, after)[0].dimension for each in remark] == ["", "pragmatic"]
     (project / ".judgekit" / "rubrics").mkdir(parents=True, exist_ok=True)
     own = Path(judgekit("rubric", "path", "kls@1.1.0").out.strip())
     (project / ".judgekit" / "rubrics" / own.name).write_bytes(own.read_bytes())

@@ -396,7 +396,7 @@ def test_a_finding_gets_the_dimension_it_is_about() -> None:
         (Finding(issue="Wrong order."), ""),  # one term of each of two dimensions
         (Finding(issue="Too cheerful.", quote="the wrong, outdated domain"), ""),
     ):
-        assert score.placed([finding], kls()) == (
+        assert score.place_findings([finding], kls()) == (
             finding.model_copy(update={"dimension": dimension}),
         )
 
