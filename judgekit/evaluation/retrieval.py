@@ -204,17 +204,22 @@ def shown_by_hook(
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
-    judged = []
-    for each in seen:
-        if each.query in grades:
-            judged.append((each.ranking, grades[each.query]))
-    values = {
-        f"nDCG@{CUTOFF}": [ndcg(*each, CUTOFF) for each in judged],
-        f"R@{CUTOFF}": [recall(*each, CUTOFF) for each in judged],
-        f"P@{FIRST}": [precision(*each, FIRST) for each in judged],
-        "MRR": [reciprocal_rank(*each) for each in judged],
+    values: dict[str, list[float]] = {
+        f"nDCG@{CUTOFF}": [],
+        f"R@{CUTOFF}": [],
+        f"P@{FIRST}": [],
+        "MRR": [],
     }
-    return intervals({name: mean(each) for name, each in values.items()})
+    for answer in seen:
+        if answer.query not in grades:
+            continue
+        ranking = answer.ranking
+        judgements = grades[answer.query]
+        values[f"nDCG@{CUTOFF}"].append(ndcg(ranking, judgements, CUTOFF))
+        values[f"R@{CUTOFF}"].append(recall(ranking, judgements, CUTOFF))
+        values[f"P@{FIRST}"].append(precision(ranking, judgements, FIRST))
+        values["MRR"].append(reciprocal_rank(ranking, judgements))
+    return intervals({name: mean(measured) for name, measured in values.items()})
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:

@@ -118,10 +118,13 @@ def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInte
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
     """Return of how many pairs of answers about the same thing how many differ, by thing."""
-    pairs = [list(combinations(group, 2)) for group in groups]
-    return Measure(
-        [sum(one != other for one, other in own) for own in pairs], [len(own) for own in pairs]
-    )
+    differing = []
+    possible = []
+    for group in groups:
+        pairs = list(combinations(group, 2))
+        differing.append(sum(one != other for one, other in pairs))
+        possible.append(len(pairs))
+    return Measure(differing, possible)
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> BootstrapInterval | None:
@@ -337,13 +340,11 @@ def _grouped(
 ) -> dict[Key, tuple[int, float, float]]:
     """Return by key how many hits there are, their mean probability, and the share that is true."""
     members: dict[Key, list[tuple[float, bool]]] = {}
-    for key, probability, true in zip(keys, probabilities, outcomes, strict=True):
-        members.setdefault(key, []).append((probability, true))
-    return {
-        key: (
-            len(hits),
-            sum(one for one, _ in hits) / len(hits),
-            sum(true for _, true in hits) / len(hits),
-        )
-        for key, hits in members.items()
-    }
+    for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
+        members.setdefault(key, []).append((probability, is_true))
+    groups = {}
+    for key, hits in members.items():
+        mean_probability = sum(probability for probability, _ in hits) / len(hits)
+        share_true = sum(is_true for _, is_true in hits) / len(hits)
+        groups[key] = (len(hits), mean_probability, share_true)
+    return groups

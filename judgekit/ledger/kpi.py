@@ -224,42 +224,43 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     last: dict[str, dict[str, LabelWord]] = {}
     for label in sorted(labels, key=lambda label: label.timestamp):
         last.setdefault(label.of, {})[label.who] = label.label
-    found: dict[str, LabelWord] = {}
-    for of, said in last.items():
-        ranked = Counter(word for word in said.values() if word != "withdrawn").most_common(2)
-        tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
-        if tie:
-            found[of] = "unsure"
-        elif ranked:
-            found[of] = ranked[0][0]
-        else:
-            found[of] = "withdrawn"
-    return found
+    return {verdict_id: _majority(words.values()) for verdict_id, words in last.items()}
+
+
+def _majority(words: Iterable[LabelWord]) -> LabelWord:
+    """Return the word that most people gave, `unsure` on a tie, `withdrawn` where nobody's word stands."""
+    counts = Counter(word for word in words if word != "withdrawn").most_common(2)
+    if not counts:
+        return "withdrawn"
+    if len(counts) > 1 and counts[0][1] == counts[1][1]:
+        return "unsure"
+    return counts[0][0]
 
 
 def measure(found: Evidence) -> list[Kpi]:
     strata = found.strata()
+    kpis = []
+    for name, limit in LIMITS.items():
+        if limit.rate:
+            kpis.append(Kpi(name, *rates.rate(strata, *limit.rate)))
     words = Counter(verdict.word for verdict in found.verdicts)
+    answered = sum(verdict.answered for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
-    seconds = sorted(
-        verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None
-    )
-    return [
-        *(
-            Kpi(name, *rates.rate(strata, *limit.rate))
-            for name, limit in LIMITS.items()
-            if limit.rate
-        ),
-        share("go", words["GO"], total),
-        share("undetermined", words["UNDETERMINED"] + found.faults, total),
-        share("availability", sum(verdict.answered for verdict in found.verdicts), total),
-        Kpi(
-            "latency",
-            median(seconds) if seconds else None,
-            rates.median_interval(seconds),
-            len(seconds),
-        ),
-    ]
+    kpis.append(share("go", words["GO"], total))
+    kpis.append(share("undetermined", words["UNDETERMINED"] + found.faults, total))
+    kpis.append(share("availability", answered, total))
+    kpis.append(_latency(found))
+    return kpis
+
+
+def _latency(found: Evidence) -> Kpi:
+    seconds = []
+    for verdict in found.verdicts:
+        if verdict.imported is None:
+            seconds.append(verdict.duration_ms / 1000)
+    seconds.sort()
+    middle = median(seconds) if seconds else None
+    return Kpi("latency", middle, rates.median_interval(seconds), len(seconds))
 
 
 def reliance(found: Evidence) -> list[Kpi]:

@@ -103,12 +103,15 @@ class LineFilter(NamedTuple):
     kinds: Collection[type[Record]] | None = None
 
     def takes(self, record: Record) -> bool:
-        return (
-            (self.kinds is None or type(record) in self.kinds)
-            and (self.project is None or same_project(record.project, self.project))
-            and (self.since is None or record.timestamp >= self.since)
-            and (self.until is None or isinstance(record, Label) or record.timestamp < self.until)
-        )
+        if self.kinds is not None and type(record) not in self.kinds:
+            return False
+        if self.project is not None and not same_project(record.project, self.project):
+            return False
+        if self.since is not None and record.timestamp < self.since:
+            return False
+        if self.until is None or isinstance(record, Label):
+            return True
+        return record.timestamp < self.until
 
 
 EVERYTHING = LineFilter()
