@@ -11,6 +11,7 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
@@ -33,7 +34,7 @@ from judgekit.judging.documents import (
 from judgekit.text import encodable, escaped, is_blank, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.data.sources import DataRow
     from judgekit.judging.documents import File
@@ -123,59 +124,80 @@ def fields_of(
     Raises `UsageError` for an unknown field or column, where no column gives a text, and where several may;
     its text says how to name one, by `naming`.
     """
-    usual = {field: [plain(each) for each in names.split()] for field, names in USUAL[task].items()}
-    for field, column in given.items():
-        if field not in usual:
-            problem = f"unknown field; use one of {', '.join(usual)}"
-            raise UsageError(f"{naming.option(field, column)}: {problem}")
-        if column and column not in columns:
-            near = difflib.get_close_matches(column, columns, n=1)
-            if near:
-                meant = f" (did you mean {near[0]}?)"
-            else:
-                meant = ""
-            problem = f"{name} has no such column{meant}; it has {names_shown(columns)}"
-            raise UsageError(f"{naming.option(field, column)}: {problem}")
+    usual: dict[str, list[str]] = {}
+    for field, names in USUAL[task].items():
+        usual[field] = [plain(usual_name) for usual_name in names.split()]
+    _check_given(given, usual, columns, name, naming)
     by_name: dict[str, str] = {}
     for column in columns:
         by_name.setdefault(plain(column), column)
-    known_names = [each for names in usual.values() for each in names]
+    usual_names = list(chain.from_iterable(usual.values()))
     if task == "judge":
-        usual["text"] = [
-            *usual["text"][:1],
-            *responses_in(by_name, known_names),
-            *usual["text"][1:],
-        ]
-    free = {each: column for each, column in by_name.items() if column not in given.values()}
-    if task == "compare" and not (
-        given.get("a") or given.get("b")
-    ):  # two columns that belong together
-        pairs = []
-        for pair in zip(usual["a"], usual["b"], strict=True):
-            if free.keys() >= {*pair}:
-                pairs.append(pair)
-        if pairs:
-            usual["a"], usual["b"] = ([*each] for each in zip(*pairs, strict=True))
-        else:
-            usual["a"], usual["b"] = ([], [])
-    found = {field: column for field, column in given.items() if column}
+        first, *rest = usual["text"]
+        usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
+    free = {}
+    for plain_name, column in by_name.items():
+        if column not in given.values():
+            free[plain_name] = column
+    if task == "compare" and not (given.get("a") or given.get("b")):
+        usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
+    chosen = {field: column for field, column in given.items() if column}
     others: dict[str, list[str]] = {}
-    for field, names in usual.items():
-        fitting = [each for each in names if each in free]
+    for field, names_of_field in usual.items():
+        fitting = [plain_name for plain_name in names_of_field if plain_name in free]
         if field not in given and fitting:
-            found[field], others[field] = free.pop(fitting[0]), [free[each] for each in fitting[1:]]
-    _settle(task, found, given, name, columns, naming)
-    if task == "judge" and "text" in found and "text" not in given:
-        _refuse_doubt(
-            found["text"], rivals_of(plain(found["text"]), free, known_names), name, naming
-        )
-    found = {field: found[field] for field in usual if field in found}
-    taken = {*found.values()}
-    others = {
-        field: [column for column in others.get(field, ()) if column not in taken]
-        for field in found
-    }
-    return Fields(found, others, [column for column in columns if column not in taken], naming)
+            chosen[field] = free.pop(fitting[0])
+            others[field] = [free[plain_name] for plain_name in fitting[1:]]
+    _settle(task, chosen, given, name, columns, naming)
+    if task == "judge" and "text" in chosen and "text" not in given:
+        rivals = rivals_of(plain(chosen["text"]), free, usual_names)
+        _refuse_doubt(chosen["text"], rivals, name, naming)
+    taken = set(chosen.values())
+    columns_of_fields: dict[str, str] = {}
+    other_columns: dict[str, list[str]] = {}
+    for field in usual:
+        if field in chosen:
+            columns_of_fields[field] = chosen[field]
+            other_columns[field] = _without(others.get(field, ()), taken)
+    return Fields(columns_of_fields, other_columns, _without(columns, taken), naming)
+
+
+def _without(columns: Iterable[str], taken: Collection[str]) -> list[str]:
+    return [column for column in columns if column not in taken]
+
+
+def _check_given(
+    given: Mapping[str, str],
+    usual: Collection[str],
+    columns: Sequence[str],
+    name: str,
+    naming: Naming,
+) -> None:
+    """Raise `UsageError` for a field that is none of the usual ones, and for a column that is not there."""
+    for field, column in given.items():
+        option = naming.option(field, column)
+        if field not in usual:
+            raise UsageError(f"{option}: unknown field; use one of {', '.join(usual)}")
+        if column and column not in columns:
+            hint = ""
+            near = difflib.get_close_matches(column, columns, n=1)
+            if near:
+                hint = f" (did you mean {near[0]}?)"
+            problem = f"{name} has no such column{hint}; it has {names_shown(columns)}"
+            raise UsageError(f"{option}: {problem}")
+
+
+def _names_in_pairs(
+    a: Sequence[str], b: Sequence[str], free: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return the usual names of two texts of which both columns are there: they belong together."""
+    names_of_a = []
+    names_of_b = []
+    for name_of_a, name_of_b in zip(a, b, strict=True):
+        if name_of_a in free and name_of_b in free:
+            names_of_a.append(name_of_a)
+            names_of_b.append(name_of_b)
+    return names_of_a, names_of_b
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:

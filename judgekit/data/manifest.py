@@ -206,8 +206,9 @@ class Manifest:
 
     def batches(self) -> list[Submitted]:
         which = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
-        return [
-            Submitted(
+        batches = []
+        for number, tag, place, file, batch_id, rest, is_ours in self._table.execute(which):
+            batch = Submitted(
                 number=number,
                 tag=tag,
                 place=Place(*json.loads(place)),
@@ -216,8 +217,8 @@ class Manifest:
                 rest=rest and tuple(json.loads(rest)),
                 is_ours=bool(is_ours),
             )
-            for number, tag, place, file, batch_id, rest, is_ours in self._table.execute(which)
-        ]
+            batches.append(batch)
+        return batches
 
     def requests(self, batch: Submitted) -> Iterator[str]:
         which = "SELECT custom_id FROM request WHERE batch = ? ORDER BY rowid"

@@ -293,24 +293,28 @@ class RayRun:
         return broker
 
     def _job(self) -> Job:
-        variables = environment.environ()
+        judges = {}
+        for kind, judge in self._judges.items():
+            # A worker has its own gateway and cache, and knows the other providers that are here.
+            others = partial(tuple, judge.others())
+            judges[kind] = replace(judge, gateway=None, cache=None, others=others)
+        all_variables = environment.environ()
+        variables = {}
+        for name in environment.NAMES:
+            if name in all_variables:
+                variables[name] = all_variables[name]
+        if self._key.key:
+            variables[seals.VARIABLE] = self._key.key
         return worker.Job(
-            {
-                # A worker has its own gateway and cache, and knows the other providers that are here.
-                kind: replace(
-                    judge, gateway=None, cache=None, others=partial(tuple, judge.others())
-                )
-                for kind, judge in self._judges.items()
-            },
-            self._dataset,
-            self.work.expected,
-            {name: variables[name] for name in environment.NAMES if name in variables}
-            | ({seals.VARIABLE: self._key.key} if self._key.key else {}),
-            self._at_once,
-            self._folder,
-            self._shape,
+            judges=judges,
+            dataset=self._dataset,
+            expected=self.work.expected,
+            variables=variables,
+            at_once=self._at_once,
+            folder=self._folder,
+            shape=self._shape,
             cached=self._request.cache,
-            is_patient=not is_replaying(variables),
+            is_patient=not is_replaying(all_variables),
         )
 
     def _follow(self, judged: Any, broker: Any) -> None:  # noqa: ANN401 - a dataset and a handle of Ray's

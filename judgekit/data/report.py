@@ -213,6 +213,52 @@ class _Tally:
         return why if not (good and bad) else None
 
 
+def _new_tier() -> dict[str, float]:
+    return dict(_TIER)
+
+
+@dataclass
+class _Totals:
+    """Sums over all rows of the results; `ranks` are the rows of comparisons that were decided."""
+
+    tally: _Tally = field(default_factory=_Tally)
+    scores: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    tiers: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(_new_tier))
+    ranks: list[ResultRow] = field(default_factory=list)
+    judges: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, row: ResultRow, label: str | None) -> None:
+        self.tally.add(row.word, label)
+        cost = number(row.columns.get("cost_usd"))
+        if cost is None:
+            self.unpriced += 1
+        else:
+            self.usd += cost
+        if row.word in OUTCOMES:
+            for dimension, score in row.scores.items():
+                self.scores[dimension][f"{score:g}"] += 1
+        elif row.word not in UNDECIDED:
+            self.ranks.append(row._replace(columns={}))
+        _count(self.tiers, self.judges, self.errors, row.columns)
+
+    def dimensions(self) -> dict[str, dict[str, int]]:
+        """Return how often each dimension has each score, from the lowest to the highest."""
+        dimensions = {}
+        for name, counts in self.scores.items():
+            by_score = sorted(counts, key=float)
+            dimensions[name] = {score: counts[score] for score in by_score}
+        return dimensions
+
+    def cost_usd(self) -> float | None:
+        """Return what all rows cost; None where nothing has a price."""
+        if self.unpriced and not self.usd:
+            return None
+        return self.usd
+
+
 def summarise(
     found: ResultFile,
     name: str,
@@ -228,71 +274,61 @@ def summarise(
     """
     has_labels = labels is not None
     labels = labels or {}
-    whole = _Tally()
+    totals = _Totals()
     groups = defaultdict[str, _Tally](_Tally)
-    scores = defaultdict[str, Counter[str]](Counter)
-    tiers = defaultdict[str, dict[str, float]](lambda: {**_TIER})
-    rows = _Lists(second, found, labels)
-    ranks: list[ResultRow] = []
-    usd = 0.0
-    unpriced = 0
-    judges = Counter[str]()
-    errors = Counter[str]()
-    for each in found:
-        label = labels.get(each.row_id)
-        whole.add(each.word, label)
-        if column is not None and column in each.columns:
-            groups[str(each.columns[column])].add(each.word, label)
-        rows.add(each, label)
-        usd += (cost := number(each.columns.get("cost_usd"))) or 0.0
-        unpriced += cost is None
-        if each.word in OUTCOMES:
-            for dimension, score in each.scores.items():
-                scores[dimension][f"{score:g}"] += 1
-        elif each.word not in UNDECIDED:
-            ranks.append(each._replace(columns={}))
-        _count(tiers, judges, errors, each.columns)
-    _refuse_nothing(name, whole, column, groups)
-    best = "A" if ranks else "accept"
-    (wins, matrix) = _wins(ranks)
-    undetermined = sum(whole.words[word] for word in UNDECIDED)
-    if labels and not ranks:
-        needs = whole.needs(best)
+    lists = _Lists(second, found, labels)
+    for row in found:
+        label = labels.get(row.row_id)
+        totals.add(row, label)
+        lists.add(row, label)
+        if column is not None and column in row.columns:
+            groups[str(row.columns[column])].add(row.word, label)
+    tally = totals.tally
+    _refuse_nothing(name, tally, column, groups)
+    if totals.ranks:
+        task: Literal["judge", "compare"] = "compare"
+        best = "A"
+        accept_rate = None
     else:
-        needs = None
-    dimensions = {
-        name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()
-    }
-    not_accepted = sum(whole.words[word] for word in OUTCOMES[:2])
+        task = "judge"
+        best = "accept"
+        accept_rate = tally.rate(best)
+    needs = None
+    if labels and task == "judge":
+        needs = tally.needs(best)
+    labelled = None
     if has_labels:
-        labelled = _labelled(whole.pairs, labels, rows, left_out)
-    else:
-        labelled = None
+        labelled = _labelled(tally.pairs, labels, lists, left_out)
+    difference = None
+    if second:
+        difference = lists.difference(best)
+    win_rates, matrix = _wins(totals.ranks)
+    shown_groups = []
+    for value, group in _largest(groups):
+        shown_groups.append(group.group(value, best, is_labelled=bool(labels)))
     return ResultsReport(
         file=name,
-        rows=whole.words.total(),
-        undetermined=undetermined,
-        task="compare" if ranks else "judge",
-        verdicts=_ordered(whole.words),
-        accept_rate=None if ranks else whole.rate(best),
+        rows=tally.words.total(),
+        undetermined=sum(tally.words[word] for word in UNDECIDED),
+        task=task,
+        verdicts=_ordered(tally.words),
+        accept_rate=accept_rate,
         needs=needs,
-        win_rates=wins,
+        win_rates=win_rates,
         matrix=matrix,
-        dimensions=dimensions,
-        worst=rows.worst(),
-        tiers={name: _priced(tier) for name, tier in tiers.items()},
-        cost_usd=usd or (None if unpriced else 0.0),
-        cost_complete=not unpriced,
-        judged_by=dict(judges.most_common(_REASONS)),
-        errors=dict(errors.most_common(_REASONS)),
-        not_accepted=not_accepted,
+        dimensions=totals.dimensions(),
+        worst=lists.worst(),
+        tiers={name: _priced(tier) for name, tier in totals.tiers.items()},
+        cost_usd=totals.cost_usd(),
+        cost_complete=not totals.unpriced,
+        judged_by=dict(totals.judges.most_common(_REASONS)),
+        errors=dict(totals.errors.most_common(_REASONS)),
+        not_accepted=sum(tally.words[word] for word in OUTCOMES[:2]),
         values=len(groups),
         labelled=labelled,
-        difference=rows.difference(best) if second else None,
+        difference=difference,
         column=column,
-        groups=[
-            each.group(value, best, is_labelled=bool(labels)) for value, each in _largest(groups)
-        ],
+        groups=shown_groups,
     )
 
 

@@ -230,11 +230,12 @@ class Worker:
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
-        return {
-            str(row["id"]): row["judged"] and json.loads(row["judged"])
-            for row in self._job.folder.rows(name)
-            if key is None or seals.is_row_valid(row, key)
-        }
+        records: dict[str, Record | None] = {}
+        for row in self._job.folder.rows(name):
+            if key is None or seals.is_row_valid(row, key):
+                record = row["judged"]
+                records[str(row["id"])] = record and json.loads(record)
+        return records
 
     async def _row(
         self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]
