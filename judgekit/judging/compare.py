@@ -31,14 +31,14 @@ from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelT
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Calls, Session, run_round
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
-from judgekit.providers.base import CallKey, Endpoint, Messages, Request
+from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.redaction import redact
-from judgekit.replies.forms import compare_reply_model
+from judgekit.replies.forms import CompareReply, compare_reply_model
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
 
@@ -71,11 +71,13 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if not self.options.redact:
             return subject, 0
         question = redact.redact(subject.prompt)
-        files = [outgoing.redact_file(file) for file in subject.files]
-        secrets = question.secrets + sum(count for _, count in files)
-        return replace(
-            subject, prompt=question.text, files=tuple(file for file, _ in files)
-        ), secrets
+        secrets = question.secrets
+        files = []
+        for file in subject.files:
+            clean, count = outgoing.redact_file(file)
+            files.append(clean)
+            secrets += count
+        return replace(subject, prompt=question.text, files=tuple(files)), secrets
 
     async def run(self, state: Compared) -> Comparison:
         if len(state.subject.distinct) == 1:  # no model compares a text with itself
@@ -92,67 +94,81 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
         subject = state.subject
         rounds = state.rounds
-        reason = state.refused or self.no_model_reason
+        not_judged = None
         if len(subject.distinct) == 1:
-            if len(subject.files) == LEAST:
-                few = "two texts"
-            else:
-                few = "texts"
-            reason = ""
-            result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {few} are the same.")
-        if result.verdict in tuple(subject.letters):
-            # A win by the winner's own family alone is none, if it has to be another's.
-            why = panel.lacking(
-                self.independence, subject.families(result.verdict), result.families
-            )
-            if why is not None:
-                why = "; ".join(filter(None, (why, result.degraded)))
-                result = ComparisonResult(
-                    degraded=why, truncated=result.truncated, families=result.families
-                )
-        if reason and not rounds:
-            nothing = f"not judged: {reason}"
-        else:
-            nothing = None
-        degraded = [nothing, result.degraded, failures(rounds), note, self.calibration_warning]
+            texts = "two texts" if len(subject.files) == LEAST else "texts"
+            result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {texts} are the same.")
+        elif not rounds and (reason := state.refused or self.no_model_reason):
+            not_judged = f"not judged: {reason}"
+        result = self._refuse_own_family(result, subject)
+        degraded = [
+            not_judged,
+            result.degraded,
+            failures(rounds),
+            note,
+            self.calibration_warning,
+        ]
         asked = set()
-        for own in rounds:
-            for endpoint in self.panel[own.tier]:
+        for row in rounds:
+            for endpoint in self.panel[row.tier]:
                 asked.add(endpoint.profile.provider)
-        if result.lead is None:
-            lead = None
-        else:
-            lead = round(result.lead, 4)
-        subjects = []
-        for letter, file in zip(subject.letters, subject.files, strict=True):
-            subjects.append(
-                Contestant(
-                    letter=letter,
-                    path=file.path,
-                    sha256=file.sha256,
-                    family=", ".join(subject.families(letter)) or None,
-                    score=round(scores[letter][0], 4) if letter in scores else None,
-                    tier=scores[letter][1] if letter in scores else None,
-                )
-            )
-        question_sha256 = hashlib.sha256(
-            subject.prompt.encode("utf-8", "surrogatepass")
-        ).hexdigest()
-        independent = panel.is_independent(subject.wrote, result.families)
+        question = subject.prompt.encode("utf-8", "surrogatepass")
         record = Comparison(
             id=uuid.uuid4().hex,
-            subjects=subjects,
-            question_sha256=question_sha256,
-            **result._replace(
-                lead=lead, degraded="; ".join(filter(None, degraded)) or None
-            )._asdict(),
-            independent=independent,
+            subjects=_contestants(subject, scores),
+            question_sha256=hashlib.sha256(question).hexdigest(),
+            verdict=result.verdict,
+            consensus=result.consensus,
+            judge_tier=result.judge_tier,
+            lead=None if result.lead is None else round(result.lead, 4),
+            reasoning=result.reasoning,
+            degraded="; ".join(filter(None, degraded)) or None,
+            truncated=result.truncated,
+            families=result.families,
+            independent=panel.is_independent(subject.wrote, result.families),
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.replacement_providers),
             timestamp=datetime.now(UTC),
             **self.measured(state),
         )
-        return outgoing.redact_replies(record) if self.options.redact else record
+        if self.options.redact:
+            return outgoing.redact_replies(record)
+        return record
+
+    def _refuse_own_family(
+        self, result: ComparisonResult, subject: ComparisonInput
+    ) -> ComparisonResult:
+        """Return the result; a win by the winner's own family alone is none, if it has to be another's."""
+        if result.verdict not in tuple(subject.letters):
+            return result
+        reason = panel.lacking(self.independence, subject.families(result.verdict), result.families)
+        if reason is None:
+            return result
+        return ComparisonResult(
+            degraded="; ".join(filter(None, (reason, result.degraded))),
+            truncated=result.truncated,
+            families=result.families,
+        )
+
+
+def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
+    contestants = []
+    for letter, file in zip(subject.letters, subject.files, strict=True):
+        mean = None
+        tier = None
+        if letter in scores:
+            mean, tier = scores[letter]
+            mean = round(mean, 4)
+        contestant = Contestant(
+            letter=letter,
+            path=file.path,
+            sha256=file.sha256,
+            family=", ".join(subject.families(letter)) or None,
+            score=mean,
+            tier=tier,
+        )
+        contestants.append(contestant)
+    return contestants
 
 
 REPLY_TOKENS = 1024
@@ -178,12 +194,12 @@ def pair_messages(
     random.Random("".join(sorted(offered))).shuffle(told)  # noqa: S311 - an order, not a secret
     answer = f'{{"reasoning": "<what decided it>", "better": "<{" or ".join([*offered, TIE])}>"}}'
     rules = [getattr(rubric.prompt.instructions, tier), _criteria_text(rubric)]
-    blocks = [
-        prompt.pair_context(fence, question, shown),
-        *(["Earlier opinions, in no order:"] if told else []),
-        *(fence.around(f"better: {better or TIE}\n{reasoning}") for better, reasoning in told),
-        f"{prompt.ANSWER}\n{answer}",
-    ]
+    blocks = [prompt.pair_context(fence, question, shown)]
+    if told:
+        blocks.append("Earlier opinions, in no order:")
+    for better, reasoning in told:
+        blocks.append(fence.around(f"better: {better or TIE}\n{reasoning}"))
+    blocks.append(f"{prompt.ANSWER}\n{answer}")
     return prompt.messages(rubric.prompt.system, rules, fence, blocks)
 
 
@@ -257,34 +273,67 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
         rubric = self.parts[criterion]
-        timeout = self.limits.timeout
         if endpoint.pointwise:
-            points = self._points(rubric, order, endpoint, session.fence, criterion)
-            answer = await ask_pointwise(session, endpoint, points, timeout)
-            vote = None
-            if answer.value:
-                first, second = (answer.value["better"][point] for point in POINTS)
-                leans = max(first, second) >= LEAST_LEANING
-                vote = Vote(
-                    ("A" if (first > second) == (order == ORDERS[0]) else "B") if leans else "tie"
-                )
-            return Answer(vote, answer.failure, answer.usage, answer.latency_ms, answer.model)
+            return await self._ask_pointwise(endpoint, session, criterion, order)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
         letters = {self.label(letter): letter for letter in WINS}
-        key = CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion)
+        request = Request(
+            messages=(),
+            call_key=self._key(criterion, order),
+            timeout=self.limits.timeout,
+            max_tokens=REPLY_TOKENS,
+            labels=hashes,
+            sample=sample,
+        )
+
+        def read_vote(reply: CompareReply, _: Reply) -> Vote:
+            return Vote(letters.get(reply.better, "tie"), visible(reply.reasoning))
+
         return await run_round(
             session,
             endpoint,
-            Request((), key, timeout, REPLY_TOKENS, labels=hashes, sample=sample),
-            partial(self._messages, rubric, order, endpoint),
-            self.subject.size,
-            compare_reply_model(list(hashes)),
-            lambda reply, _: Vote(letters.get(reply.better, "tie"), visible(reply.reasoning)),
+            request,
+            messages=partial(self._messages, rubric, order, endpoint),
+            size=self.subject.size,
+            form=compare_reply_model(list(hashes)),
+            value=read_vote,
         )
+
+    async def _ask_pointwise(
+        self, endpoint: Endpoint, session: Session, criterion: str, order: str
+    ) -> Answer[Vote]:
+        points = self._points(self.parts[criterion], order, endpoint, session.fence, criterion)
+        answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
+        vote = None
+        if answer.value:
+            first = answer.value["better"][FIRST]
+            second = answer.value["better"][SECOND]
+            if max(first, second) < LEAST_LEANING:
+                vote = Vote("tie")
+            elif (first > second) == (order == ORDERS[0]):
+                vote = Vote("A")
+            else:
+                vote = Vote("B")
+        return Answer(
+            value=vote,
+            failure=answer.failure,
+            usage=answer.usage,
+            latency_ms=answer.latency_ms,
+            model=answer.model,
+        )
+
+    def _key(self, criterion: str, order: str) -> CallKey:
+        return CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion)
 
     def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> Messages:
         shown = [self.part(endpoint, letter, self.label(letter)) for letter in order]
-        return pair_messages(rubric, self.words or self.tier, self.subject.prompt, shown, self.told)
+        return pair_messages(
+            rubric,
+            self.instructions_tier or self.tier,
+            self.subject.prompt,
+            shown,
+            self.earlier_opinions,
+        )
 
     def _points(
         self,
@@ -303,7 +352,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             prompt.pair_context(fence, self.subject.prompt, shown),
             {"better": f"{_criteria_text(rubric)}\n{ask}"},
             POINTS,
-            CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion),
+            self._key(criterion, order),
         )
 
     def part(self, endpoint: Endpoint | None, letter: str, label: str) -> Part:
@@ -335,7 +384,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         for one in votes:
             told.append((None if one.word == TIE else label(one.word), redact.words(one.reasoning)))
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
-        return replace(compare_question, words=tier if len(heard) > 1 else "deep", told=told)
+        instructions: TierName = tier if len(heard) > 1 else "deep"
+        return replace(compare_question, instructions_tier=instructions, earlier_opinions=told)
 
     def step(self, state: Compared) -> TierName | Final:
         leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
@@ -389,53 +439,69 @@ def decide(
 ) -> ComparisonResult:
     """Return the end of a comparison to which the rules led, with what they know of the tiers."""
     first = favourite(votes)
-    words = {"accept": first, "reject": WINS[first == "A"] if first else None, "improve": TIE}
+    other = WINS[first == "A"] if first else None
+    words = {"accept": first, "reject": other, "improve": TIE}
     word = words.get(final.verdict) or final.verdict
     tier = final.tier
     consensus = final.consensus
-    why = None
-    # In lenient mode the tie of the next tier does not undo a win, where labels allow it and the win neither
-    # rests on a cut text nor on none but the winner's own family.
-    if (
-        mode == "lenient"
-        and rules.finality is not None
-        and final.verdict == "improve"
-        and tier is not None
-    ):
-        barred = {*rules.truncated, *rules.partial}
-        leads = {}
-        for name, vote in votes.items():
-            if name not in barred:
-                leads[name] = vote.lead
-        winner = rules.finality.stands(tier, outcomes(votes), leads)
-        if winner is not None:
+    if mode == "lenient" and final.verdict == "improve":
+        winning_tier = _win_that_stands(tier, votes, rules)
+        if winning_tier is not None:
             word = str(first)
-            tier = winner
+            tier = winning_tier
             consensus = "single"
-    said = first if final.verdict == "undetermined" else word
-    sayers = []
-    for name, vote in votes.items():
-        if vote.word == said and said is not None:
-            sayers.append(name)
-    if sayers and all(sayer in rules.truncated for sayer in sayers):
-        word = "undetermined"
-        tier = None
-        consensus = "none"
-        why = "no model saw the whole of both texts, so the result is open"
-    # Where nothing was settled the families are those behind the votes of each tier.
-    behind = []
-    for vote in votes.values():
-        if tier is None or vote.word == word:
-            behind.append(vote)
-    families = tuple(sorted({family for vote in behind for family in vote.behind}))
+    leading_word = first if final.verdict == "undetermined" else word
+    if leading_word is not None and _only_cut_tiers(leading_word, votes, rules):
+        return ComparisonResult(
+            degraded="no model saw the whole of both texts, so the result is open",
+            truncated=bool(rules.truncated),
+            families=_families(votes.values()),
+        )
     if tier is None:
         return ComparisonResult(
-            word, consensus, None, None, "", why, bool(rules.truncated), families
+            verdict=word,
+            consensus=consensus,
+            truncated=bool(rules.truncated),
+            families=_families(votes.values()),
         )
+    behind = [vote for vote in votes.values() if vote.word == word]
     consensus = votes[tier].agreement or consensus
     if consensus == "unanimous" and any(vote.agreement for vote in behind):
         consensus = "majority"
-    cut = tier in rules.truncated
-    lead = votes[tier].lead
-    reasoning = votes[tier].reasoning
-    return ComparisonResult(word, consensus, tier, lead, reasoning, None, cut, families)
+    return ComparisonResult(
+        verdict=word,
+        consensus=consensus,
+        judge_tier=tier,
+        lead=votes[tier].lead,
+        reasoning=votes[tier].reasoning,
+        truncated=tier in rules.truncated,
+        families=_families(behind),
+    )
+
+
+def _win_that_stands(
+    tier: TierName | None, votes: Mapping[TierName, TierVote], rules: EscalationRules
+) -> TierName | None:
+    """Return the tier whose win the tie of the next one, `tier`, does not undo in lenient mode.
+
+    Labels must allow it, and the win may rest neither on a cut text nor on none but the winner's own family.
+    """
+    if rules.finality is None or tier is None:
+        return None
+    barred = {*rules.truncated, *rules.partial}
+    leads = {name: vote.lead for name, vote in votes.items() if name not in barred}
+    return rules.finality.stands(tier, outcomes(votes), leads)
+
+
+def _only_cut_tiers(word: str, votes: Mapping[TierName, TierVote], rules: EscalationRules) -> bool:
+    """Whether some tier voted for a word, and each of those did not see the whole of both texts."""
+    tiers = [tier for tier, vote in votes.items() if vote.word == word]
+    return bool(tiers) and all(tier in rules.truncated for tier in tiers)
+
+
+def _families(votes: Iterable[TierVote]) -> tuple[str, ...]:
+    """Return the families behind votes, in order of the alphabet."""
+    families: set[str] = set()
+    for vote in votes:
+        families |= vote.behind
+    return tuple(sorted(families))

@@ -78,15 +78,15 @@ class ModelTurn(Generic[Opinion]):
 
 @dataclass(frozen=True)
 class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
-    """What one tier is asked: with the instructions of `words`, and shown the earlier opinions in `told`."""
+    """What one tier is asked: with the instructions of a tier, and shown `earlier_opinions`."""
 
     rubric: AnyRubric
     mode: ModeName
     subject: Subject
     tier: TierName
     options: JudgeOptions = USUAL
-    words: TierName | None = None
-    told: Sequence[Any] = ()
+    instructions_tier: TierName | None = None
+    earlier_opinions: Sequence[Any] = ()
 
     @abstractmethod
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:

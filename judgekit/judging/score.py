@@ -204,12 +204,12 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
         earlier = []
-        for opinion in self.told:
+        for opinion in self.earlier_opinions:
             scores = {name: opinion.scores[name] for name in rubric.dimensions}
             earlier.append(replace(opinion, scores=scores))
         return prompt.score_messages(
             rubric,
-            self.words or self.tier,
+            self.instructions_tier or self.tier,
             self.subject.seen_by(self.limits, endpoint),
             self.subject.task,
             earlier,
@@ -358,7 +358,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         disagree = len(opinions) > 1 or any(opinion.divided is not None for opinion in opinions)
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         instructions: TierName = "tiebreaker" if disagree else "deep"
-        return replace(question, words=instructions, told=earlier)
+        return replace(question, instructions_tier=instructions, earlier_opinions=earlier)
 
     def step(self, state: JudgingState[Document]) -> TierName | Final:
         outcomes: dict[TierName, Outcome | None] = {}

@@ -27,7 +27,7 @@ from judgekit.rubric.schema import SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.judging.fence import Fence
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
@@ -142,7 +142,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
         return prompt.select_messages(
-            rubric, self.mode, self.words or self.tier, self.subject.query, shown
+            rubric, self.mode, self.instructions_tier or self.tier, self.subject.query, shown
         )
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
@@ -196,10 +196,11 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
             other = answers[-1].value
             if other is None:
                 return joined(answers, None, started)
-            earned = {
-                name: min(earned[name], pointwise.earned(likely, other[name]["yes"], least))
-                for name, likely in yes.items()
-            }
+            still_earned = {}
+            for name, likely in yes.items():
+                share = pointwise.earned(likely, other[name]["yes"], least)
+                still_earned[name] = min(earned[name], share)
+            earned = still_earned
         return joined(answers, mark(earned), started)
 
     def _idle(
@@ -296,16 +297,21 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return next((tier for tier in self.panel if tier in waiting), UNDETERMINED)
 
     def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
-        seen: dict[TierName, Mark | None] = {}
+        seen: dict[TierName, Outcome | None] = {}
+        margins: dict[TierName, float] = {}
+        divided: dict[TierName, bool] = {}
         for tier, marks in state.opinions.items():
-            if candidate in marks:
-                seen[tier] = marks[candidate]
-        known = {tier: mark for tier, mark in seen.items() if mark}
-        return self.rules().next(
-            {tier: mark.outcome if mark else None for tier, mark in seen.items()},
-            {tier: certainty(mark.probability) for tier, mark in known.items()},
-            {tier: mark.divided for tier, mark in known.items() if mark.divided is not None},
-        )
+            if candidate not in marks:
+                continue
+            mark: Mark | None = marks[candidate]
+            if not mark:
+                seen[tier] = None
+                continue
+            seen[tier] = mark.outcome
+            margins[tier] = certainty(mark.probability)
+            if mark.divided is not None:
+                divided[tier] = mark.divided
+        return self.rules().next(seen, margins, divided)
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
