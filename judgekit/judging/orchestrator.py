@@ -128,21 +128,28 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         at_once: int = 1,
     ) -> ModelTurn[Opinion]:
         """Ask one model for each of `samples`, by default as configured; a call may make `at_once`."""
-        # Token probabilities leave nothing to repeat.
-        count = 1 if endpoint.pointwise else self.options.samples
         started = time.monotonic()
-        numbers = samples or (range(1, count + 1) if count > 1 else [0])
-        calls = [self.calls(endpoint, session, number) for number in numbers]
-        answers = await gather_limited(
-            [call for own in calls for call in own], session, endpoint, at_once
-        )
+        numbers = samples or self._sample_numbers(endpoint)
+        calls_by_sample = [self.calls(endpoint, session, number) for number in numbers]
+        calls = [call for sample_calls in calls_by_sample for call in sample_calls]
+        answers = await gather_limited(calls, session, endpoint, at_once)
         values = [answer.value for answer in answers]
-        size = len(calls[0])
-        opinion = self.opinion([values[at : at + size] for at in range(0, len(values), size)])
+        size = len(calls_by_sample[0])
+        values_by_sample = []
+        for start in range(0, len(values), size):
+            values_by_sample.append(values[start : start + size])
+        opinion = self.opinion(values_by_sample)
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
-        return ModelTurn(
-            endpoint, answers, joined(answers, opinion, started, always=len(calls) == 1)
-        )
+        is_single = len(calls_by_sample) == 1
+        answer = joined(answers, opinion, started, always=is_single)
+        return ModelTurn(endpoint, answers, answer)
+
+    def _sample_numbers(self, endpoint: Endpoint) -> Sequence[int]:
+        """Return the numbers of the samples from 1; 0 alone where a model is asked once."""
+        # Token probabilities leave nothing to repeat.
+        if endpoint.pointwise or self.options.samples == 1:
+            return [0]
+        return range(1, self.options.samples + 1)
 
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[Opinion]]
@@ -248,22 +255,24 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         else:
             final = UNDETERMINED
         while not isinstance(final, Final):
-            tier = final
-            question = self.question(final, state)
-            calls = []
-            for endpoint in self.panel[tier]:
-                calls.append(partial(question.ask, endpoint, state.session))
-            state.turns[tier] = turns = await gather_limited(calls, state.session)
-            state.opinions[tier] = question.combine(
-                [(turn.endpoint, turn.answer.value) for turn in turns]
-            )
-            state.rounds += question.rounds(len(state.rounds) + 1, turns)
-            if state.opinions[tier]:
-                state.voices += [
-                    (tier, own.endpoint, own.answer.value) for own in turns if own.answer.value
-                ]
+            await self._ask_tier(final, state)
             final = self.step(state)
         return self.record(state, final)
+
+    async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> None:
+        """Ask the models of a tier, and note in the state what they said and what they come to."""
+        question = self.question(tier, state)
+        calls = [partial(question.ask, endpoint, state.session) for endpoint in self.panel[tier]]
+        turns = await gather_limited(calls, state.session)
+        opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
+        state.turns[tier] = turns
+        state.opinions[tier] = opinion
+        state.rounds += question.rounds(len(state.rounds) + 1, turns)
+        if not opinion:
+            return
+        for turn in turns:
+            if turn.answer.value:
+                state.voices.append((tier, turn.endpoint, turn.answer.value))
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         state.refused = why
@@ -284,10 +293,12 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         if not judge.panel:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
         shown = []
-        for tier, endpoint in ((each, own) for each in TIERS for own in judge.panel.get(each, ())):
-            instead = endpoint.profile.provider in judge.replacement_providers
-            name = endpoint.model + (", in place of the author's family" if instead else "")
-            shown.append((tier, name, judge.prompts(tier, subject, endpoint)))
+        for tier in TIERS:
+            for endpoint in judge.panel.get(tier, ()):
+                name = endpoint.model
+                if endpoint.profile.provider in judge.replacement_providers:
+                    name += ", in place of the author's family"
+                shown.append((tier, name, judge.prompts(tier, subject, endpoint)))
         return shown
 
     @property
@@ -301,48 +312,40 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the judge without models of the families that wrote a subject, where others are there."""
         attributed = self.attributed(subject)
         wrote: tuple[str, ...] = attributed.wrote
-        families_of_some_texts: tuple[str, ...] = attributed.families_of_some_texts
         if not wrote:
             return self
+        partial_authors: tuple[str, ...] = attributed.families_of_some_texts
         before = {}
-        for tier, jury in self.panel.items():
-            before[tier] = tuple(map(with_family, jury))
-        # For a family that only a project names, no other provider is sent anything.
-        mixed = self.options.mixed
-        panel = apart(before, set(wrote) - self.project_named_families, self.others, mixed=mixed)
-        panel = apart(
-            apart(panel, wrote),
-            set(families_of_some_texts) - self.project_named_families,
-            self.others,
-            mixed=mixed,
-        )
-        panel = apart(panel, families_of_some_texts)
+        for tier, endpoints in self.panel.items():
+            before[tier] = tuple(map(with_family, endpoints))
+        panel = self._without_families(before, wrote)
+        panel = self._without_families(panel, partial_authors)
         warning = self.calibration_warning
         finality = self.finality
-        models, were = (
-            [[each.model for each in jury] for jury in own.values()] for own in (panel, before)
-        )
-        if models != were and finality is not None:
-            stay, gone = (
-                {each.family for jury in own.values() for each in jury} for own in (panel, before)
-            )
-            left = ", ".join(
-                family
-                for family in dict.fromkeys([*wrote, *families_of_some_texts])
-                if family in gone - stay
-            )
+        if finality is not None and _models(panel) != _models(before):
+            gone = _families(before) - _families(panel)
+            authors = dict.fromkeys([*wrote, *partial_authors])
+            left = ", ".join(family for family in authors if family in gone)
             why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
             # A calibration holds only for the models that it was learned for.
             finality = None
             warning = "; ".join(filter(None, (why, warning)))
-        instead = _providers(panel) - _providers(before)
         return replace(
             self,
             panel=panel,
             finality=finality,
             calibration_warning=warning,
-            replacement_providers=instead,
+            replacement_providers=_providers(panel) - _providers(before),
         )
+
+    def _without_families(
+        self, panel: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
+    ) -> Mapping[TierName, tuple[Endpoint, ...]]:
+        """Return a panel without the models of some families, where others can take their places."""
+        # For a family that only a project names, no other provider is sent anything.
+        replaceable = set(families) - self.project_named_families
+        mixed = self.options.mixed
+        return apart(apart(panel, replaceable, self.others, mixed=mixed), families)
 
     def session(self) -> Session:
         return Session(
@@ -379,3 +382,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
 def _providers(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:
     return frozenset(endpoint.profile.provider for jury in panel.values() for endpoint in jury)
+
+
+def _models(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> list[list[str]]:
+    return [[endpoint.model for endpoint in endpoints] for endpoints in panel.values()]
+
+
+def _families(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> set[str]:
+    return {endpoint.family for endpoints in panel.values() for endpoint in endpoints}

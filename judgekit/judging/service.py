@@ -120,42 +120,52 @@ def judge_of(
     if tiers:
         found = resolve(panel.wanted(settings, project, model=request.model), environment.environ())
     models = {}
-    for tier, jury in found.endpoints.items():
+    for tier, endpoints in found.endpoints.items():
         if tier in tiers:
-            models[tier] = jury
-    own = settings.judge
-    mode = request.mode or settings.judge.mode
-    each = own.criteria == "each"
-    mixed = own.panel == "mixed"
-    options = JudgeOptions(own.jury, own.samples, each, own.margin, own.redact, mixed)
-    asked = request.max_cost_usd
+            models[tier] = endpoints
+    configured = settings.judge
+    mode = request.mode or configured.mode
+    options = JudgeOptions(
+        jury=configured.jury,
+        samples=configured.samples,
+        each=configured.criteria == "each",
+        margin=configured.margin,
+        redact=configured.redact,
+        mixed=configured.panel == "mixed",
+    )
     others = found.others
-    limit = own.max_cost_usd if asked is None else asked
+    limit = configured.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
     if limit:
-        check_prices(models, limit, project, asked=asked is not None)
+        check_prices(models, limit, project, asked=request.max_cost_usd is not None)
 
         def others() -> Sequence[Tiers]:
-            return [other for other in found.others() if not _unpriced(other)]
+            return [tiers for tiers in found.others() if not _unpriced(tiers)]
 
-    if own.author_family:
+    cache = None
+    if request.cache and not is_recording(environment.environ()):
+        cache = ReplyCache()
+    finality, calibration_warning = calibration.find(
+        loaded, mode, models, project, options, subjects
+    )
+    project_named_families: frozenset[str] = frozenset()
+    if configured.author_family:
         project_named_families = panel.project_named_families(settings, project, request.model)
-    else:
-        project_named_families = frozenset()
     return kind(
-        gateway,
-        models,
-        loaded,
-        mode,
-        request.deadline or own.deadline,
-        limit,
-        found.reason,
-        ReplyCache() if request.cache and not is_recording(environment.environ()) else None,
-        *calibration.find(loaded, mode, models, project, options, subjects),
-        options,
-        own.author_family,
+        gateway=gateway,
+        panel=models,
+        loaded=loaded,
+        mode=mode,
+        deadline=request.deadline or configured.deadline,
+        max_cost_usd=limit,
+        no_model_reason=found.reason,
+        cache=cache,
+        finality=finality,
+        calibration_warning=calibration_warning,
+        options=options,
+        written_by=configured.author_family,
         others=others,
         project_named_families=project_named_families,
-        independence=own.independence,
+        independence=configured.independence,
     )
 
 
