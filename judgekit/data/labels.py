@@ -20,7 +20,7 @@ from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.runs import columns as columns_of
 from judgekit.data.runs import unreadable
-from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
@@ -32,7 +32,7 @@ from judgekit.rubric.schema import Given
 from judgekit.text import as_before, defused, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.data.fields import Fields, TaskName
 
@@ -390,46 +390,68 @@ def add_sample(
     file keeps what it has. Returns how many rows were added, and how many it has now; raises `InputError`.
     """
     target = Path(path)
-    delimiter = DELIMITERS.get(Path(path).suffix.lower())
-    if delimiter is None and target.suffix.lower() not in (".jsonl", ".ndjson"):
+    ending = target.suffix.lower()
+    if ending not in (*DELIMITERS, *JSON_LINES.endings):
         raise UsageError(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
-    there = target.exists()
-    known = set[str]()
-    if there:
+    raw = b""
+    labelled_ids: set[str] = set()
+    if target.exists():
+        raw = target.read_bytes()
         sheet = open_rows(path, io.BytesIO())
-        known = set()
         for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns):
-            known.add(row_id)
-    free = (each for each in found if each.word not in UNDECIDED and each.row_id not in known)
-    drawn = heapq.nsmallest(
-        count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest()
-    )
-    # A person labels without the verdict: only what the row had before it was judged is shown.
+            labelled_ids.add(row_id)
     rows = []
-    for each in drawn:
-        rows.append(dict.fromkeys(("id", "label")) | each.own | {"id": each.row_id, "label": ""})
-    raw = target.read_bytes() if there else b""
-    if raw and delimiter:
-        delimiter = sniffing.delimiter_of(raw, delimiter, path)
+    for result in _draw(found, count, labelled_ids):
+        # A person labels without the verdict: only what the row had before it was judged is shown.
+        row = {"id": result.row_id, "label": ""}
+        for name, value in result.own.items():
+            row.setdefault(name, value)
+        rows.append(row)
     old = raw.decode("utf-8-sig")
-    text = io.StringIO(old + "\n" * (bool(old) and not old.endswith("\n")), newline="")
-    names = next(csv.reader(io.StringIO(old), delimiter=delimiter or ","), [])
-    names = list(map(as_before, names)) or list(dict.fromkeys(name for row in rows for name in row))
-    text.seek(0, io.SEEK_END)
-    if delimiter is None:
-        text.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    if ending in DELIMITERS:
+        delimiter = DELIMITERS[ending]
+        if raw:
+            delimiter = sniffing.delimiter_of(raw, delimiter, path)
+        added = _delimited_lines(old, rows, delimiter)
     else:
-        writer = csv.writer(text, delimiter=delimiter)
-        if not old:
-            writer.writerow(map(defused, names))
-        for row in rows:
-            writer.writerow([tables.cell_of(row.get(name)) for name in names])
+        added = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if old and not old.endswith("\n"):
+        old += "\n"
     try:
-        outputs.write_atomically(path, text.getvalue(), mode=outputs.PRIVATE, durable=True)
+        outputs.write_atomically(path, old + added, mode=outputs.PRIVATE, durable=True)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); choose another --labels"
         ) from None
-    return len(rows), len(known) + len(rows)
+    return len(rows), len(labelled_ids) + len(rows)
+
+
+def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) -> list[ResultRow]:
+    """Return the first decided rows in the order of a hash of their ids, but those `without` which."""
+
+    def place(result: ResultRow) -> bytes:
+        return hashlib.sha256(result.row_id.encode()).digest()
+
+    free = (
+        result
+        for result in results
+        if result.word not in UNDECIDED and result.row_id not in without
+    )
+    return heapq.nsmallest(count, free, key=place)
+
+
+def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
+    """Return rows as lines that follow `old`, under its header; with one where it is empty."""
+    header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
+    names = [as_before(name) for name in header]
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, delimiter=delimiter)
+    if not names:
+        names = list(dict.fromkeys(chain.from_iterable(rows)))
+    if not old:
+        writer.writerow(map(defused, names))
+    for row in rows:
+        writer.writerow([tables.cell_of(row.get(name)) for name in names])
+    return lines.getvalue()
