@@ -144,22 +144,17 @@ class Columns:
     known: dict[str, set[str]] = field(default_factory=dict)
     scores: dict[str, set[str]] = field(default_factory=dict)
 
-    def add(self, found: Mapping[str, Any]) -> None:
-        for name, value in found.items():
-            (self.known if name in self.ours else self.own).setdefault(name, set()).add(
-                _kind(value)
-            )
-        for name, value in _scores(found).items():
+    def add(self, row: Mapping[str, Any]) -> None:
+        for name, value in row.items():
+            kinds_by_name = self.known if name in self.ours else self.own
+            kinds_by_name.setdefault(name, set()).add(_kind(value))
+        for name, value in _scores(row).items():
             self.scores.setdefault(name, set()).add(_kind(value))
 
     def update(self, other: Columns) -> None:
-        for own, others in (
-            (self.own, other.own),
-            (self.known, other.known),
-            (self.scores, other.scores),
-        ):
-            for name, kinds in others.items():
-                own.setdefault(name, set()).update(kinds)
+        _merge(self.own, other.own)
+        _merge(self.known, other.known)
+        _merge(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
         """Return the kinds of each column, in order, and new names of those called like a score."""
@@ -169,32 +164,39 @@ class Columns:
             while new in self.scores or new in self.own:
                 new = f"row.{new}"
             renamed[name] = new
-        kinds = {renamed.get(name, name): found for name, found in self.own.items()}
+        kinds: dict[str, set[str]] = {}
+        for name, kinds_of_own in self.own.items():
+            kinds[renamed.get(name, name)] = kinds_of_own
         for name in self.ours:
+            if name == "scores":
+                kinds |= self.scores
+                continue
+            kinds[name] = set(self.known.get(name, ()))
             if name in _ALWAYS:
-                always = {_ALWAYS[name]}
-            else:
-                always = set[str]()
-            kinds |= (
-                self.scores if name == "scores" else {name: self.known.get(name, set()) | always}
-            )
+                kinds[name].add(_ALWAYS[name])
         return kinds, renamed
 
 
-def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[str]]) -> None:
+    for name, kinds in others.items():
+        kinds_by_name.setdefault(name, set()).update(kinds)
+
+
+def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores of a row by the names of their columns."""
-    scores = found.get("scores")
+    scores = row.get("scores")
     if isinstance(scores, dict):
         return {f"score.{name}": value for name, value in scores.items()}
     return {}
 
 
-def cells_of(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the cells of a row by the names of their columns, those of its scores last."""
     own = {}
-    for name, value in found.items():
+    for name, value in row.items():
         if name != "scores":
             own[renamed.get(name, name)] = value
-    return own | _scores(found)
+    return own | _scores(row)
 
 
 def cell_of(value: object) -> str:
