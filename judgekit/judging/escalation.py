@@ -69,13 +69,15 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None
     ) -> bool:
+        if margin is None:
+            return False
         before = _before(tier, seen)
-        wanted = (tier, seen[tier], seen[before] if before else None, stands)
-        return margin is not None and any(
-            (rule.tier, rule.outcome, rule.after, rule.stands) == wanted
-            and margin >= rule.least_margin
-            for rule in self.rules
-        )
+        after = seen[before] if before else None
+        for rule in self.rules:
+            is_same = (rule.tier, rule.outcome, rule.after) == (tier, seen[tier], after)
+            if is_same and rule.stands == stands and margin >= rule.least_margin:
+                return True
+        return False
 
 
 def _before(tier: TierName, seen: Seen) -> TierName | None:

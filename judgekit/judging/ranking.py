@@ -167,46 +167,50 @@ class RankingRules(NamedTuple):
         barred: bool = False,
     ) -> RankingStep:
         """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
-        if before:
-            alive = before[-1].near
-        else:
-            alive = self.letters
-        here = values(
-            ((voter.name, scored) for voter, scored in said.items()), alive, len(self.panel[tier])
-        )
-        if here is None:
+        alive = before[-1].near if before else self.letters
+        scores_by_voter = [(voter.name, scored) for voter, scored in said.items()]
+        tier_means = values(scores_by_voter, alive, len(self.panel[tier]))
+        if tier_means is None:
             return RankingStep(tier, alive, said)
-        counted = [(step.tier, step.said) for step in before if step.found is not None] + [
-            (tier, said)
-        ]
+        counted = [(step.tier, step.said) for step in before if step.found is not None]
+        counted.append((tier, said))
         pooled = []
-        for name, by in counted:
-            for voter, scored in by.items():
-                pooled.append((name, voter, scored))
-        found = (
-            values((((name, voter.name), scored) for name, voter, scored in pooled), alive) or {}
-        )
-        heard = frozenset(voter for _, voter, scored in pooled if all(map(scored.get, alive)))
+        heard = set()
+        for name, means_by_voter in counted:
+            for voter, scored in means_by_voter.items():
+                pooled.append(((name, voter.name), scored))
+                if all(scored.get(letter) for letter in alive):
+                    heard.add(voter)
+        means = values(pooled, alive) or {}
         step = RankingStep(
-            tier, alive, said, found, max(here, key=here.__getitem__), heard, cut=cut
+            tier=tier,
+            near=alive,
+            said=said,
+            found=means,
+            leader=max(tier_means, key=tier_means.__getitem__),
+            heard=frozenset(heard),
+            cut=cut,
         )
         finality = self.finality
-        best = contending(found, 0.0)[0]
-        last = self._after([*before, step]) is None or (
-            finality is not None and tier == finality.last
-        )
+        best = contending(means, 0.0)[0]
+        last = self._after([*before, step]) is None
+        if finality is not None and tier == finality.last:
+            last = True
         partial = {voter.family for voter in heard} <= set(self.favouring_families.get(best, ()))
-        seen = {step.tier: step.outcome for step in (*before, step)}
-        may_end = step.lead > 0 and not (last or cut or barred or partial)
-        trusted = finality is not None and may_end and finality.final(tier, seen, {tier: step.lead})
+        trusted = False
+        if finality is not None and step.lead > 0 and not (last or cut or barred or partial):
+            outcomes = {step.tier: step.outcome for step in (*before, step)}
+            trusted = finality.final(tier, outcomes, {tier: step.lead})
         if trusted:
-            near = [best]
-        else:
-            near = contending(found, self.margins.get(tier, 0.0))
-        first = len(counted) == 1 and (finality is not None or self.mode == "strict" or partial)
-        if not trusted and len(near) == 1 and (cut or first):  # one tier alone must not settle it
-            near += sorted(found.keys() - {best}, key=lambda letter: (-found[letter], letter))[:1]
-        return step._replace(near=tuple(near), last=last, trusted=trusted)
+            return step._replace(near=(best,), last=last, trusted=True)
+        near = contending(means, self.margins.get(tier, 0.0))
+        # One tier alone must not settle it.
+        is_first = len(counted) == 1
+        is_strict = finality is not None or self.mode == "strict" or partial
+        if len(near) == 1 and (cut or (is_first and is_strict)):
+            others = sorted(means.keys() - {best}, key=lambda letter: (-means[letter], letter))
+            near += others[:1]
+        return step._replace(near=tuple(near), last=last)
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
         if steps and steps[-1].is_end:
