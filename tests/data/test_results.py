@@ -159,7 +159,8 @@ def test_a_second_run_on_the_same_file_is_refused(tmp_path: Path) -> None:
     with opened(path), pytest.raises(UsageError, match="another run writes to it"):
         opened(path)
     assert not path.exists()
-    opened(path).finish()
+    with opened(path) as results:
+        results.finish()
     assert path.read_bytes() == b""
 
 
