@@ -285,13 +285,14 @@ def fit(asked: Iterable[Asked]) -> list[float]:
     """Return the coefficients of greatest penalised likelihood, by Newton's method; the intercept is free."""
     fitted = [each for each in asked if each.form not in HELD_OUT]
     size = len(FEATURES) + 1
+    # Near enough to know the part that each document answers best.
     coefficients = [
         -4.7,
         0.4,
         TITLED,
         2.0,
         0.7,
-    ]  # near enough to know the part that each document answers best
+    ]
     for _ in range(30):
         rows = [
             ((1.0, *hit.features), float(hit.relevant), WEIGHTS[each.kind])

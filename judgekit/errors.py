@@ -192,9 +192,8 @@ class Usage:
     states the cost. `unpriced_calls` counts the calls whose cost is unknown, so that the sum leaves them out.
     """
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {
-        "extra": "forbid"
-    }  # where it is part of a round
+    # Where it is part of a round.
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     input_tokens: int = 0
     output_tokens: int = 0

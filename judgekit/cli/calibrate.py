@@ -214,9 +214,7 @@ def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
         gains = f" and {rule.gains} gained"
     else:
         gains = ""
-    # never "at most 0.0%"
-    if rule.bound > 0:
-        bound = max(rule.bound, 0.001)
-    else:
-        bound = rule.bound
+    bound = rule.bound
+    if bound > 0:
+        bound = max(bound, 0.001)  # never "at most 0.0%"
     return f"  {what:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

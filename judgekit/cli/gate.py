@@ -126,9 +126,8 @@ def _print_effect(report: Report) -> None:
                 after = " within the noise"
             note(f"{before}{count} NO-GO{after}; the push continues")
         return
-    words += (
-        [UNKNOWN] * len(report.unexamined) if report.holds else []
-    )  # what could not be judged at all
+    # What could not be judged at all.
+    words += [UNKNOWN] * len(report.unexamined) if report.holds else []
     counted = []
     for word in (STOPS, UNKNOWN):
         if word in words:

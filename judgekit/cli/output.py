@@ -53,9 +53,8 @@ def note(*lines: str) -> None:
 def warn(*lines: object) -> None:
     """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
     for line in lines if sys.stderr is not None else ():
-        text = (
-            str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
-        )  # no complaint has colours
+        # No complaint has colours.
+        text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
         sys.stderr.write(f"judgekit: {printable(text)}\n")
 
 

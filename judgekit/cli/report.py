@@ -288,9 +288,8 @@ def parts_text(parts: Sequence[Part]) -> str:
                 lengths.append(max(map(len, column)))
             short = [length for length in lengths if length <= _COLUMN]
             left = console.width - sum(short) - 2 * len(lengths)
-            most = max(
-                _COLUMN // 2, left // max(1, len(lengths) - len(short))
-            )  # for each longer column
+            # For each longer column.
+            most = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))
             for name, length in zip(part.columns, lengths, strict=True):
                 most_here = most if length > _COLUMN else None
                 grid.add_column(

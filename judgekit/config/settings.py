@@ -324,9 +324,8 @@ def explained(project: Path) -> list[Setting]:
     in_file = _flat(_read(file))
     settings = load(project)
     found = []
-    given = _flat(
-        settings.model_dump(exclude_unset=True)
-    )  # as layers have it: without defaults in lists
+    # As layers have it: without defaults in lists.
+    given = _flat(settings.model_dump(exclude_unset=True))
     for key, value in _flat(settings.model_dump()).items():
         section, _, name = key.partition(".")
         layers = (
@@ -339,9 +338,8 @@ def explained(project: Path) -> list[Setting]:
         holds = (
             Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == own
         )
-        found.append(
-            next(holds, Setting(key, value, "project", str(file)))
-        )  # the last: of several places
+        # The last: of several places.
+        found.append(next(holds, Setting(key, value, "project", str(file))))
     return found
 
 
@@ -489,9 +487,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
             bounded[section][key] = consent
     judge = bounded.get("judge", {})
     own = user.get("judge", {})
-    judge.pop(
-        "margin", None
-    )  # a greater one sends opinions up, a smaller one makes close ones final
+    # A greater one sends opinions up, a smaller one makes close ones final.
+    judge.pop("margin", None)
     if own.get("independence") == "require":
         judge["independence"] = "require"
     if own.get("criteria", "together") == "together":  # no more calls

@@ -34,9 +34,8 @@ MOST_NODES = (
     1_000_000  # of a document in which each alias is written out: no file without one has as many
 )
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
-_NESTED = re.compile(
-    r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]"
-)  # a mapping in the outermost one
+# A mapping in the outermost one.
+_NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 

@@ -591,10 +591,11 @@ class BatchRunner:
 
         panel = {tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()}
         cache = judge.cache and _KeepOnly()
+        # The gateway holds to the limit.
         own: dict[str, Any] = {
             "deadline": _FOREVER,
             "max_cost_usd": None,
-        }  # the gateway holds to the limit
+        }
         return replace(judge, panel=panel, cache=cache, others=others, **own)
 
 

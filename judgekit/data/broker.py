@@ -159,11 +159,10 @@ class Broker:
         pace.give(given_back)
         account.held[whom], account.wanted[whom] = use.held, use.wanted
         users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
-        # else they take turns
         if pace.limit() >= users:
             share = ceil(pace.limit() / max(1, users))
         else:
-            share = 0
+            share = 0  # they take turns
         wait = pace.wait()
         most = max(share, given_back <= 0)  # what comes back is for another worker first
         more = pace.take(min(use.wanted, most - use.held))
@@ -268,7 +267,7 @@ class BrokerClient:
         while not self.lost:
             paces = {
                 whom: pace for whom, pace in self.paces.items() if isinstance(pace, SharedPace)
-            }  # all
+            }
             uses = {whom: pace.use() for whom, pace in paces.items()}
             try:
                 reserved = self._flying * self._mean

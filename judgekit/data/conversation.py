@@ -35,13 +35,14 @@ _KINDS = {
     type(None): "nothing",
 }
 _CONTENT_KEYS = ("content", "value", "parts", "text")
+# Of an object in the place of a text.
 _TEXT_KEYS = (
     "text",
     "content",
     "answer",
     "value",
     "output_text",
-)  # of an object in the place of a text
+)
 _THOUGHTS = frozenset(
     ("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content")
 )

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from judgekit.data.fields import Fields, TaskName
 
-_EVERYTHING = Given(
-    reference="reference", sources="sources"
-)  # the rubric says later what models see
+# The rubric says later what models see.
+_EVERYTHING = Given(reference="reference", sources="sources")
 _WORDS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )

@@ -337,7 +337,7 @@ def _request(
     custom_id: str, place: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
     """Return what is sealed of a request."""
-    # text, where somebody else wrote it
+    # Text, where somebody else wrote it.
     raw = body.encode() if isinstance(body, str) else body
     if raw is None:
         sha256 = None

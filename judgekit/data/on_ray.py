@@ -135,9 +135,8 @@ class RayRun:
         self._columns = tables.Columns(OURS)
         self._merges = list[Any]()
         self._parts = list[str]()
-        self._heard = defaultdict[str, list[int]](
-            list
-        )  # by worker, how many blocks it had begun by each
+        # By worker, how many blocks it had begun by each.
+        self._heard = defaultdict[str, list[int]](list)
         self._end = 0.0
 
     def check(self, types: pa.Schema | None) -> int:

@@ -123,9 +123,8 @@ class Folder:
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a file, all of it at once; raises `OSError`."""
-        is_local = isinstance(
-            self.system, LocalFileSystem
-        )  # elsewhere a file is there when it is closed
+        # Elsewhere a file is there when it is closed.
+        is_local = isinstance(self.system, LocalFileSystem)
         place = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
             self.system.open_output_stream(place) as file,

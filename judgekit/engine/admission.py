@@ -40,9 +40,8 @@ _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
 _MOST_NAME = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
-Refusal: TypeAlias = tuple[
-    int, str, str, float
-]  # status, kind, message, seconds until it may be otherwise
+# Status, kind, message, seconds until it may be otherwise.
+Refusal: TypeAlias = tuple[int, str, str, float]
 
 
 class AdmissionMiddleware:
@@ -226,9 +225,8 @@ class Tokens:
             rows[:] = left
 
     def holder(self, token: str) -> str | None:
-        sha256 = sha256_of(
-            token
-        )  # what can be learned from the time of comparing hashes is of no use
+        # What can be learned from the time of comparing hashes is of no use.
+        sha256 = sha256_of(token)
         return next((each.name for each in self.all() if each.sha256 == sha256), None)
 
     @contextmanager

@@ -328,9 +328,8 @@ def ours(connection: _socket.socket) -> bool:
     """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
     try:
         if sys.platform == "linux":
-            raw = connection.getsockopt(
-                _socket.SOL_SOCKET, _socket.SO_PEERCRED, 12
-            )  # pid, uid, gid
+            # Pid, uid, gid.
+            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         elif sys.platform == "darwin":
             raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
         else:

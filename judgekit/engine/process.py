@@ -252,9 +252,8 @@ class Log(logging.Handler):
         self._written = kept | {text: now}
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
         with suppress(OSError):
-            os.stat(
-                os.path.dirname(self._path)
-            )  # a folder that somebody has removed is not made again
+            # A folder that somebody has removed is not made again.
+            os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:

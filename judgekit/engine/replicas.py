@@ -118,9 +118,8 @@ class Replica:
         self._reading: asyncio.Task[None] | None = None
         self._holders: dict[str, str] = {}
         self._damaged: list[str] = []  # tokens
-        self._endings: deque[Callable[[], str]] = deque(
-            maxlen=_MOST_ENDINGS
-        )  # that the store could not take
+        # What is still to be told to the store, which could not take it.
+        self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
         self._read = -TOKEN_SECONDS
         self._failure = ""
 
@@ -145,9 +144,8 @@ class Replica:
             yield
         finally:
             beating.cancel()
-            await asyncio.gather(
-                beating, return_exceptions=True
-            )  # else a beat could come after the leave
+            # Else a beat could come after the leave.
+            await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
                 await self.aside(partial(self.database.leave, self.id))
@@ -255,9 +253,8 @@ class Replica:
 
     async def _surely(self, work: Callable[[], Value]) -> Value:
         """Return what `work` returns, tried again for a while: what has been paid for is not thrown away."""
-        tries = retrying.Tries(
-            inf, (_AGAIN_SECONDS,), keeps_to_request=False
-        )  # which is made to clients
+        # What a failure asks clients to wait is no rule for this loop.
+        tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)
 
         def passes(failure: Exception, _: int) -> bool:
             return isinstance(failure, StoreError)

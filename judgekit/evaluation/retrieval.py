@@ -297,18 +297,12 @@ def search(
             own = stores.get(name)
             following = [*(each for each in names if each > name), *names]
             other = next((stores[each] for each in following if each != name), None)
+            ranking: list[str] = []
+            candidates: list[Candidate] = []
             if own:
                 ranking = own.ranking(query.text, DEPTH)
-            else:
-                ranking = []
-            if own:
                 candidates = own.candidates(query.text, PROMPT_POOL)
-            else:
-                candidates = []
-            if other:
-                elsewhere = other.candidates(query.text, PROMPT_POOL)
-            else:
-                elsewhere = None
+            elsewhere = other.candidates(query.text, PROMPT_POOL) if other else None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen

@@ -280,11 +280,8 @@ def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bo
     for key in keys:
         sums[key] = None if None in (values := [each[key] for each in answers]) else sum(values)
     waits = [each["latency_ms"] for each in answers]
-    # they are asked at the same time
-    if None in waits:
-        sums["latency_ms"] = None
-    else:
-        sums["latency_ms"] = max(waits)
+    # They are asked at the same time.
+    sums["latency_ms"] = None if None in waits else max(waits)
     return Recorded.model_validate({"jury": answers, **sums, **how})
 
 

@@ -30,10 +30,11 @@ LEVEL = 0.95
 SEED = 20_020_401
 BINS = 10
 OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best
+# Nothing was decided: this agrees with no label, nor disagrees.
 UNDECIDED = (
     "undetermined",
     "escalate",
-)  # nothing was decided: this agrees with no label, nor disagrees
+)
 
 Key = TypeVar("Key", bound="Hashable")
 Pair: TypeAlias = tuple[str, str]

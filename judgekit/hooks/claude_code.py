@@ -247,9 +247,8 @@ def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
     project = _project(payload)
-    configured = settings.load(project)[0].values.get(
-        "stop", {}
-    )  # what is wrong there the next prompt says
+    # The next prompt says what is wrong there.
+    configured = settings.load(project)[0].values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
     from judgekit import programs  # noqa: PLC0415 - only where it is switched on

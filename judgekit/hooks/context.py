@@ -164,9 +164,8 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
             topics.append(f"{escape(title)} ({escape(one_line(candidate.path, _PATH))})")
     homes = (project, os.path.expanduser("~"))
     skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
-    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(
-        map(os.path.isfile, skills)
-    )  # the plugin has it
+    # The plugin brings the skill.
+    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(map(os.path.isfile, skills))
     skill = " The memory-search skill searches them." if has_skill else ""
     count = f"{len(mentioned)}{' more' if more else ''} {noun}"
     return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"

@@ -21,9 +21,8 @@ from judgekit.programs import OWN_PYTHON, ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Scope: TypeAlias = Literal[
-    "user", "project", "local"
-]  # whose settings, or hooks, an installation is in
+# Whose settings, or hooks, an installation is in.
+Scope: TypeAlias = Literal["user", "project", "local"]
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")

@@ -138,10 +138,8 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
         ]
     lines = [f"log: {file()}"]
     wanted = one_line(prompt, PROMPT_CHARS)
-    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted][
-        :_LOGGED
-    ]
-    for line in logged:
+    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted]
+    for line in logged[:_LOGGED]:
         injected, mentioned, repeated = (
             ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ()))
             or "nothing"

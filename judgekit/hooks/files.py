@@ -201,6 +201,5 @@ def _save(folders: list[str], files: dict[str, Record]) -> None:
             return
         environment.private_folder(str(path.parent))
         record = json.dumps({"folders": folders, "files": kept}, indent=2)
-        outputs.write_atomically(
-            str(path), record, private=True
-        )  # a client's settings may hold keys
+        # A client's settings may hold keys.
+        outputs.write_atomically(str(path), record, private=True)

@@ -106,9 +106,8 @@ def planned_change(
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode(
-        "utf-8", "backslashreplace"
-    )  # half of a pair of surrogates can only stand escaped
+    # Half of a pair of surrogates can only stand escaped.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:

@@ -159,9 +159,8 @@ def _run(
         import json  # noqa: PLC0415 - where an engine is asked
 
         nonlocal started
-        started = (
-            time.monotonic()
-        )  # a start of the engine is none of the budget, as an import is not
+        # A start of the engine is none of the budget, as an import is not.
+        started = time.monotonic()
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 

@@ -38,13 +38,14 @@ _DESCRIBING = {
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
+# Of a reply, as they are named where they are kept.
 PARTS = (
     "text",
     "model",
     "logprobs",
     "tokens",
     "held",
-)  # of a reply, as they are named where they are kept
+)
 parts = operator.attrgetter("text", "model", "logprobs", "tokens", "schema_enforced")
 _FILES = ("", "-wal", "-shm")
 # One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.

@@ -53,9 +53,8 @@ SCHEMA = "judgekit/calibration@1"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name
 Readings: TypeAlias = dict[TierName, dict[str, ScoreSource]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
-Count: TypeAlias = Annotated[
-    int, Field(ge=0, le=1_000_000)
-]  # nobody gives more; a bound on more takes long
+# Nobody gives more; a bound on more takes long.
+Count: TypeAlias = Annotated[int, Field(ge=0, le=1_000_000)]
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -419,17 +418,15 @@ def find(
 ) -> tuple[FinalityRules | None, str | None]:
     """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
     # One opinion cannot go up.
-    if len(panel) > 1:
-        files = list(_calibrations(loaded.rubric.rubric, mode, project))
-    else:
-        files = []
+    if len(panel) <= 1:
+        return None, None
+    files = list(_calibrations(loaded.rubric.rubric, mode, project))
     if not files:
         return None, None
     now = fingerprint(panel, loaded.rubric, options)
     stale: list[str] = []
-    broken = [f"calibration not used: {file}" for file in files if isinstance(file, str)][
-        :MOST_TOLD
-    ]
+    problems = [file for file in files if isinstance(file, str)]
+    broken = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
     for known in files:
         if isinstance(known, str) or (known.subjects is None) != (subjects == 0):
             continue

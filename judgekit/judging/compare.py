@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
-    Told: TypeAlias = tuple[
-        str | None, str
-    ]  # another model's choice, by its label, and its reasoning
+    # Another model's choice, by its label, and its reasoning.
+    Told: TypeAlias = tuple[str | None, str]
     SubjectScore: TypeAlias = tuple[float, TierName]
 
 
@@ -173,10 +172,11 @@ def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -
 
 REPLY_TOKENS = 1024
 LEAST_LEANING = 0.55  # of a pointwise model: the probability from which on a text is preferred
+# What a pointwise model calls the two, in the order of its prompt.
 FIRST, SECOND = POINTS = (
     "1",
     "2",
-)  # what a pointwise model calls the two, in the order of its prompt
+)
 
 
 def pair_messages(

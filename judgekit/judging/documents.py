@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 class Author:
     """The author of a subject, and the family of models, if it is one."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {
-        "extra": "forbid"
-    }  # where it is part of a verdict
+    # Where it is part of a verdict.
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     name: str | None = None
     family: str | None = None
@@ -43,9 +42,8 @@ class TaskDescription:
     reference: str = ""
 
 
-TASK_ROLES = tuple(
-    each.name for each in fields(TaskDescription)
-)  # what is shown before the text, in this order
+# What is shown before the text, in this order.
+TASK_ROLES = tuple(each.name for each in fields(TaskDescription))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,8 @@ def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ..
     return tuple(found)
 
 
-Independence: TypeAlias = Literal[
-    "prefer", "require"
-]  # of an acceptance, from the author's own family
+# Of an acceptance, from the author's own family.
+Independence: TypeAlias = Literal["prefer", "require"]
 
 
 def apart(

@@ -154,9 +154,8 @@ class Database:
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
-            connection.execute(
-                "SET LOCAL lock_timeout = '5s'"
-            )  # what waits for a lock holds up all others
+            # What waits for a lock holds up all others.
+            connection.execute("SET LOCAL lock_timeout = '5s'")
             number, _ = self._schema(connection)
             if not number:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
@@ -202,9 +201,8 @@ class Database:
     def add(self, records: Sequence[Record], holder: str = "") -> None:
         """Keep lines that the `holder` of a token brought (none: the command line), each once."""
         rows = [_row(record, holder, provisional=False) for record in records]
-        rows.sort(
-            key=lambda row: row[:2]
-        )  # in one order everywhere, so that no two writers block each other
+        # In one order everywhere, so that no two writers block each other.
+        rows.sort(key=lambda row: row[:2])
         with self.transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(self._sql["complete" if holder else "add"], rows)
 

@@ -53,9 +53,8 @@ def waiting(
         if mine.get(each.id, "withdrawn") != "withdrawn":
             labelled.add(kpi.content(each))
     verdicts.sort(key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp))
-    last = {
-        kpi.content(verdict): verdict for verdict in verdicts
-    }  # of a content the one that is measured
+    # Of several verdicts on one content, the measured one stands last.
+    last = {kpi.content(verdict): verdict for verdict in verdicts}
     fresh = [verdict for name, verdict in last.items() if name not in labelled]
     lots = {}
     for each in fresh:

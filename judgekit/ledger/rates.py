@@ -164,10 +164,11 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
         for stratum in others:
             parts.append((stratum.verdicts / rest, stratum.share(quality) or instead))
         share = weighted(parts) if others else instead
+        # The interval of a product is formed as that of a sum.
         ends = [
             (share.value, odds_against),
             (odds_against.value, share),
-        ]  # of a product, as of a sum
+        ]
         bounds.append(_around(odds_against.value * share.value, ends))
     fewest, most = bounds
     if mine.value + fewest.value == 0:

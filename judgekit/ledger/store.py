@@ -148,9 +148,8 @@ def entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
     """Yield the wanted lines day by day, each id of a person once; `damaged` gets what is unreadable."""
-    seen: set[tuple[str, str]] = (
-        set()
-    )  # with who acted: of a team one could hide the other's lines else
+    # Ids with who acted: otherwise one member of a team could hide another's lines.
+    seen: set[tuple[str, str]] = set()
     first = wanted.since and wanted.since.astimezone(UTC).date()
     if wanted.kinds is None:
         schemas = None

@@ -43,10 +43,11 @@ _PROXY = (
 _ABOUT_LIMIT: Final = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
+# Headers, from variables that mean OpenAI alone.
 _OF_OPENAI = (
     "openai-organization",
     "openai-project",
-)  # headers, from variables that mean OpenAI alone
+)
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 _CHARS_PER_TOKEN = 4  # as estimates go

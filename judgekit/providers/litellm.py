@@ -97,9 +97,8 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
         servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
         running.closing.append(vars(litellm)["close_litellm_async_clients"])
-        atexit.unregister(
-            running.end
-        )  # registered last, it is called first: litellm may tidy up, too
+        # Registered last, it is called first: litellm may tidy up, too.
+        atexit.unregister(running.end)
         atexit.register(running.end)
         _loaded.append(litellm)
         return litellm
@@ -473,9 +472,8 @@ def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 -
     fields = getattr(message, "provider_specific_fields", None) or {}
     shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     is_open = text.lstrip().startswith("<think>") and "</think>" not in text
-    is_shown = bool(
-        str(shown or "").strip()
-    )  # some send empty thoughts where a model is told not to think
+    # Some send empty thoughts where a model is told not to think.
+    is_shown = bool(str(shown or "").strip())
     return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
 
 

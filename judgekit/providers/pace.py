@@ -177,9 +177,8 @@ class Paces(dict[Whom, Pace]):
         most = limits.concurrency
         per_minute = limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
-        key = environment.digest(
-            endpoint.api_key or ""
-        )  # whose limits they are; the key is kept nowhere
+        # Whose limits they are; the key is kept nowhere.
+        key = environment.digest(endpoint.api_key or "")
         # With their limits, which a user may change while an engine runs.
         whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
         return self.get(whom) or self.setdefault(whom, self.made(whom))

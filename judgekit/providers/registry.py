@@ -272,9 +272,8 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
 
 _FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
-_ALIASES = {
-    "custom": "openai-compatible"
-}  # the beginning of its models' names, which users know it by
+# The beginning of its models' names, which users know it by.
+_ALIASES = {"custom": "openai-compatible"}
 
 
 def profiles() -> list[Profile]:

@@ -230,9 +230,8 @@ async def listed(url: str, key: str | None, seconds: float, most: int) -> list[A
         headers = {"Authorization": f"Bearer {key}"}
     else:
         headers = {}
-    here = url.startswith("http:") and is_loopback(
-        url
-    )  # without a proxy, and certificates take long to load
+    # Without a proxy, and certificates take long to load.
+    here = url.startswith("http:") and is_loopback(url)
     with bounded(most):
         async with (
             asyncio.timeout(seconds),

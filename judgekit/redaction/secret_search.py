@@ -62,6 +62,7 @@ _LINE_WORDS: Final = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WOR
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
+# Parts of patterns that may match a blank.
 _WITH_BLANKS: Final = (
     " ",
     "\\s",
@@ -70,7 +71,7 @@ _WITH_BLANKS: Final = (
     ".*",
     "\\W",
     "\\D",
-)  # parts of patterns that may match a blank
+)
 
 
 @functools.cache
@@ -239,16 +240,14 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
         return None
     start, end = match.span("value")
     quoted = text[start] in "\"'`("
+    scheme = None
     if quoted:
         value = text[start + 1 : end - 1]
+        scheme = RE["scheme"].match(value)
+        if scheme:
+            value = value[scheme.end() :]
     else:
         value = text[start:end].rstrip(".,:")
-    if quoted:
-        scheme = RE["scheme"].match(value)
-    else:
-        scheme = None
-    if scheme:
-        value = value[scheme.end() :]
     strong = strength in ("strong", "short")
     hyphened = (
         quoted and value.islower() and "-" in value and " " not in value and _is_phrase(value)
@@ -545,9 +544,8 @@ def _codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
     """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    ways = [
-        ("lone_phrase", _PHRASE_WORDS, 1 / 6)
-    ]  # how many words, and the share of them with an ending
+    # How many words, and the share of them with an ending.
+    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
     lines = (

@@ -175,9 +175,8 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
 def near(words: Sequence[str], tokens: Iterable[str]) -> float:
     """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
     numbers = {word: number for number, word in enumerate(words)}
-    last = [-NEAR - 1] * (
-        len(words) + 1
-    )  # one more at the end, which is also the one before the first
+    # One more at the end, which is also the one before the first.
+    last = [-NEAR - 1] * (len(words) + 1)
     together = set()
     for place, token in enumerate(tokens):
         number = numbers.get(token)

@@ -33,11 +33,12 @@ KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown
 """The kinds of stores, in the order in which they are recognised."""
 
 IGNORE = ".judgekitignore"
+# Files that say something about the others, in stores of any kind.
 OWN = (
     "index.md",
     "MEMORY.md",
     IGNORE,
-)  # files that say something about the others, in stores of any kind
+)
 MAX_FILES = 250_000
 MAX_DEPTH = 12
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})

@@ -21,11 +21,12 @@ _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
 _SESSION_CHARS = (
     36  # of a session's id, with which Claude Code and Codex end the name of a transcript
 )
+# Types of entries, of Claude Code, Codex, Gemini.
 _ANSWERS = (
     "assistant",
     "response_item",
     "gemini",
-)  # types of entries, of Claude Code, Codex, Gemini
+)
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
 # What clients put into a conversation as if the user had typed it.
 _NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
@@ -47,9 +48,8 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    turns = filter(
-        None, map(_turn, _entries(path, -400_000))
-    )  # far more bytes than a few turns need
+    # Far more bytes than a few turns need.
+    turns = filter(None, map(_turn, _entries(path, -400_000)))
     return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
 
@@ -203,9 +203,8 @@ def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     role = "assistant" if role == "gemini" else role
     if role not in ("user", "assistant"):
         return None
-    content = message.get(
-        "displayContent", message.get("content")
-    )  # Gemini's user typed only the former
+    # Gemini's user typed only the former.
+    content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
         kinds = ("text", "input_text", "output_text", None)
         blocks = (
