@@ -251,7 +251,7 @@ def listens(url: str) -> bool:
     parts = urlsplit(url)
     try:
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=5).close()
-    except ConnectionRefusedError:
+    except ConnectionError:  # refused, or reset by a server that ends while it accepts
         return False
     return True
 
