@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from judgekit.evaluation.cases import Collection, CollectionDocument
-    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.ledger.rates import Interval
     from judgekit.retrieval.compiled import Profile
 
 FEATURES = ("odds", "titled", "near", "alone")
@@ -437,7 +437,7 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
     ]
     chosen = {kind: [n for n, each in enumerate(asked) if each.kind == kind] for kind in WEIGHTS}
     chosen["held out"] = [n for n in chosen[PAIRED] if asked[n].form in HELD_OUT]
-    figures: dict[str, BootstrapInterval | None] = {}
+    figures: dict[str, Interval | None] = {}
     for kind in (*PROMPTS, "held out"):
         of = chosen[kind]
         figures |= intervals(
@@ -501,7 +501,7 @@ def small(
     return {"kind": kind, "size": size, "injected": round(share, 3), "precision": precision}
 
 
-def rounded(figure: BootstrapInterval | None) -> list[float] | None:
+def rounded(figure: Interval | None) -> list[float] | None:
     """Return a figure and its bounds; None when there is none."""
     return (
         None

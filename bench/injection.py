@@ -38,6 +38,7 @@ from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
+from judgekit.ledger.rates import Interval
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
 from judgekit.rubric.loader import read_cases
@@ -418,15 +419,16 @@ def _lift(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
     return f"{interval.value:+.0%} ({interval.low:+.0%} to {interval.high:+.0%})"
 
 
-def lift(first: int, second: int, total: int) -> stats.BootstrapInterval:
+def lift(first: int, second: int, total: int) -> Interval:
     """Return by how much one share of `total` is above another one, with Newcombe's interval."""
-    interval, other = rates.share_interval(first, total), rates.share_interval(second, total)
-    if interval is None or other is None:
+    here = rates.share_interval(first, total)
+    there = rates.share_interval(second, total)
+    if here is None or there is None:
         raise ValueError("expected at least one pair")
-    here, there = first / total, second / total
-    below = ((here - interval.low) ** 2 + (other.high - there) ** 2) ** 0.5
-    above = ((interval.high - here) ** 2 + (there - other.low) ** 2) ** 0.5
-    return stats.BootstrapInterval(here - there, here - there - below, here - there + above)
+    value = here.value - there.value
+    below = ((here.value - here.low) ** 2 + (there.high - there.value) ** 2) ** 0.5
+    above = ((here.high - here.value) ** 2 + (there.value - there.low) ** 2) ** 0.5
+    return Interval(value, low=value - below, high=value + above)
 
 
 def _labelled(name: str, trials: Sequence[Trial]) -> str:

@@ -125,11 +125,12 @@ def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
 
 def _share(tried: Sequence[Tried]) -> str:
     agreement = runner.agreement(tried)
-    if agreement.share is None or agreement.bounds is None:
+    share = agreement.share
+    if share is None:
         return "none decided"
-    low, high = agreement.bounds
+    figures = f"{share.value:.0%}, {share.low:.0%} to {share.high:.0%}"
     left = f", {agreement.undecided} undecided" if agreement.undecided else ""
-    return f"{agreement.right} of {agreement.decided} ({agreement.share:.0%}, {low:.0%} to {high:.0%}){left}"
+    return f"{agreement.right} of {agreement.decided} ({figures}){left}"
 
 
 def auc(tried: Sequence[Tried]) -> float:

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from judgekit.evaluation.labels import LeftOut
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval, Resampling
+    from judgekit.evaluation.stats import Resampling
     from judgekit.hooks.settings import Settings
     from judgekit.hooks.trial import Answers, HookReport, Share, Trial
     from judgekit.judging.score import DocumentJudge
+    from judgekit.ledger.rates import Interval
     from judgekit.retrieval.confidence import Candidate
     from judgekit.rubric.schema import Rubric
 
@@ -227,7 +228,7 @@ def progress(total: int, what: str) -> Callable[[int], None]:
     return lambda done: output.progress(f"{done} of {total} {what}" if done < total else "")
 
 
-def _figure(name: str, interval: BootstrapInterval | Share | None, more: str = "") -> None:
+def _figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
     """Print a figure and, in brackets, its interval; `-` where there is none."""
     value = "    -"
     if interval is not None:

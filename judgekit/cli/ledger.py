@@ -367,12 +367,19 @@ def _group(evidence: Evidence) -> dict[str, Any]:
     kpis: dict[str, Any] = {}
     for kpi in [*measure(evidence), *reliance(evidence)]:
         limit = kpi.limit
-        (low, high) = kpi.interval or (None, None)
-        figures = {"value": kpi.value, "interval": kpi.interval, "total": kpi.total}
-        figures |= {"low": limit.low, "high": limit.high}
+        bounds = kpi.interval.bounds if kpi.interval else None
         if limit.rate:
-            figures = {"estimate": kpi.value, "low": low, "high": high, "labels": kpi.total}
+            low, high = bounds or (None, None)
+            figures: dict[str, Any] = {
+                "estimate": kpi.value,
+                "low": low,
+                "high": high,
+                "labels": kpi.total,
+            }
             figures["limit"] = limit.high
+        else:
+            figures = {"value": kpi.value, "interval": bounds, "total": kpi.total}
+            figures |= {"low": limit.low, "high": limit.high}
         kpis[kpi.name] = figures | {"state": kpi.state}
     labelled = sum(map(evidence.sure, evidence.verdicts))
     return {"verdicts": len(evidence.verdicts), "labelled": labelled, "kpis": kpis}

@@ -164,27 +164,21 @@ def _figures(found: ResultsReport) -> list[Figure]:
         figures.append(Figure("accept rate, as judged", rate.judged))
         if rate.corrected is not None:
             note = f"with {counted(rate.labels, 'label', 'labels')}"
-            figures.append(
-                Figure("accept rate, corrected", rate.corrected, rate.low, rate.high, note)
-            )
+            figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
     for letter, win in found.win_rates.items():
-        figures.append(Figure(f"{letter} wins", win.rate, win.low, win.high, _counts(win)))
-    if known := found.labelled:
-        for name, figure in (
-            ("agreement with labels", known.accuracy),
-            ("Cohen's kappa", known.kappa),
-        ):
-            if figure:
-                note = f"of {counted(known.labels, 'label', 'labels')}"
-                least = min(0.0, figure.low)
-                figures.append(
-                    Figure(name, figure.value, figure.low, figure.high, note, least=least)
-                )
+        figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_counts(win)))
+    if labelled := found.labelled:
+        agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
+        note = f"of {counted(labelled.labels, 'label', 'labels')}"
+        for name, interval in agreement.items():
+            if interval:
+                least = min(0.0, interval.low)
+                figures.append(Figure(name, interval.value, interval, note, least=least))
     apart = found.difference
     if apart and apart.value is not None:
         name = f"{one_line(apart.file, 40)}: rate above the first"
         note = f"of {counted(apart.rows, 'row', 'rows')} in both"
-        figures.append(Figure(name, apart.value, apart.low, apart.high, note, least=-1.0))
+        figures.append(Figure(name, apart.value, apart.interval, note, least=-1.0))
     return figures
 
 
@@ -234,15 +228,15 @@ def _no_match(unmatched: Unmatched, other: str) -> str:
 
 def _win_cell(win: WinRate | None) -> Cell | None:
     if win:
-        return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate)
+        return Cell(win.interval.text, below=_counts(win), share=win.rate)
     return None
 
 
 def _group(group: Group, words: Iterable[str]) -> Row:
     rate = group.rate
     corrected = group.needs
-    if rate and rate.corrected is not None:
-        corrected = f"{rate.corrected:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
+    if rate and rate.interval:
+        corrected = rate.interval.text
     counts = [group.verdicts.get(word, 0) for word in words]
     return [group.value, group.rows, rate.judged if rate else None, corrected, *counts]
 

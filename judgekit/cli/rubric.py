@@ -173,7 +173,7 @@ def _try_out(
     for one in modes:
         tried = [each for each in everything if each.mode == one]
         agreed = runner.agreement(tried)
-        if agreed.share is None or agreed.bounds is None:
+        if agreed.share is None:
             why = next(
                 (each.why for each in tried if each.why), "it has no cases" if not tried else ""
             )
@@ -189,14 +189,15 @@ def _try_out(
             undecided = Exit.HUMAN_NEEDED
         else:
             undecided = Exit.ACCEPTED
-        codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
+        codes.append(Exit.REJECTED if agreed.share.value < at_least else undecided)
     return codes
 
 
 def _share(found: Agreement) -> str:
-    if found.share is None or found.bounds is None:
+    share = found.share
+    if share is None:
         return "none was read"
-    return f"{found.share:.0%} ({'95 % interval {:.0%} to {:.0%}'.format(*found.bounds)})"
+    return f"{share.value:.0%} (95 % interval {share.low:.0%} to {share.high:.0%})"
 
 
 def _try_wrong(
@@ -214,7 +215,13 @@ def _try_wrong(
         if as_json:
             shares = {}
             for kind, share in kinds.items():
-                shares[kind] = share._asdict() | {"share": share.share}
+                shares[kind] = {
+                    "right": share.right,
+                    "decided": share.decided,
+                    "undecided": share.undecided,
+                    "bounds": share.share.bounds if share.share else None,
+                    "share": share.share.value if share.share else None,
+                }
             emit(
                 json.dumps(
                     {"mode": mode, "judge": judge, "accepted_wrong": shares}, ensure_ascii=False
@@ -294,8 +301,9 @@ def diff(
     for each in modes:
         shares = []
         for tried in both:
-            shares.append(runner.agreement(one for one in tried if one.mode == each).share)
-        words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
+            share = runner.agreement(one for one in tried if one.mode == each).share
+            shares.append("none decided" if share is None else f"{share.value:.0%}")
+        words = " -> ".join(shares)
         note(f"{each}: as labelled {words} of {counted(len(cases), 'case', 'cases')}")
 
 

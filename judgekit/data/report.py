@@ -23,6 +23,7 @@ from judgekit.evaluation import stats
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.labels import number_of as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
+from judgekit.ledger.rates import Interval
 from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ _FIRST = 3  # ids of a file that has none of those of another
 _TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
+def _interval(value: float | None, low: float | None, high: float | None) -> Interval | None:
+    if value is None or low is None or high is None:
+        return None
+    return Interval(value, low, high)
+
+
 class CorrectedRate(ReportPart):
     """A share of rows: as `judged`; and `corrected` for the judge's errors by `labels`, with its bounds."""
 
@@ -44,6 +51,10 @@ class CorrectedRate(ReportPart):
     low: float | None = None
     high: float | None = None
     labels: int = 0
+
+    @property
+    def interval(self) -> Interval | None:
+        return _interval(self.corrected, self.low, self.high)
 
 
 class Group(ReportPart):
@@ -84,8 +95,8 @@ class Labelled(ReportPart):
 
     labels: int
     left_out: int
-    accuracy: stats.BootstrapInterval | None
-    kappa: stats.BootstrapInterval | None
+    accuracy: Interval | None
+    kappa: Interval | None
     confusion: dict[str, dict[str, int]]
     differing: int
     wrong: list[Shown]
@@ -108,6 +119,10 @@ class Difference(ReportPart):
     rows_that_differ: list[Shown]
     unmatched: Unmatched | None = None
 
+    @property
+    def interval(self) -> Interval | None:
+        return _interval(self.value, self.low, self.high)
+
 
 class WinRate(ReportPart):
     """How often a text wins against the others, or against one other; ties count half."""
@@ -118,6 +133,10 @@ class WinRate(ReportPart):
     rate: float
     low: float
     high: float
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.rate, self.low, self.high)
 
 
 class ResultsReport(ReportPart):
@@ -174,8 +193,14 @@ class _Tally:
         right, said = (_worths(words, best) for words in zip(*self.pairs, strict=True))
         both = list(zip(said, right, strict=True))
         unlabelled = _worths(others.elements(), best)
-        value, low, high = stats.corrected(both, unlabelled)
-        return rate.model_copy(update={"corrected": value, "low": low, "high": high})
+        corrected = stats.corrected(both, unlabelled)
+        return CorrectedRate(
+            judged=rate.judged,
+            corrected=corrected.value,
+            low=corrected.low,
+            high=corrected.high,
+            labels=rate.labels,
+        )
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
         return Group(
@@ -425,10 +450,7 @@ class _Lists:
         apart = []
         for one, other in zip(first, second, strict=True):
             apart.append(other - one)
-        if apart:
-            figures = stats.adjusted(apart, (-1, 1))._asdict()
-        else:
-            figures = {}
+        gap = stats.adjusted(apart, (-1, 1)) if apart else None
         differing = sum(one != other for one, other in self._matched)
         if others and not self._met:
             unmatched = self._unmatched(others)
@@ -439,7 +461,9 @@ class _Lists:
             rows=len(apart),
             only_first=self._seen - self._met,
             only_second=len(others) - self._met,
-            **{name: figures.get(name) for name in ("value", "low", "high")},
+            value=gap.value if gap else None,
+            low=gap.low if gap else None,
+            high=gap.high if gap else None,
             differing=differing,
             rows_that_differ=self._differing,
             unmatched=unmatched,
@@ -529,11 +553,12 @@ def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dic
 
 
 def _win_rate(values: Sequence[float]) -> WinRate:
-    rate, low, high = stats.adjusted(values, (0, 0, 1, 1))
+    rate = stats.adjusted(values, (0, 0, 1, 1))
     wins = values.count(1.0)
     losses = values.count(0.0)
+    ties = len(values) - wins - losses
     return WinRate(
-        wins=wins, ties=len(values) - wins - losses, losses=losses, rate=rate, low=low, high=high
+        wins=wins, ties=ties, losses=losses, rate=rate.value, low=rate.low, high=rate.high
     )
 
 

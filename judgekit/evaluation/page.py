@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from judgekit.ledger.rates import Interval
+
 _NAME = 400  # characters of a name on a page
 
 
@@ -22,19 +23,14 @@ class Figure(NamedTuple):
     """A figure with its interval on a scale from `least` to 1."""
 
     name: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: float
+    interval: Interval | None = None
     note: str = ""
     least: float = 0.0
 
     @property
     def text(self) -> str:
-        if self.value is None:
-            return "-"
-        return f"{self.value:.3f}" + (
-            "" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        )
+        return self.interval.text if self.interval else f"{self.value:.3f}"
 
     def place(self, value: float) -> float:
         """Return where a value is, in percent of the scale."""
@@ -67,22 +63,30 @@ class Table(NamedTuple):
         return Table([shown(each) for each in names], rows, self.title)
 
 
+Point: TypeAlias = "tuple[float, Interval]"
+"""Where a point is from left to right, and its height."""
+
+
 class Chart(NamedTuple):
-    """Points (x, y, low, high) in a square from 0 to 1, joined by lines; None interrupts the line."""
+    """Points in a square from 0 to 1, each with its interval, joined by lines; None interrupts the line."""
 
     title: str
-    points: Sequence[tuple[float, float, float, float] | None]
+    points: Sequence[Point | None]
     ends: tuple[str, str]  # the names of the left and the right edge
     guides: Sequence[tuple[float, str]] = ()  # heights with their names
     diagonal: bool = False
     note: str = ""
 
     @property
-    def runs(self) -> list[list[tuple[float, float, float, float]]]:
+    def runs(self) -> list[list[Point]]:
         """The points that belong to one line each."""
-        return [
-            [each for each in run if each] for there, run in groupby(self.points, bool) if there
-        ]
+        runs: list[list[Point]] = [[]]
+        for point in self.points:
+            if point:
+                runs[-1].append(point)
+            else:
+                runs.append([])
+        return [run for run in runs if run]
 
 
 Part: TypeAlias = "str | Table | Sequence[Figure] | Sequence[Chart]"

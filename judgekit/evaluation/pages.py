@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from judgekit import environment
 from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, page, shares
 from judgekit.ledger import kpi
+from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.evaluation.report import JudgeReport, JudgingReport
-    from judgekit.evaluation.stats import BootstrapInterval
-    from judgekit.ledger.kpi import Evidence, Kpi
+    from judgekit.evaluation.page import Point
+    from judgekit.evaluation.report import JudgeReport, JudgingReport, Probabilities
+    from judgekit.ledger.kpi import Evidence, Kpi, Limit
 
 MOST_WORDS = 30  # nobody reads a table of a thousand columns
-_FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
+_FIGURES: dict[str, Callable[[JudgeReport], Interval | None]] = {
     "accuracy": lambda judge: judge.accuracy,
     "Cohen's kappa": lambda judge: judge.kappa,
     "weighted kappa": lambda judge: judge.weighted_kappa,
@@ -41,18 +42,12 @@ def judging_page(report: JudgingReport) -> str:
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
     sections = [Section("Judges", [judges_table(report)])]
-    sections += [
-        Section(name.capitalize(), [_spreads(judges, own)]) for name, own in _known(judges).items()
-    ]
+    for name, intervals in _intervals(judges).items():
+        sections.append(Section(name.capitalize(), [_figures(judges, intervals)]))
     curves = []
     for judge in judges:
-        if found := judge.probabilities:
-            points = []
-            for one in found.bins:
-                points.append((one.confidence, one.relevant, one.relevant, one.relevant))
-            curves.append(
-                Chart(judge.title, points, ("0", "1"), diagonal=True, note=f"ECE {found.ece:.3f}")
-            )
+        if judge.probabilities:
+            curves.append(_reliability_curve(judge.title, judge.probabilities))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
     if report.outcomes:
@@ -71,26 +66,34 @@ def judging_page(report: JudgingReport) -> str:
     return page(f"Judges on {report.file}", about, sections)
 
 
-def _known(judges: Sequence[JudgeReport]) -> dict[str, list[BootstrapInterval | None]]:
+def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
+    points = []
+    for group in probabilities.bins:
+        share = Interval(group.relevant, low=group.relevant, high=group.relevant)
+        points.append((group.confidence, share))
+    note = f"ECE {probabilities.ece:.3f}"
+    return Chart(title, points, ends=("0", "1"), diagonal=True, note=note)
+
+
+def _intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
+    """Return each figure that some judge has, with that of every judge."""
     figures = {}
     for name, figure in _FIGURES.items():
-        figures[name] = [figure(judge) for judge in judges]
-    return {name: spreads for name, spreads in figures.items() if any(spreads)}
+        intervals = [figure(judge) for judge in judges]
+        if any(intervals):
+            figures[name] = intervals
+    return figures
 
 
 def judges_table(report: JudgingReport) -> Table:
-    known = _known(report.judges)
+    known = _intervals(report.judges)
     rows: list[Row] = []
     for at, judge in enumerate(report.judges):
-        spans = [spreads[at] for spreads in known.values()]
-        cost = judge.cost
         cells = []
-        for one in spans:
-            cells.append(
-                Cell(f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]", share=one.value)
-                if one
-                else None
-            )
+        for intervals in known.values():
+            interval = intervals[at]
+            cells.append(Cell(interval.text, share=interval.value) if interval else None)
+        cost = judge.cost
         if cost.usd is None:
             usd = None
         else:
@@ -113,15 +116,14 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     return Table(["item", "judges", "label", *titles], rows)
 
 
-def _spreads(
-    judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval | None]
-) -> list[Figure]:
-    least = min((spread.low for spread in spreads if spread), default=0.0)
-    return [
-        Figure(judge.title, spread.value, spread.low, spread.high, least=-1.0 if least < 0 else 0.0)
-        for judge, spread in zip(judges, spreads, strict=True)
-        if spread
-    ]
+def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]) -> list[Figure]:
+    is_signed = any(interval.low < 0 for interval in intervals if interval)
+    least = -1.0 if is_signed else 0.0
+    figures = []
+    for judge, interval in zip(judges, intervals, strict=True):
+        if interval:
+            figures.append(Figure(judge.title, interval.value, interval, least=least))
+    return figures
 
 
 def kpi_page(evidence: Evidence) -> str:
@@ -140,14 +142,8 @@ def _kpi_table(evidence: Evidence) -> Table:
     rows: list[Row] = []
     for one in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
         limit = one.limit
-        if one.interval:
-            span = " to ".join(map(limit.text, one.interval))
-        else:
-            span = None
-        if one.value is None:
-            value = None
-        else:
-            value = limit.text(one.value)
+        span = limit.range_text(one.interval) if one.interval else None
+        value = None if one.value is None else limit.text(one.value)
         rows.append([limit.title, value, span, one.total, str(limit), one.state])
     return Table(["KPI", "value", "95% interval", "out of", "limit", "state"], rows)
 
@@ -169,35 +165,37 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
     days = kpi_days(evidence)
-    charts: list[Chart] = []
-    ends = [day.isoformat() for day in days] or [""]
-    for at, limit in enumerate(
-        limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE
-    ):
-        measures = [kpis[at] for kpis in days.values()]
-        top = 1.0
-        points = []
-        if limit.unit == "seconds":
-            top = max([2 * (limit.high or 1), *(each.value for each in measures if each.value)])
-        for place, each in enumerate(measures):
-            if each.value is None:
-                span = []
-            else:
-                span = [each.value, *(each.interval or [each.value] * 2)]
-            where = place / max(1, len(days) - 1)
-            points.append((where, *(min(one / top, 1.0) for one in span)) if span else None)
-        guides = []
-        for edge in (limit.low, limit.high):
-            if edge is not None:
-                guides.append((edge / top, limit.text(edge)))
-        if measures:
-            last = measures[-1].value
-        else:
-            last = None
-        if last is None:
-            note = ""
-        else:
-            note = f"last {limit.text(last)}"
-        sides = (ends[0], ends[-1] if len(ends) > 1 else "")
-        charts.append(Chart(limit.title, points, sides, guides, note=note))
+    dates = [day.isoformat() for day in days] or [""]
+    ends = (dates[0], dates[-1] if len(dates) > 1 else "")
+    charts = []
+    for at, name in enumerate(name for name in kpi.LIMITS if name not in kpi.RELIANCE):
+        charts.append(_kpi_chart(kpi.LIMITS[name], [kpis[at] for kpis in days.values()], ends))
     return charts
+
+
+def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
+    """Return a chart of one measure, day by day."""
+    top = 1.0
+    if limit.unit == "seconds":
+        top = max([2 * (limit.high or 1), *(each.value for each in kpis if each.value)])
+    points: list[Point | None] = []
+    for place, each in enumerate(kpis):
+        if each.value is None:
+            points.append(None)
+        else:
+            left = place / max(1, len(kpis) - 1)
+            points.append((left, _height(each.value, each.interval, top)))
+    guides = []
+    for edge in (limit.low, limit.high):
+        if edge is not None:
+            guides.append((edge / top, limit.text(edge)))
+    note = ""
+    if kpis and kpis[-1].value is not None:
+        note = f"last {limit.text(kpis[-1].value)}"
+    return Chart(limit.title, points, ends, guides, note=note)
+
+
+def _height(value: float, interval: Interval | None, top: float) -> Interval:
+    """Return a value and its bounds as parts of the greatest height."""
+    low, high = interval.bounds if interval else (value, value)
+    return Interval(min(value / top, 1.0), low=min(low / top, 1.0), high=min(high / top, 1.0))

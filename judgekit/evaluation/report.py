@@ -16,6 +16,7 @@ from judgekit.evaluation.samples import Reader
 from judgekit.judging.escalation import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
+from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ class Flips(stats.ReportPart):
     """Of `pairs` of answers about the same subject that could be read, the share that differ."""
 
     pairs: int
-    rate: stats.BootstrapInterval | None
+    rate: Interval | None
 
 
 class Spread(stats.ReportPart):
@@ -37,9 +38,9 @@ class Spread(stats.ReportPart):
 
     cases: int
     answers: int
-    distance: stats.BootstrapInterval
+    distance: Interval
     noise: float  # of the distance: 95 % of judgements are within it
-    scores: dict[str, stats.BootstrapInterval]
+    scores: dict[str, Interval]
 
 
 class Lift(stats.ReportPart):
@@ -47,9 +48,9 @@ class Lift(stats.ReportPart):
 
     wanted: str
     pairs: int
-    before: stats.BootstrapInterval | None
-    after: stats.BootstrapInterval | None
-    lift: stats.BootstrapInterval | None
+    before: Interval | None
+    after: Interval | None
+    lift: Interval | None
 
 
 class MeanCost(stats.ReportPart):
@@ -80,8 +81,8 @@ class Scores(stats.ReportPart):
     """Scores beside those of people: on `items`, the mean absolute error and Spearman's correlation."""
 
     items: int
-    mean_error: stats.BootstrapInterval | None
-    spearman: stats.BootstrapInterval | None
+    mean_error: Interval | None
+    spearman: Interval | None
 
 
 class Outcome(stats.ReportPart):
@@ -103,10 +104,10 @@ class JudgeReport(stats.ReportPart):
     model: str
     items: int
     unanswered: dict[str, int] = {}
-    unreadable: stats.BootstrapInterval | None
-    accuracy: stats.BootstrapInterval | None
-    kappa: stats.BootstrapInterval | None
-    weighted_kappa: stats.BootstrapInterval | None
+    unreadable: Interval | None
+    accuracy: Interval | None
+    kappa: Interval | None
+    weighted_kappa: Interval | None
     classes: list[stats.Class]
     confusion: list[Confusion]
     order_flips: Flips
@@ -115,9 +116,8 @@ class JudgeReport(stats.ReportPart):
     cost: MeanCost
     probabilities: Probabilities | None = None
     scores: Scores | None = None
-    behind: stats.BootstrapInterval | None = (
-        None  # the most accurate judge, on items that both answered
-    )
+    # By how much the most accurate judge is better, on items that both answered.
+    behind: Interval | None = None
     spread: Spread | None = None
     is_binary: bool = False  # no label says improve: an improve is compared as a reject
 
@@ -227,9 +227,7 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
 
 
-def _behind(
-    judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]
-) -> stats.BootstrapInterval | None:
+def _behind(judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]) -> Interval | None:
     names = best.judge, judge.judge
     both = []
     for each in outcomes:
@@ -291,7 +289,7 @@ def _count_failures(items: Iterable[Item]) -> dict[str, int]:
     return dict(failures)
 
 
-def _unreadable_share(items: Iterable[Item]) -> stats.BootstrapInterval | None:
+def _unreadable_share(items: Iterable[Item]) -> Interval | None:
     unreadable = [item.said is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
 

@@ -13,14 +13,8 @@ from judgekit.config.settings import RetrievalConfig
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.stats import (
-    BootstrapInterval,
-    Measure,
-    ReportPart,
-    Resampling,
-    intervals,
-    mean,
-)
+from judgekit.evaluation.stats import Measure, ReportPart, Resampling, intervals, mean
+from judgekit.ledger.rates import Interval
 from judgekit.retrieval import bm25, index_file, parts, update
 from judgekit.retrieval.compiled import Profile, Profiles
 from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown
@@ -107,18 +101,18 @@ class Injection(ReportPart):
 
     prompts: int
     answerable: int
-    injected: BootstrapInterval | None
-    nudged: BootstrapInterval | None
-    precision: BootstrapInterval | None
-    coverage: BootstrapInterval | None
+    injected: Interval | None
+    nudged: Interval | None
+    precision: Interval | None
+    coverage: Interval | None
 
 
 class OtherScope(ReportPart):
     """What the hook would have added from another scope, where nothing can be relevant."""
 
     prompts: int
-    injected: BootstrapInterval | None
-    nudged: BootstrapInterval | None
+    injected: Interval | None
+    nudged: Interval | None
 
 
 class RetrievalReport(ReportPart):
@@ -132,7 +126,7 @@ class RetrievalReport(ReportPart):
     strays: int
     profile: dict[str, str]
     depth: int
-    metrics: dict[str, BootstrapInterval | None]
+    metrics: dict[str, Interval | None]
     confidence: ConfidenceReport
     injection: Injection
     elsewhere: OtherScope | None
@@ -202,7 +196,7 @@ def shown_by_hook(
     )
 
 
-def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
+def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
     values: dict[str, list[float]] = {
         f"nDCG@{CUTOFF}": [],

@@ -337,16 +337,12 @@ class Tried(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How many questions were decided, how many of these as labelled, and the bounds of that share."""
+    """How many questions were decided, how many of these as labelled, and that share."""
 
     right: int
     decided: int
     undecided: int
-    bounds: Interval | None
-
-    @property
-    def share(self) -> float | None:
-        return self.right / self.decided if self.decided else None
+    share: Interval | None
 
 
 def trial(

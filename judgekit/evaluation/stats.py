@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from judgekit.ledger.rates import Estimate
+from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -51,15 +51,6 @@ class Resampling(ReportPart):
     seed: int = SEED
 
 
-@dataclass(frozen=True, slots=True)
-class BootstrapInterval:
-    """A figure, and between which bounds it lies in `LEVEL` of the resamples."""
-
-    value: float
-    low: float
-    high: float
-
-
 class Measure(NamedTuple):
     """What each item adds to the two sums of which a figure is the ratio; 0 where it means nothing."""
 
@@ -71,9 +62,7 @@ def mean(values: Sequence[float]) -> Measure:
     return Measure(values, [1.0] * len(values))
 
 
-def resampled(
-    size: int, figure: Callable[[Sequence[int]], float | None]
-) -> BootstrapInterval | None:
+def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Interval | None:
     """Return a `figure` of `size` items, given by their places, with its bounds; None where it has none."""
     value = figure(range(size))
     if value is None:
@@ -83,12 +72,10 @@ def resampled(
     values = sorted(drawn for draw in draws if (drawn := figure(draw)) is not None)
     outside = (1 - LEVEL) / 2
     last = len(values) - 1
-    return BootstrapInterval(
-        value, values[round(outside * last)], values[round((1 - outside) * last)]
-    )
+    return Interval(value, values[round(outside * last)], values[round((1 - outside) * last)])
 
 
-def interval(measure: Measure) -> BootstrapInterval | None:
+def interval(measure: Measure) -> Interval | None:
     """Return a measure's figure with its bounds; None where there is nothing to divide by."""
     gained, possible = measure
 
@@ -101,7 +88,7 @@ def interval(measure: Measure) -> BootstrapInterval | None:
     return resampled(len(gained), ratio)
 
 
-def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | None]:
+def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
     """Return figures with bounds, all from the same draws; raises `ValueError` for unequal sizes."""
     sizes = set()
     for measure in measures.values():
@@ -112,7 +99,7 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | 
     return {name: interval(measure) for name, measure in measures.items()}
 
 
-def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
+def difference(first: Sequence[float], second: Sequence[float]) -> Interval | None:
     """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
     return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
 
@@ -128,17 +115,17 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
     return Measure(differing, possible)
 
 
-def repeatability(groups: Sequence[Sequence[float]]) -> BootstrapInterval | None:
+def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
     squares = [pvariance(group) * len(group) for group in groups]
     found = interval(Measure(squares, [len(group) - 1 for group in groups]))
-    return found and BootstrapInterval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
+    return found and Interval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
 
 
 # --- Means of thousands of rows: in closed form, since drawing them again would take minutes
 
 
-def adjusted(values: Sequence[float], extra: Sequence[float]) -> Estimate:
+def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
     """Return a mean with the bounds of Wald about the mean of the values and some `extra` ones.
 
     With 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998; with -1, 1 those of a paired
@@ -148,7 +135,7 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Estimate:
     return _bounded(fmean(values), fmean(known), pvariance(known) / len(known), min(extra))
 
 
-def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Estimate:
+def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
     """Return the mean that people would find in all rows, with its bounds.
 
     `labelled` rows, a random sample of at least two, have what the judge said and what people said; of the
@@ -179,10 +166,10 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     return _bounded(value, *estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)]), least=0.0)
 
 
-def _bounded(value: float, middle: float, noise: float, least: float) -> Estimate:
+def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
     half = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     value = min(1.0, max(least, value))
-    return Estimate(
+    return Interval(
         value, max(least, min(value, middle - half)), min(1.0, max(value, middle + half))
     )
 
@@ -196,11 +183,11 @@ class Class(NamedTuple):
     word: str
     labelled: int
     said: int
-    precision: BootstrapInterval | None
-    recall: BootstrapInterval | None
+    precision: Interval | None
+    recall: Interval | None
 
 
-def accuracy(pairs: Sequence[Pair]) -> BootstrapInterval | None:
+def accuracy(pairs: Sequence[Pair]) -> Interval | None:
     return interval(mean([label == answer for label, answer in pairs]))
 
 
@@ -237,7 +224,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     return None
 
 
-def spearman(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
+def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     """Return Spearman's correlation (1904) of two scores by rank; equal scores share the mean rank."""
 
     def figure(places: Sequence[int]) -> float | None:
@@ -255,11 +242,11 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
 
-def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapInterval | None]:
+def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
     words = scale([word for pair in pairs for word in pair])
 
-    def with_bounds(distance: Mapping[Pair, float] | None) -> BootstrapInterval | None:
+    def with_bounds(distance: Mapping[Pair, float] | None) -> Interval | None:
         return resampled(
             len(pairs), lambda places: kappa(Counter(map(pairs.__getitem__, places)), distance)
         )

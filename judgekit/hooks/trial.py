@@ -259,7 +259,9 @@ def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
 def share(count: int, of: int) -> Share | None:
     """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
     if of:
-        return Share(count=count, of=of, **exact(count, of)._asdict())
+        interval = exact(count, of)
+        value = interval.value
+        return Share(count=count, of=of, value=value, low=interval.low, high=interval.high)
     return None
 
 

@@ -52,12 +52,17 @@ class Limit(NamedTuple):
     def holds(self, value: float) -> bool:
         if self.closed and value in (self.low, self.high):
             return True
-        return (self.low is None or value > self.low) and (self.high is None or value < self.high)
+        if self.low is not None and value <= self.low:
+            return False
+        return self.high is None or value < self.high
 
     def text(self, value: float) -> str:
         if self.unit == "seconds":
             return f"{value:.1f} s"
         return f"{value:.1%}".replace("%", " %")
+
+    def range_text(self, interval: Interval) -> str:
+        return f"{self.text(interval.low)} to {self.text(interval.high)}"
 
     def __str__(self) -> str:
         if self.low is not None:
@@ -105,16 +110,19 @@ class Kpi(NamedTuple):
     def state(self) -> State:
         """Whether it holds, is missed (the whole interval is outside the limit), or lacks evidence."""
         limit = self.limit
-        span = self.interval
+        interval = self.interval
         if self.total < LEAST:
             return "open"
-        if span and (span.high < (limit.low or 0.0) or span.low > (limit.high or inf)):
-            return "missed"
+        if interval:
+            is_below = interval.high < (limit.low or 0.0)
+            is_above = interval.low > (limit.high or inf)
+            if is_below or is_above:
+                return "missed"
         holds = self.value is not None and limit.holds(self.value)
         if limit.rate:
-            holds &= span is not None and span.high <= 2 * (limit.high or 0)
+            holds &= interval is not None and interval.high <= 2 * (limit.high or 0)
         elif limit.labelled:
-            holds &= span is not None and all(map(limit.holds, span))
+            holds &= interval is not None and all(map(limit.holds, interval.bounds))
         return "holds" if holds else "open"
 
     def __str__(self) -> str:
@@ -126,12 +134,13 @@ class Kpi(NamedTuple):
         else:
             value = limit.text(self.value)
         what = "labelled verdict" if limit.labelled else "verdict"
-        of = f"{'from' if limit.rate else 'of'} {counted(self.total, what, f'{what}s')}"
+        of = "from" if limit.rate else "of"
         if self.interval:
-            span = f", 95 % interval {' to '.join(map(limit.text, self.interval))}"
+            span = f", 95 % interval {limit.range_text(self.interval)}"
         else:
             span = ""
-        return f"{limit.title} {value} {of}{span} ({limit})"
+        total = counted(self.total, what, f"{what}s")
+        return f"{limit.title} {value} {of} {total}{span} ({limit})"
 
 
 class Evidence(NamedTuple):
@@ -242,7 +251,9 @@ def measure(found: Evidence) -> list[Kpi]:
     kpis = []
     for name, limit in LIMITS.items():
         if limit.rate:
-            kpis.append(Kpi(name, *rates.rate(strata, *limit.rate)))
+            word, quality = limit.rate
+            rate = rates.rate(strata, word, quality)
+            kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
     words = Counter(verdict.word for verdict in found.verdicts)
     answered = sum(verdict.answered for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
@@ -260,12 +271,13 @@ def _latency(found: Evidence) -> Kpi:
             seconds.append(verdict.duration_ms / 1000)
     seconds.sort()
     middle = median(seconds) if seconds else None
-    return Kpi("latency", middle, rates.median_interval(seconds), len(seconds))
+    return Kpi("latency", middle, rates.median_interval(seconds), total=len(seconds))
 
 
 def reliance(found: Evidence) -> list[Kpi]:
     counts = Counter((verdict.word, found.labels.get(verdict.id)) for verdict in found.verdicts)
-    nogo, go = (counts[word, "go"] + counts[word, "no-go"] for word in ("NO-GO", "GO"))
+    nogo = counts["NO-GO", "go"] + counts["NO-GO", "no-go"]
+    go = counts["GO", "go"] + counts["GO", "no-go"]
     return [
         share("wrong_nogo", counts["NO-GO", "go"], nogo),
         share("wrong_go", counts["GO", "no-go"], go),
@@ -273,9 +285,9 @@ def reliance(found: Evidence) -> list[Kpi]:
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
-    return Kpi(
-        name, hits / total if total else None, rates.share_interval(hits, total), total, hits
-    )
+    interval = rates.share_interval(hits, total)
+    value = interval.value if interval else None
+    return Kpi(name, value, interval, total, hits=hits)
 
 
 def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:

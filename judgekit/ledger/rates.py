@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, hypot, inf, sqrt
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.judging import binomial
@@ -25,19 +25,25 @@ _STEP = 8  # of the labels that are there one for each so many is added at a tim
 _GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
 
-class Interval(NamedTuple):
-    low: float
-    high: float
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure, and between which bounds it lies."""
 
-
-class Estimate(NamedTuple):
     value: float
     low: float
     high: float
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
 
-_NOTHING = Estimate(0.0, 0.0, 0.0)
-_EVERYTHING = Estimate(1.0, 1.0, 1.0)
+    @property
+    def text(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+_NOTHING = Interval(0.0, 0.0, 0.0)
+_EVERYTHING = Interval(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
@@ -46,9 +52,11 @@ def share_interval(hits: int, total: int) -> Interval | None:
         return None
     mean = hits / total
     square = _Z**2
-    middle = (mean + square / (2 * total)) / (1 + square / total)
-    half = _Z / (1 + square / total) * sqrt(mean * (1 - mean) / total + square / (4 * total**2))
-    return Interval(max(0.0, middle - half), min(1.0, middle + half))
+    shrinkage = 1 + square / total
+    middle = (mean + square / (2 * total)) / shrinkage
+    variance = mean * (1 - mean) / total + square / (4 * total**2)
+    half = _Z / shrinkage * sqrt(variance)
+    return Interval(mean, low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
@@ -61,49 +69,50 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
     if total < 6:  # noqa: PLR2004 - explained above
         return None
     below = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
-    return Interval(ordered[below - 1], ordered[total - below])
+    return Interval(median(ordered), low=ordered[below - 1], high=ordered[total - below])
 
 
 @lru_cache(maxsize=4096)
-def exact(hits: int, total: int) -> Estimate:
+def exact(hits: int, total: int) -> Interval:
     """Return the share of `hits` in `total`, at least 1, with the exact interval of Clopper and Pearson."""
     tail = (1 - LEVEL) / 2
-    return Estimate(
-        hits / total, binomial.lower(hits, total, tail), binomial.upper(hits, total, tail)
-    )
+    low = binomial.lower(hits, total, tail)
+    high = binomial.upper(hits, total, tail)
+    return Interval(hits / total, low, high)
 
 
-def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
-    """Return the weighted sum of independent estimates, none below 0 (Zou and Donner, 2008: MOVER)."""
-    known = list(parts)
-    return _around(sum(weight * estimate.value for weight, estimate in known), known)
+def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
+    """Return the weighted sum of independent figures, none below 0 (Zou and Donner, 2008: MOVER)."""
+    return _around(sum(weight * part.value for weight, part in parts), parts)
 
 
-def _around(value: float, parts: Sequence[tuple[float, Estimate]]) -> Estimate:
-    below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in parts))
-    above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in parts))
-    return Estimate(value, max(0.0, value - below), value + above)
+def _around(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
+    below = hypot(*(weight * (part.value - part.low) for weight, part in parts))
+    above = hypot(*(weight * (part.high - part.value) for weight, part in parts))
+    return Interval(value, low=max(0.0, value - below), high=value + above)
 
 
-def ratio(estimate: Estimate, other: Estimate) -> Interval:
-    """Return the interval of the ratio of two independent estimates, none below 0; `inf` has no end above.
+def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
+    """Return the bounds of the ratio of two independent figures, none below 0; `inf` is no bound above.
 
     Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
-    middle = estimate.value * other.value
+    middle = top.value * bottom.value
 
-    def parts(end: float, opposite: float) -> tuple[float, float, float]:
-        above = end * (2 * estimate.value - end)
-        below = opposite * (2 * other.value - opposite)
+    def parts(top_end: float, bottom_end: float) -> tuple[float, float, float]:
+        above = top_end * (2 * top.value - top_end)
+        below = bottom_end * (2 * bottom.value - bottom_end)
         return above, below, sqrt(max(0.0, middle**2 - above * below))
 
-    above, _, root = parts(estimate.low, other.high)
+    low = 0.0
+    above, _, root = parts(top.low, bottom.high)
     if middle + root > 0:
         low = above / (middle + root)
-    else:
-        low = 0.0
-    _, below, root = parts(estimate.high, other.low)
-    return Interval(low, (middle + root) / below if below > 0 else inf)
+    high = inf
+    _, below, root = parts(top.high, bottom.low)
+    if below > 0:
+        high = (middle + root) / below
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ class Stratum:
     good: int
     decided: bool = False
 
-    def share(self, quality: Quality) -> Estimate | None:
+    def share(self, quality: Quality) -> Interval | None:
         if not self.labels:
             return None
         if quality == "good":
@@ -124,12 +133,17 @@ class Stratum:
         else:
             hits = self.labels - self.good
         if self.decided:
-            return Estimate(*[hits / self.labels] * 3)
+            share = hits / self.labels
+            return Interval(share, low=share, high=share)
         return exact(hits, self.labels)
 
 
 class Rate(NamedTuple):
-    """Of all good (bad) content the share with one word, None where unknown, and its number of `labels`."""
+    """Of all good (bad) content the share with one word, and the number of `labels` behind it.
+
+    The `estimate` is None where a word without labels may hide more such content: the value of the interval
+    is the share if it hides none.
+    """
 
     estimate: float | None
     interval: Interval | None
@@ -146,37 +160,63 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
     labels = sum(stratum.labels for stratum in strata)
-    own = [stratum for stratum in strata if stratum.word == word]
+    same_word = [stratum for stratum in strata if stratum.word == word]
     others = [stratum for stratum in strata if stratum.word != word]
-    count, rest = (sum(stratum.verdicts for stratum in group) for group in (own, others))
+    count = sum(stratum.verdicts for stratum in same_word)
+    rest = sum(stratum.verdicts for stratum in others)
     shares = []
-    for stratum in own:
-        shares.append((stratum.verdicts / count, stratum.share(quality)))
-    known = [(weight, share) for weight, share in shares if share is not None]
-    if not known or len(known) < len(shares):
+    for stratum in same_word:
+        share = stratum.share(quality)
+        if share is None:
+            return Rate(None, None, labels)
+        shares.append((stratum.verdicts / count, share))
+    if not shares:
         return Rate(None, None, labels)
-    mine = weighted(known)
-    part = exact(count, count + rest)
-    odds_against = Estimate(*((1 - share) / share for share in (part.value, part.high, part.low)))
-    bounds = []
-    for instead in (_NOTHING, _EVERYTHING):
-        parts = []
-        for stratum in others:
-            parts.append((stratum.verdicts / rest, stratum.share(quality) or instead))
-        share = weighted(parts) if others else instead
-        # The interval of a product is formed as that of a sum.
-        ends = [
-            (share.value, odds_against),
-            (odds_against.value, share),
-        ]
-        bounds.append(_around(odds_against.value * share.value, ends))
-    fewest, most = bounds
-    if mine.value + fewest.value == 0:
+    with_word = weighted(shares)
+    odds = _odds_against(exact(count, count + rest))
+    fewest = _odds_of_others(others, quality, odds, unlabelled=_NOTHING)
+    most = _odds_of_others(others, quality, odds, unlabelled=_EVERYTHING)
+    if with_word.value + fewest.value == 0:
         return Rate(None, None, labels)
-    odds = (ratio(mine, most).low, ratio(mine, fewest).high)
-    span = Interval(*(1.0 if end == inf else end / (1 + end) for end in odds))
-    known_all = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
-    return Rate(mine.value / (mine.value + fewest.value) if known_all else None, span, labels)
+    lowest_odds, _ = ratio_bounds(with_word, most)
+    _, highest_odds = ratio_bounds(with_word, fewest)
+    span = Interval(
+        value=with_word.value / (with_word.value + fewest.value),
+        low=_share_of_odds(lowest_odds),
+        high=_share_of_odds(highest_odds),
+    )
+    are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
+    return Rate(span.value if are_labelled else None, span, labels)
+
+
+def _odds_against(share: Interval) -> Interval:
+    return Interval(
+        value=(1 - share.value) / share.value,
+        low=(1 - share.high) / share.high,
+        high=(1 - share.low) / share.low,
+    )
+
+
+def _share_of_odds(odds: float) -> float:
+    if odds == inf:
+        return 1.0
+    return odds / (1 + odds)
+
+
+def _odds_of_others(
+    others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
+) -> Interval:
+    """Return how much content of a quality has other words, for each verdict with the word in question.
+
+    `odds` are those of other words; strata without labels count as `unlabelled`.
+    """
+    rest = sum(stratum.verdicts for stratum in others)
+    parts = []
+    for stratum in others:
+        parts.append((stratum.verdicts / rest, stratum.share(quality) or unlabelled))
+    share = weighted(parts) if parts else unlabelled
+    # The interval of a product is formed as that of a sum.
+    return _around(odds.value * share.value, [(share.value, odds), (odds.value, share)])
 
 
 def wanted(
@@ -189,30 +229,38 @@ def wanted(
         steps: list[tuple[float, bool, int, int, Stratum]] = []
         for place, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
-                labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
-                if start.labels:
-                    good = start.good / start.labels
-                else:
-                    good = _GOOD_IF_RIGHT[start.word]
-                grown = replace(stratum, labels=labels, good=round(good * labels))
-                gap = _gap(rate([*tried[:place], grown, *tried[place + 1 :]], word, quality), bar)
+                grown = _grow(stratum, start)
+                strata_then = [*tried]
+                strata_then[place] = grown
+                gap = _gap(rate(strata_then, word, quality), bar)
                 steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown))
         if not steps:
             return None
         *_, place, grown = min(steps, key=lambda step: step[:4])
         tried[place] = grown
-    added = (
-        (after.word, after.labels - before.labels)
-        for before, after in zip(strata, tried, strict=True)
-    )
-    return {word: count for word, count in added if count > 0}
+    more = {}
+    for before, after in zip(strata, tried, strict=True):
+        if after.labels > before.labels:
+            more[after.word] = after.labels - before.labels
+    return more
 
 
-def _gap(found: Rate, bar: float) -> float:
-    if found.interval is None or found.labels < LEAST:
+def _grow(stratum: Stratum, start: Stratum) -> Stratum:
+    """Return a stratum with some labels more, as many of them good as there were at the `start`."""
+    labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
+    if start.labels:
+        good_share = start.good / start.labels
+    else:
+        good_share = _GOOD_IF_RIGHT[start.word]
+    return replace(stratum, labels=labels, good=round(good_share * labels))
+
+
+def _gap(measured: Rate, bar: float) -> float:
+    """Return how far a rate is from being settled; 0 or less where it holds its bar or misses it."""
+    if measured.interval is None or measured.labels < LEAST:
         return inf
-    if found.estimate is None:
-        return 0.0 if found.interval.low > bar else inf
-    if found.estimate < bar:
-        return found.interval.high - 2 * bar
-    return bar - found.interval.low
+    if measured.estimate is None:
+        return 0.0 if measured.interval.low > bar else inf
+    if measured.estimate < bar:
+        return measured.interval.high - 2 * bar
+    return bar - measured.interval.low

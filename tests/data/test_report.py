@@ -196,8 +196,10 @@ def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> Non
         for _ in range(100):
             drawn = set(generator.sample(range(2000), 60))
             pairs = [(said[each], people[each]) for each in drawn]
-            _, low, high = stats.corrected(pairs, [said[n] for n in range(2000) if n not in drawn])
-            _, least, most = stats.adjusted([right for _, right in pairs], (0, 0, 1, 1))
+            others = [said[n] for n in range(2000) if n not in drawn]
+            corrected = stats.corrected(pairs, others)
+            low, high = corrected.bounds
+            least, most = stats.adjusted([right for _, right in pairs], (0, 0, 1, 1)).bounds
             held += low <= sum(people) / 2000 <= high
             widths.append((high - low) / (most - least))
         assert held >= 93, truth
@@ -205,8 +207,8 @@ def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> Non
 
 
 def test_all_rows_labelled_is_the_rate_of_the_labels() -> None:
-    value, low, high = stats.corrected([(1, 1), (1, 0), (0, 0), (1, 1)] * 20, [])
-    assert (value, low < 0.5 < high) == (0.5, True)
+    corrected = stats.corrected([(1, 1), (1, 0), (0, 0), (1, 1)] * 20, [])
+    assert (corrected.value, corrected.low < 0.5 < corrected.high) == (0.5, True)
     assert stats.corrected([(1, 1)] * 40, [1.0] * 100).high == 1
 
 

@@ -19,8 +19,8 @@ from judgekit.cli.app import run
 from judgekit.evaluation import pages, stats
 from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, page
 from judgekit.evaluation.report import Confusion, Flips, JudgeReport, JudgingReport, Lift, MeanCost
-from judgekit.evaluation.stats import BootstrapInterval
 from judgekit.ledger import kpi
+from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
@@ -37,7 +37,7 @@ NAMES = {
     "empty": "",
 }
 EXAMPLES = Path(__file__).parents[2] / "examples" / "report"
-MIDDLE = BootstrapInterval(0.5, 0.2, 0.9)
+MIDDLE = Interval(0.5, 0.2, 0.9)
 
 
 def texts(html: str) -> str:
@@ -50,7 +50,7 @@ def example() -> str:
     """Return a page that has every kind of part, with names of every kind in each."""
     chart = Chart(
         "curve",
-        [(0, 0.5, 0.4, 0.6), None, (1, 0.7, 0.6, 0.8)],
+        [(0, Interval(0.5, 0.4, 0.6)), None, (1, Interval(0.7, 0.6, 0.8))],
         ("0", "1"),
         [(0.9, "90 %")],
         diagonal=True,
@@ -59,9 +59,9 @@ def example() -> str:
     for name in NAMES.values():
         cells = [[name, 3, 0.25, None, Cell(name, name, 0.5)] for _ in range(7)]
         figures = [
-            Figure(name, 0.5, 0.2, 0.9, name),
-            Figure(name, None),
-            Figure(name, 0.1, -0.5, 0.6, least=-1),
+            Figure(name, 0.5, MIDDLE, name),
+            Figure(name, 0.5),
+            Figure(name, 0.1, Interval(0.1, -0.5, 0.6), least=-1),
         ]
         table = Table([name, "count", "share", "nothing", "shaded"], cells, name)
         charts = [chart._replace(title=name, note=name, ends=(name, name), guides=[(0.5, name)])]
@@ -75,7 +75,7 @@ def judging() -> JudgingReport:
         model="a-model",
         items=18,
         unreadable=MIDDLE,
-        accuracy=BootstrapInterval(0.889, 0.7, 1.0),
+        accuracy=Interval(0.889, 0.7, 1.0),
         kappa=MIDDLE,
         weighted_kappa=MIDDLE,
         classes=stats.classes([("accept", "accept"), ("reject", "accept")]),
@@ -90,7 +90,7 @@ def judging() -> JudgingReport:
             pairs=3,
             before=MIDDLE,
             after=MIDDLE,
-            lift=BootstrapInterval(0.1, -0.2, 0.4),
+            lift=Interval(0.1, -0.2, 0.4),
         ),
         cost=MeanCost(calls=1.5, known=3, usd=0.001),
     )
@@ -171,7 +171,7 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
 
 
 def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:
-    chart = Chart("", [(0, 0, 0, 0), (0.5, 1, 1, 1), None, (1, 0.5, 0.5, 0.5)], ("", ""))
+    chart = Chart("", [(0, MIDDLE), (0.5, MIDDLE), None, (1, MIDDLE)], ("", ""))
     assert [len(run) for run in chart.runs] == [2, 1]
     assert [Figure("", 0, least=-1).place(value) for value in (-2, -1, 0, 1, 2)] == [
         0,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.evaluation.report import JudgeReport, JudgingReport
-    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.ledger.rates import Interval
 
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
@@ -61,7 +61,7 @@ def only(folder: Path, *lines: dict[str, Any], rubric: str | None = "kls") -> Ju
     return found
 
 
-def value(figure: BootstrapInterval | None) -> float | None:
+def value(figure: Interval | None) -> float | None:
     return None if figure is None else figure.value
 
 

@@ -43,13 +43,14 @@ from judgekit.evaluation.stats import (
     table,
 )
 from judgekit.hooks import claude_code
+from judgekit.ledger.rates import Interval
 from judgekit.retrieval import index_file
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 from judgekit.retrieval.confidence import PROMPT_POOL, Candidate
 from judgekit.retrieval.profiles import compile_profiles
 
 if TYPE_CHECKING:
-    from judgekit.evaluation.stats import BootstrapInterval, Pair
+    from judgekit.evaluation.stats import Pair
     from judgekit.retrieval.compiled import Profile
 
 
@@ -102,7 +103,7 @@ def write_store(root: Path, documents: list[CollectionDocument]) -> None:
         (root / "decisions" / f"{document.id}.json").write_text(json.dumps(record))
 
 
-def value(figure: BootstrapInterval | None) -> float | None:
+def value(figure: Interval | None) -> float | None:
     return None if figure is None else figure.value
 
 
@@ -366,7 +367,7 @@ def test_what_cannot_be_read_names_what_belongs_there_and_ids_their_scope(folder
         read(folder)
 
 
-def exact_value(figure: BootstrapInterval | None) -> float:
+def exact_value(figure: Interval | None) -> float:
     assert figure is not None
     return figure.value
 
@@ -407,7 +408,7 @@ def test_measures_are_drawn_together_and_paired() -> None:
     assert apart is not None
     assert [apart.low, apart.high] == pytest.approx([0.01, 0.01])
     # A ratio of sums weighs queries by what they had.
-    assert interval(Measure([3, 0, 0], [3, 1, 0])) == stats.BootstrapInterval(0.75, 0.0, 1.0)
+    assert interval(Measure([3, 0, 0], [3, 1, 0])) == Interval(0.75, 0.0, 1.0)
     assert interval(Measure([], [])) is interval(Measure([0, 0], [0, 0])) is None
     with pytest.raises(ValueError, match=r"the same queries, got \[2, 3\]"):
         intervals({"a": mean([1, 2]), "b": mean([1, 2, 3])})

@@ -227,7 +227,8 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(
                     (refused, rates.rate(strata, "NO-GO", "good")),
                 ]
             ):
-                low, high = rate.interval or (0, 1)  # none says that nothing is known
+                # None says that nothing is known.
+                low, high = rate.interval.bounds if rate.interval else (0, 1)
                 covered[place] += low <= true * (1 - UNCLEAR) <= high
         assert min(covered) / RUNS >= 0.93, (bad, missed, refused)
 
@@ -292,7 +293,10 @@ WILSON = {
 
 def test_the_intervals_of_a_share_and_of_a_median() -> None:
     for (hits, total), expected in WILSON.items():
-        assert rates.share_interval(hits, total) == pytest.approx(expected, abs=5e-5)
+        interval = rates.share_interval(hits, total)
+        assert interval is not None
+        assert interval.value == hits / total
+        assert interval.bounds == pytest.approx(expected, abs=5e-5)
     assert rates.share_interval(0, 0) is rates.median_interval([1, 2, 3, 4, 5]) is None
     # The exact coverage of the two order statistics is at least 93 %.
     for total in (6, 10, 25, 60, 101):
