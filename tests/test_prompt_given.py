@@ -92,7 +92,7 @@ def test_what_a_rubric_cannot_do_without_is_not_judged(
 ) -> None:
     gateway = ScriptedGateway({})
     loaded = loader.find_rubric(reference)
-    judge = document_judge(gateway, {"quick": scripted_endpoint("one")}, loaded=loaded, deadline=5)
+    judge = document_judge(gateway, {"quick": scripted_endpoint("one")}, loaded=loaded, timeout=5)
     verdict = asyncio.run(judge.judge(subject))
     assert (verdict.verdict, bool(gateway.requests)) == ("undetermined", not lacking)
     assert lacking in (verdict.degraded or "")

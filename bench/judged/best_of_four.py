@@ -15,6 +15,7 @@ from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
 from judgekit.config import TIERS, TierName
 from judgekit.judging.documents import LETTERS, ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
+from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import replay
 
 if TYPE_CHECKING:
@@ -209,7 +210,10 @@ class Judged:
         async with aclosing(replay.ReplayGateway()) as gateway:
             told = ", ".join(f"{tier}: {margin}" for tier, margin in margins.items())
             loaded = rubric_of(f"{RUBRIC}margins: {{{told}}}\n")
-            judge = RankingJudge(gateway, panel, loaded, "lenient", 600)
+            settings = JudgeSettings(
+                loaded=loaded, mode="lenient", models_by_tier=panel, timeout=600
+            )
+            judge = RankingJudge(gateway, settings)
             return [
                 await judge.judge(
                     ComparisonInput(

@@ -18,6 +18,7 @@ from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput
 from judgekit.judging.jury import ORDERS
+from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import replay
 from judgekit.rubric.loader import find_rubric
 
@@ -192,7 +193,10 @@ class Judged:
     ) -> list[Comparison]:
         panel = {tier: tuple(endpoint(path, model) for model in PANEL[tier]) for tier in tiers}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = PairJudge(gateway, panel, RUBRIC, "lenient", 60, finality=finality)
+            settings = JudgeSettings(
+                loaded=RUBRIC, mode="lenient", models_by_tier=panel, finality=finality
+            )
+            judge = PairJudge(gateway, settings)
             return [await judge.judge(comparison_input(duel)) for duel in self._duels]
 
 

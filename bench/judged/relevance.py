@@ -16,6 +16,7 @@ from judgekit.evaluation.samples import Sample, TierOpinion
 from judgekit.judging.calibration import Promise
 from judgekit.judging.documents import Document
 from judgekit.judging.score import DocumentJudge
+from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import replay
 
 if TYPE_CHECKING:
@@ -106,7 +107,10 @@ class Judged:
         panel = {tier: (endpoint(path, model),) for tier, model in PANEL.items()}
         found: dict[str, tuple[VerdictWord, int]] = {}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = DocumentJudge(gateway, panel, rubric_of(RUBRIC), mode, 60, finality=finality)
+            settings = JudgeSettings(
+                loaded=rubric_of(RUBRIC), mode=mode, models_by_tier=panel, finality=finality
+            )
+            judge = DocumentJudge(gateway, settings)
             for sample in self._samples:
                 verdict = await judge.judge(Document((stand_in(sample.id),), sample.id))
                 calls = sum(one.tier == STRONG for one in verdict.rounds)

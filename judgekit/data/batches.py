@@ -570,7 +570,8 @@ class BatchRunner:
 
     def _patient(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
         """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
-        models = [*chain(*judge.panel.values())]
+        models_by_tier = judge.models_by_tier
+        models = [*chain(*models_by_tier.values())]
         whys = [*map(batches.refusal, models)]
         if self.request.max_cost_usd is not None:
             unpriced = [each.model for each in models if batches.price(each, 1, 1) is None]
@@ -585,18 +586,20 @@ class BatchRunner:
         def others() -> list[Any]:
             return [
                 each
-                for each in judge.others()
+                for each in judge.settings.others()
                 if not any(map(batches.refusal, chain(*each.values())))
             ]
 
-        panel = {tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()}
-        cache = judge.cache and _KeepOnly()
-        # The gateway holds to the limit.
-        own: dict[str, Any] = {
-            "deadline": _FOREVER,
-            "max_cost_usd": None,
-        }
-        return replace(judge, panel=panel, cache=cache, others=others, **own)
+        unlimited = {}
+        for tier, models_of_tier in models_by_tier.items():
+            unlimited[tier] = tuple(map(_unlimited, models_of_tier))
+        patient = judge.with_settings(
+            models_by_tier=unlimited,
+            others=others,
+            timeout=_FOREVER,
+            max_cost_usd=None,  # the gateway holds to the limit
+        )
+        return replace(patient, cache=judge.cache and _KeepOnly())
 
 
 def _unlimited(model: Endpoint) -> Endpoint:

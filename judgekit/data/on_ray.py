@@ -295,8 +295,8 @@ class RayRun:
         judges = {}
         for kind, judge in self._judges.items():
             # A worker has its own gateway and cache, and knows the other providers that are here.
-            others = partial(tuple, judge.others())
-            judges[kind] = replace(judge, gateway=None, cache=None, others=others)
+            others = partial(tuple, judge.settings.others())
+            judges[kind] = replace(judge.with_settings(others=others), gateway=None, cache=None)
         all_variables = environment.environ()
         variables = {}
         for name in environment.NAMES:

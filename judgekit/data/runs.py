@@ -373,18 +373,14 @@ def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, L
         judges = [comparison_judge(gateway, each, project, asked) for each in texts]
     made_of = []
     for each in judges:
-        made_of.append(
-            (
-                each.loaded.sha256,
-                each.mode,
-                [[end.model for end in jury] for jury in each.panel.values()],
-            )
-        )
+        settings = each.settings
+        names = [[model.model for model in models] for models in settings.models_by_tier.values()]
+        made_of.append((settings.loaded.sha256, settings.mode, names))
     if request.depth:
         depth = [request.depth]
     else:
         depth = []
-    return json.dumps([*made_of, *depth]), judges[0].loaded
+    return json.dumps([*made_of, *depth]), judges[0].settings.loaded
 
 
 class RowOptions(NamedTuple):

@@ -118,8 +118,8 @@ class Service:
         if most == _UNBOUNDED:
             return await judge.judge(subject)
         endpoints: list[Endpoint] = []
-        for jury in judge.panel.values():
-            endpoints.extend(jury)
+        for models in judge.models_by_tier.values():
+            endpoints.extend(models)
         providers = sorted(
             {(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints}
         )

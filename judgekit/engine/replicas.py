@@ -216,10 +216,12 @@ class Replica:
             name = f"client:{key}"
         attempt = Attempt(who, name, sha256_of(body), own, self.id)
         if self._budget:
-            usd = judge.max_cost_usd or 0.0
+            usd = judge.settings.max_cost_usd or 0.0
         else:
             usd = 0.0
-        claim = partial(self.database.claim, attempt, judge.deadline + _SLACK, usd, self._budget)
+        claim = partial(
+            self.database.claim, attempt, judge.settings.timeout + _SLACK, usd, self._budget
+        )
         meter = _Meter(judge.gateway)
         ending = None
         try:

@@ -12,7 +12,6 @@ import socket
 import ssl
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -204,13 +203,16 @@ async def judge(
         judge = await service.judge(
             state.project, JudgeRequest(rubric=wish.rubric, mode=wish.mode, cache=wish.cache)
         )
-        if wish.rubric_sha256 not in (None, judge.loaded.sha256):
-            there = f"is a different rubric on this server: {judge.loaded.sha256}"
-            raise local.OtherRubricError(f"{judge.loaded.rubric.ref} {there}")
-        check_prices(judge.panel, wish.max_cost_usd, asked=True)
-        costs = [cost for cost in (judge.max_cost_usd, wish.max_cost_usd) if cost is not None]
-        seconds = min(judge.deadline, wish.deadline or judge.deadline)
-        limited = replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
+        settings = judge.settings
+        if wish.rubric_sha256 not in (None, settings.loaded.sha256):
+            there = f"is a different rubric on this server: {settings.loaded.sha256}"
+            raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {there}")
+        check_prices(settings.models_by_tier, wish.max_cost_usd, asked=True)
+        costs = [cost for cost in (settings.max_cost_usd, wish.max_cost_usd) if cost is not None]
+        limited = judge.with_settings(
+            timeout=min(settings.timeout, wish.deadline or settings.timeout),
+            max_cost_usd=min(costs, default=None),
+        )
         document = given.document.document()
 
         async def judged(own: DocumentJudge) -> Verdict:

@@ -361,7 +361,8 @@ class Opinions(NamedTuple):
         has_several = any(case.subjects for case in self.cases)
         if self.judge is None or isinstance(rubric, CompareRubric) or has_several:
             return self.cases
-        rules = self.judge.rules(margin=self.judge.options.margin)
+        settings = self.judge.settings
+        rules = settings.escalation_rules(margin=settings.margin)
         reader = Reader(rubric, mode)
         found: list[Case] = []
         for case, apart in zip(self.cases, score_sources(self.cases)[1], strict=True):
@@ -436,7 +437,7 @@ def learn(
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
-        wording_sha256=calibration.wording(rubric, mode),
+        wording_sha256=calibration.wording(loaded, mode),
         models=dict(models),
         asked=asked(cases),
         read=read,

@@ -33,7 +33,7 @@ from judgekit.judging.documents import (
 )
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
-from judgekit.judging.orchestrator import Judge, JudgeOptions, JudgingState, ModelTurn
+from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.request import JudgeRequest
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.ledger.rates import Interval
     from judgekit.rubric.loader import LoadedRubric
 
@@ -112,28 +113,30 @@ def ask(
     With the names of `models` each is asked alone, as the quick tier, and is a judge of this name.
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
-    settings = configuration.load(project)
+    config = configuration.load(project)
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            common = DocumentJudge, gateway, settings, loaded, project
-            judges = [
-                service.judge_of(*common, JudgeRequest(mode=mode, model=model)) for model in models
-            ]
-            for judge in judges:  # before any model is asked
-                if not judge.panel:
-                    raise UsageError(f"no model to ask: {judge.no_model_reason}")
+            judges = []
+            for model in models:
+                request = JudgeRequest(mode=mode, model=model)
+                settings = service.judge_settings(config, loaded, project, request)
+                if not settings.models_by_tier:  # before any model is asked
+                    raise UsageError(f"no model to ask: {settings.no_model_reason}")
+                judges.append(DocumentJudge(gateway, settings, service.reply_cache(request)))
             found = list(cases)
             done = 0
             for model, judge in zip(models, judges, strict=True):
-                panel = {"quick": judge.panel["quick"]} if model else judge.panel
+                models_by_tier = judge.models_by_tier
+                if model:
+                    models_by_tier = {"quick": models_by_tier["quick"]}
                 # Every opinion goes up, and models are measured on texts whoever wrote them.
-                changes: dict[str, Any] = {
-                    "calibration_warning": None,
-                    "written_by": None,
-                    "panel": panel,
-                }
-                asked = replace(judge, finality=FinalityRules(), **changes)
+                asked = judge.with_settings(
+                    models_by_tier=models_by_tier,
+                    finality=FinalityRules(),
+                    calibration_warning=None,
+                    author_family=None,
+                )
                 opinions_of = partial(opinions, asked, folder=folder)
                 answered = found
                 found = []
@@ -144,7 +147,7 @@ def ask(
                         found.append(case.model_copy(update={"judges": case.judges | own}))
                         done += 1
                         progress(done)
-            known = calibration.fingerprint(judges[0].panel, loaded.rubric, judges[0].options)
+            known = calibration.fingerprint(judges[0].settings)
             return Opinions(found, known.models, known.asking, judges[0])
 
     return running.run(run())
@@ -175,10 +178,10 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
         judge = replace(judge, cache=None)
     judge, subject = prepared(judge, case, folder)
     subject, secrets = judge.redacted(subject)
-    state = JudgingState(subject, judge.session(), judge.options.refusal(secrets), secrets)
+    state = JudgingState(subject, judge.session(), judge.settings.refusal(secrets), secrets)
     cut: set[TierName] = set()
     if isinstance(judge, RankingJudge):  # which of the subjects go up depends on what is learned
-        for tier, jury in judge.panel.items():
+        for tier, jury in judge.models_by_tier.items():
             task = replace(judge.question(tier, state), letters=tuple(subject.letters))
             calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
             state.turns[tier] = await gather_limited(calls, state.session)
@@ -190,7 +193,7 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
         raise case.wrong(f"no model was asked (not judged: {state.refused})")
     return {
         tier: _joined(
-            [_answer(judge, case, turn) for turn in turns], judge.options, cut=tier in cut
+            [_answer(judge, case, turn) for turn in turns], judge.settings, cut=tier in cut
         )
         for tier, turns in state.turns.items()
     }
@@ -203,7 +206,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     if endpoint.pointwise:
         calls = questions
     else:
-        calls = judge.options.calls(questions)
+        calls = judge.settings.calls_at_once(questions)
     answers = [turn.answer]
     failure = "not_recorded"
     read = score_source(endpoint, None)
@@ -267,12 +270,14 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     }
 
 
-def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bool) -> Recorded:
+def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: bool) -> Recorded:
     how: dict[str, Any] = {
-        "samples": options.samples,
-        "criteria": "each" if options.each else "together",
+        "samples": settings.samples,
+        "criteria": settings.criteria,
+        "rule": settings.jury,
+        "redact": bool(settings.redact),
+        "cut": cut,
     }
-    how |= {"rule": options.jury, "redact": bool(options.redact), "cut": cut}
     if len(answers) == 1:
         return Recorded.model_validate(answers[0] | how)
     keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
@@ -354,7 +359,7 @@ def trial(
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
     """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
-    settings = configuration.load(project)
+    config = configuration.load(project)
     found: list[Tried] = []
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
@@ -367,9 +372,8 @@ def trial(
                     judge, _ = service.document_judge(gateway, project, request)
                     at_once = service.max_concurrency(judge, service.AT_ONCE)
                 else:
-                    judge = service.judge_of(
-                        DocumentJudge, gateway, settings, loaded, project, request
-                    )
+                    settings = service.judge_settings(config, loaded, project, request)
+                    judge = DocumentJudge(gateway, settings, service.reply_cache(request))
                 ready = [(case, *prepared(judge, case)) for case in labelled]
                 judged = service.results(ready, lambda each: each[1].judge(each[2]), at_once)
                 async with aclosing(judged):
@@ -378,7 +382,7 @@ def trial(
                             progress(tried)
                             found.append(tried)
 
-    panel, reason = resolve_panel(settings, project)
+    panel, reason = resolve_panel(config, project)
     if not panel:
         raise UsageError(f"no model to ask: {reason}")
     running.run(run())

@@ -292,7 +292,7 @@ class _Gatekeeper:
             wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode)
             judge, models = service.document_judge(gateway, self.folder, wanted)
             if (
-                not judge.panel and judge.elsewhere is None
+                not judge.models_by_tier and judge.elsewhere is None
             ):  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
@@ -305,7 +305,8 @@ class _Gatekeeper:
 
             async def judge_one(change: ChangedFile, document: Document) -> None:
                 async with free:
-                    own = replace(judge, deadline=min(judge.deadline, until - time.monotonic()))
+                    left = until - time.monotonic()
+                    own = judge.with_settings(timeout=min(judge.settings.timeout, left))
                     if self.depths and not self.settings.server.url:
                         from judgekit.judging import review  # noqa: PLC0415 - what few configure
 

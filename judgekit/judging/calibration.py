@@ -33,20 +33,19 @@ from judgekit.judging.documents import ComparisonInput, Document, Part, TaskDesc
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import JuryRule, Opinion
-from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
+from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint
 from judgekit.replies import logprobs
 from judgekit.rubric import search_path
-from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
+from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from judgekit.providers.resolve import Tiers
     from judgekit.rubric.loader import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
@@ -240,14 +239,16 @@ class PanelFingerprint(NamedTuple):
     asking: Asking
 
 
-def fingerprint(panel: Tiers, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
-    criteria: Literal["together", "each"] = "each" if options.each else "together"
+def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     asked = Asked(
-        samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact)
+        samples=settings.samples,
+        criteria=settings.criteria,
+        jury=settings.jury,
+        redact=bool(settings.redact),
     )
     now = PanelFingerprint({}, asked, {}, {})
-    scores = isinstance(rubric, ScoreRubric)
-    for tier, jury in panel.items():
+    scores = isinstance(settings.loaded.rubric, ScoreRubric)
+    for tier, jury in settings.models_by_tier.items():
         now.models[tier] = together(endpoint.model for endpoint in jury)
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         now.able[tier], now.asking[tier] = {}, {}
@@ -299,7 +300,7 @@ def misfits(
         yield f"it was made for a different {known.rubric.id} ({known.rubric.version})"
     if known.prompt_sha256 != rubric.prompt.sha256:
         yield "the prompt has changed"
-    if known.wording_sha256 not in (None, wording(rubric, known.mode)):
+    if known.wording_sha256 not in (None, wording(loaded, known.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
     if several and not several.least <= size <= several.most:
         fitting = f"{several.most}"
@@ -335,8 +336,10 @@ def misfits(
                 yield f"how its provider's profile asks {model} has changed"
 
 
-def wording(rubric: Rubric, mode: ModeName) -> str:
+def wording(loaded: LoadedRubric, mode: ModeName) -> str:
     """Return a hash of what judgekit says to models under a rubric, and of the bars for their answers."""
+    rubric = loaded.rubric
+    settings = JudgeSettings(loaded=loaded, mode=mode)
     part = Part("a", "b", 1)
     task = TaskDescription("c", "d", "h")
     idle = None
@@ -349,7 +352,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         document = Document(
             (file_of("a", "b"), file_of("c", "d")), "e", TaskDescription("f", "g", "h")
         )
-        points = ScoreQuestion(rubric, mode, document, "quick").prompts(endpoint, fence)
+        points = ScoreQuestion(settings, document, "quick").prompts(endpoint, fence)
         idle = prompt.idle_question(rubric)
         if any(dimension.scale for dimension in rubric.dimensions.values()):
             idle += prompt.idle_question(rubric, "binary")
@@ -360,7 +363,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         said = [("LEFT", "c")]
         sent = [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
-        points = compare.CompareQuestion(rubric, mode, comparison_input, "quick").prompts(
+        points = compare.CompareQuestion(settings, comparison_input, "quick").prompts(
             endpoint, fence
         )
         bars = [pointwise.LEAST_MASS, compare.LEAST_LEANING]
@@ -375,7 +378,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
                 tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages)
             )
         candidates = documents.Candidates(query, (candidate,))
-        points = select.SelectQuestion(rubric, mode, candidates, "quick").prompts(endpoint, fence)
+        points = select.SelectQuestion(settings, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
     plain = [
@@ -409,21 +412,19 @@ _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
 def find(
-    loaded: LoadedRubric,
-    mode: ModeName,
-    panel: Tiers,
+    settings: JudgeSettings,
     project: Path | None = None,
-    options: JudgeOptions = USUAL,
     subjects: int = 0,  # that are scored to be compared
 ) -> tuple[FinalityRules | None, str | None]:
     """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
     # One opinion cannot go up.
-    if len(panel) <= 1:
+    if len(settings.models_by_tier) <= 1:
         return None, None
-    files = list(_calibrations(loaded.rubric.rubric, mode, project))
+    loaded = settings.loaded
+    files = list(_calibrations(loaded.rubric.rubric, settings.mode, project))
     if not files:
         return None, None
-    now = fingerprint(panel, loaded.rubric, options)
+    now = fingerprint(settings)
     stale: list[str] = []
     problems = [file for file in files if isinstance(file, str)]
     broken = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]

@@ -64,10 +64,10 @@ class ComparisonResult(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     def attributed(self, subject: ComparisonInput) -> ComparisonInput:
-        return subject.written_by(self.written_by)
+        return subject.written_by(self.settings.author_family)
 
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
-        if not self.options.redact:
+        if not self.settings.redact:
             return subject, 0
         question = redact.redact(subject.prompt)
         secrets = question.secrets
@@ -97,7 +97,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if len(subject.distinct) == 1:
             texts = "two texts" if len(subject.files) == LEAST else "texts"
             result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {texts} are the same.")
-        elif not rounds and (reason := state.refused or self.no_model_reason):
+        elif not rounds and (reason := state.refused or self.settings.no_model_reason):
             not_judged = f"not judged: {reason}"
         result = self._refuse_own_family(result, subject)
         degraded = [
@@ -105,11 +105,11 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             result.degraded,
             failures(rounds),
             note,
-            self.calibration_warning,
+            self.settings.calibration_warning,
         ]
         asked = set()
         for row in rounds:
-            for endpoint in self.panel[row.tier]:
+            for endpoint in self.models_by_tier[row.tier]:
                 asked.add(endpoint.profile.provider)
         question = subject.prompt.encode("utf-8", "surrogatepass")
         record = Comparison(
@@ -126,11 +126,11 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             families=result.families,
             independent=panel.is_independent(subject.wrote, result.families),
             redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.replacement_providers),
+            substitutes=sorted(asked & self.settings.replacement_providers),
             timestamp=datetime.now(UTC),
             **self.measured(state),
         )
-        if self.options.redact:
+        if self.settings.redact:
             return outgoing.redact_replies(record)
         return record
 
@@ -140,7 +140,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         """Return the result; a win by the winner's own family alone is none, if it has to be another's."""
         if result.verdict not in tuple(subject.letters):
             return result
-        reason = panel.lacking(self.independence, subject.families(result.verdict), result.families)
+        reason = panel.lacking(
+            self.settings.independence, subject.families(result.verdict), result.families
+        )
         if reason is None:
             return result
         return ComparisonResult(
@@ -233,7 +235,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return of_calls([vote for sample in samples for vote in sample], len(self.parts))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
-        return tier_vote(voices, self.options.jury)
+        return tier_vote(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> dict[str, Any]:
         return {"better": opinion.word, "reasoning": self.readable(opinion.reasoning)}
@@ -372,9 +374,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return await ComparisonJudge.run(self, state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        compare_question = CompareQuestion(
-            self.rubric, self.mode, state.subject, tier, self.options
-        )
+        compare_question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return compare_question
         heard = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
@@ -403,15 +403,16 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 favouring = set()
             if vote.behind and vote.behind <= favouring:
                 own.add(tier)
-        return replace(self.rules(state.cut), partial=own)
+        return replace(self.settings.escalation_rules(state.cut), partial=own)
 
     def record(self, state: Compared, final: Final) -> Comparison:
         votes: dict[TierName, TierVote] = state.opinions
-        end = decide(final, votes, self.mode, self._rules(state))
+        end = decide(final, votes, self.settings.mode, self._rules(state))
         # One model in two tiers is one voice, however often it agrees with itself.
         if (
             end.judge_tier
-            and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1
+            and len({endpoint.model for tier in votes for endpoint in self.models_by_tier[tier]})
+            == 1
         ):
             end = end._replace(consensus="single")
         end = end._replace(reasoning=self.question("quick", state).readable(end.reasoning))
@@ -423,8 +424,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
     def cut(self, state: Compared) -> dict[TierName, str]:
         """Return by tier, which texts some model of it does not see whole."""
         found: dict[TierName, str] = {}
-        for tier, models in self.panel.items():
-            part = CompareQuestion(self.rubric, self.mode, state.subject, tier).part
+        for tier, models in self.models_by_tier.items():
+            part = CompareQuestion(self.settings, state.subject, tier).part
             shown = {}
             for letter in WINS:
                 shown[letter] = [part(model, letter, letter) for model in models]

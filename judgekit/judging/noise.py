@@ -47,7 +47,7 @@ class Noise(Strict):
 def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
     """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
     folder = Path(environment.config_home()) / FOLDER
-    if not (folder.is_dir() and verdict.scores and judge.panel):
+    if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
     # Models of the author's family may have been left out.
     path = folder / _name(judge.for_subject(document))
@@ -60,10 +60,10 @@ def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdic
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
-    models = calibration.fingerprint(judge.panel, judge.rubric).models
+    models = calibration.fingerprint(judge.settings).models
     about = {
-        "rubric": rubric_ref(judge.loaded),
-        "mode": judge.mode,
+        "rubric": rubric_ref(judge.settings.loaded),
+        "mode": judge.settings.mode,
         "models": models,
         "cases": cases,
     }
@@ -83,15 +83,17 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 def _name(judge: DocumentJudge) -> str:
     """Return the file name of a judge's noise: it stands for what binds a calibration, and for the course."""
+    settings = judge.settings
     rubric = judge.rubric
-    mode = judge.mode
-    now = calibration.fingerprint(judge.panel, rubric, judge.options)
+    mode = settings.mode
+    now = calibration.fingerprint(settings)
     able = {
         tier: {model: sorted(how) for model, how in models.items()}
         for tier, models in now.able.items()
     }
-    prompts = [judge.loaded.sha256, rubric.prompt.sha256, calibration.wording(rubric, mode)]
-    course = [judge.options.margin, judge.finality.id if judge.finality else ""]
+    wording = calibration.wording(settings.loaded, mode)
+    prompts = [settings.loaded.sha256, rubric.prompt.sha256, wording]
+    course = [settings.margin, settings.finality.id if settings.finality else ""]
     digest = calibration.sha256(
         [mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course]
     )

@@ -9,29 +9,28 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from judgekit import errors
-from judgekit.config import TIERS, ModeName, TierName
+from judgekit.config import TIERS, TierName
 from judgekit.errors import GatewayError
-from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final, FinalityRules
+from judgekit.judging import panel
+from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.fence import Fence
-from judgekit.judging.panel import Independence, apart
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined, ms_since
 from judgekit.judging.verdict import CompareRound, Round, rubric_ref
-from judgekit.providers.proxies import with_family
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from judgekit.config import ModeName
     from judgekit.judging.cache import Replies
     from judgekit.judging.documents import Candidates, ComparisonInput, Document
-    from judgekit.judging.jury import JuryRule
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint, Gateway, Messages
-    from judgekit.providers.resolve import Others
-    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.providers.resolve import Tiers
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
 
 AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
@@ -40,31 +39,6 @@ Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
 Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Record = TypeVar("Record")
-
-
-class JudgeOptions(NamedTuple):
-    """What a user sets beside rubric, mode and models; opinions nearer to another than `margin` go up."""
-
-    jury: JuryRule = "mean"
-    samples: int = 1
-    each: bool = False
-    margin: float = 0.0
-    redact: bool | Literal["refuse"] = True
-    mixed: bool = False
-
-    def calls(self, questions: int) -> int:
-        """Return how many calls a model of a tier may get at a time for one subject."""
-        return self.samples * (questions if self.each else 1)
-
-    def refusal(self, secrets: int) -> str:
-        """Say why a text with this many secrets is not sent; "" where it is sent without them."""
-        if self.redact != "refuse" or not secrets:
-            return ""
-        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        return f"{were} found, and judge.redact is refuse"
-
-
-USUAL = JudgeOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +54,9 @@ class ModelTurn(Generic[Opinion]):
 class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     """What one tier is asked: with the instructions of a tier, and shown `earlier_opinions`."""
 
-    rubric: AnyRubric
-    mode: ModeName
+    settings: JudgeSettings
     subject: Subject
     tier: TierName
-    options: JudgeOptions = USUAL
     instructions_tier: TierName | None = None
     earlier_opinions: Sequence[Any] = ()
 
@@ -109,6 +81,14 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Return an opinion as it stands in a round."""
 
     @property
+    def rubric(self) -> AnyRubric:
+        return self.settings.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+
+    @property
+    def mode(self) -> ModeName:
+        return self.settings.mode
+
+    @property
     def limits(self) -> Tier:
         limits: Tier = getattr(self.rubric.tiers, self.tier)
         return limits
@@ -116,7 +96,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     @property
     def parts(self) -> dict[str, AnyRubric]:
         """What each call asks about, by its part of the key: the whole rubric, or one question."""
-        if not self.options.each or len(self.rubric.questions) == 1:
+        if self.settings.criteria == "together" or len(self.rubric.questions) == 1:
             return {"": self.rubric}
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
@@ -147,9 +127,9 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     def _sample_numbers(self, endpoint: Endpoint) -> Sequence[int]:
         """Return the numbers of the samples from 1; 0 alone where a model is asked once."""
         # Token probabilities leave nothing to repeat.
-        if endpoint.pointwise or self.options.samples == 1:
+        if endpoint.pointwise or self.settings.samples == 1:
             return [0]
-        return range(1, self.options.samples + 1)
+        return range(1, self.settings.samples + 1)
 
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[Opinion]]
@@ -181,33 +161,11 @@ class JudgingState(Generic[Subject]):
 
 @dataclass(frozen=True, slots=True)
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
-    """Judges under one rubric in one mode, with the models of each tier in `panel`.
-
-    `deadline` is in seconds for one subject, `call_seconds` for one call beside its tier's timeout.
-    `no_model_reason` says why there is no model, where there is none. `finality` are the rules of a
-    calibration, `calibration_warning` says in one line why one that is there is not used. `written_by`
-    names families of models that wrote the subjects, beside what these say themselves. Where the author's
-    family judges, `others` may take its places, but not for the `project_named_families`, which only a
-    project names; `replacement_providers` are the providers that did.
-    """
+    """Judges subjects by its settings; `cache` has the replies of earlier judgings."""
 
     gateway: Gateway
-    panel: Mapping[TierName, tuple[Endpoint, ...]]
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
-    max_cost_usd: float | None = None
-    no_model_reason: str = "no model is configured"
+    settings: JudgeSettings
     cache: Replies | None = None
-    finality: FinalityRules | None = None
-    calibration_warning: str | None = None
-    options: JudgeOptions = USUAL
-    written_by: str | None = None
-    others: Others = tuple
-    project_named_families: frozenset[str] = frozenset()
-    replacement_providers: frozenset[str] = frozenset()
-    independence: Independence = "prefer"
-    call_seconds: float | None = None
 
     @abstractmethod
     def question(
@@ -235,7 +193,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the record on a subject; failures are in it, never raised."""
         subject = self.attributed(subject)
         # In a thread: it may ask local servers, or a proxy, which models they have.
-        if self.panel and subject.wrote:
+        if self.models_by_tier and subject.wrote:
             judge = await asyncio.to_thread(self.for_subject, subject)
         else:
             judge = self
@@ -245,12 +203,12 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
-        state.refused = judge.options.refusal(state.secrets)
+        state.refused = judge.settings.refusal(state.secrets)
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a subject that is prepared, and return the record."""
-        if self.panel and not state.refused:
+        if self.models_by_tier and not state.refused:
             final = self.step(state)
         else:
             final = UNDETERMINED
@@ -262,7 +220,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> None:
         """Ask the models of a tier, and note in the state what they said and what they come to."""
         question = self.question(tier, state)
-        calls = [partial(question.ask, endpoint, state.session) for endpoint in self.panel[tier]]
+        calls = []
+        for endpoint in self.models_by_tier[tier]:
+            calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
         opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
         state.turns[tier] = turns
@@ -276,117 +236,79 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         state.refused = why
-        return replace(self, finality=None, calibration_warning=None).record(state, UNDETERMINED)
+        judge = self.with_settings(finality=None, calibration_warning=None)
+        return judge.record(state, UNDETERMINED)
 
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
         """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first."""
         subject, secrets = self.redacted(subject)
-        if self.options.refusal(secrets):
+        if self.settings.refusal(secrets):
             return []
-        first = endpoint or next(iter(self.panel.get(tier, ())), None)
+        first = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
         return self.question(tier, JudgingState(subject, self.session())).prompts(first, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
         judge = self.for_subject(subject)
-        if not judge.panel:
+        settings = judge.settings
+        if not settings.models_by_tier:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
         shown = []
         for tier in TIERS:
-            for endpoint in judge.panel.get(tier, ()):
+            for endpoint in settings.models_by_tier.get(tier, ()):
                 name = endpoint.model
-                if endpoint.profile.provider in judge.replacement_providers:
+                if endpoint.profile.provider in settings.replacement_providers:
                     name += ", in place of the author's family"
                 shown.append((tier, name, judge.prompts(tier, subject, endpoint)))
         return shown
 
     @property
     def rubric(self) -> AnyRubric:
-        return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+        return self.settings.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+
+    @property
+    def models_by_tier(self) -> Tiers:
+        return self.settings.models_by_tier
 
     def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
-        return kind(**{field.name: getattr(self, field.name) for field in fields(Judge)})
+        return kind(self.gateway, self.settings, self.cache)
+
+    def with_settings(self, **changes: Any) -> Self:  # noqa: ANN401 - any setting
+        """Return the judge with some settings changed."""
+        return replace(self, settings=replace(self.settings, **changes))
 
     def for_subject(self, subject: Subject) -> Self:
         """Return the judge without models of the families that wrote a subject, where others are there."""
         attributed = self.attributed(subject)
         wrote: tuple[str, ...] = attributed.wrote
-        if not wrote:
-            return self
-        partial_authors: tuple[str, ...] = attributed.families_of_some_texts
-        before = {}
-        for tier, endpoints in self.panel.items():
-            before[tier] = tuple(map(with_family, endpoints))
-        panel = self._without_families(before, wrote)
-        panel = self._without_families(panel, partial_authors)
-        warning = self.calibration_warning
-        finality = self.finality
-        if finality is not None and _models(panel) != _models(before):
-            gone = _families(before) - _families(panel)
-            authors = dict.fromkeys([*wrote, *partial_authors])
-            left = ", ".join(family for family in authors if family in gone)
-            why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
-            # A calibration holds only for the models that it was learned for.
-            finality = None
-            warning = "; ".join(filter(None, (why, warning)))
-        return replace(
-            self,
-            panel=panel,
-            finality=finality,
-            calibration_warning=warning,
-            replacement_providers=_providers(panel) - _providers(before),
-        )
-
-    def _without_families(
-        self, panel: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
-    ) -> Mapping[TierName, tuple[Endpoint, ...]]:
-        """Return a panel without the models of some families, where others can take their places."""
-        # For a family that only a project names, no other provider is sent anything.
-        replaceable = set(families) - self.project_named_families
-        mixed = self.options.mixed
-        return apart(apart(panel, replaceable, self.others, mixed=mixed), families)
+        some: tuple[str, ...] = attributed.families_of_some_texts
+        settings = panel.without_authors(self.settings, wrote, some)
+        return replace(self, settings=settings)
 
     def session(self) -> Session:
         return Session(
-            self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache
+            gateway=self.gateway,
+            seconds=self.settings.timeout,
+            max_cost_usd=self.settings.max_cost_usd,
+            call_seconds=self.settings.call_timeout,
+            cache=self.cache,
         )
 
     def measured(self, state: JudgingState[Subject]) -> dict[str, Any]:
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
-        usages = [each.usage for each in state.rounds]
+        settings = self.settings
+        usages = [row.usage for row in state.rounds]
         usd, source = errors.added(usages)
         cost_complete = not any(usage.unpriced_calls for usage in usages)
         return {
-            "rubric": rubric_ref(self.loaded),
-            "mode": self.mode,
+            "rubric": rubric_ref(settings.loaded),
+            "mode": settings.mode,
             "prompt_sha256": self.rubric.prompt.sha256,
-            "calibration": self.finality.id if self.finality else None,
+            "calibration": settings.finality.id if settings.finality else None,
             "rounds": state.rounds,
             "duration_ms": ms_since(state.session.started),
             "cost_usd": usd and round(usd, 6),
             "cost_source": source,
             "cost_complete": cost_complete,
         }
-
-    def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:
-        """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
-        models = {}
-        for tier, jury in self.panel.items():
-            models[tier] = {endpoint.model for endpoint in jury}
-        confirm = getattr(self.rubric.modes, self.mode).confirm
-        return EscalationRules(
-            confirm, tuple(self.panel) or ("quick",), cut, models, self.finality, margin
-        )
-
-
-def _providers(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:
-    return frozenset(endpoint.profile.provider for jury in panel.values() for endpoint in jury)
-
-
-def _models(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> list[list[str]]:
-    return [[endpoint.model for endpoint in endpoints] for endpoints in panel.values()]
-
-
-def _families(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> set[str]:
-    return {endpoint.family for endpoints in panel.values() for endpoint in endpoints}

@@ -7,7 +7,8 @@ Favor Their Own Generations", arXiv:2404.13076).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.config import TIERS, TierName, settings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.settings import Config
+    from judgekit.judging.settings import Independence, JudgeSettings
     from judgekit.providers.base import Endpoint
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
@@ -51,10 +53,6 @@ def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ..
     return tuple(found)
 
 
-# Of an acceptance, from the author's own family.
-Independence: TypeAlias = Literal["prefer", "require"]
-
-
 def apart(
     panel: Tiers, wrote: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -74,6 +72,62 @@ def apart(
         endpoints = endpoints or nearest(tier, known) or _of_others(tier, others, unfit)
         apart[tier] = (endpoints or nearest(tier, strangers))[: len(jury)] or jury
     return apart
+
+
+def without_authors(
+    settings: JudgeSettings, wrote: Sequence[str], wrote_some: Sequence[str]
+) -> JudgeSettings:
+    """Return the settings without models of the families that `wrote` a subject, where others are there.
+
+    Of several texts some families `wrote_some`, and would favour these.
+    """
+    if not wrote:
+        return settings
+    before = {}
+    for tier, models in settings.models_by_tier.items():
+        before[tier] = tuple(map(with_family, models))
+    models_by_tier = _replaced(settings, before, wrote)
+    models_by_tier = _replaced(settings, models_by_tier, wrote_some)
+    finality = settings.finality
+    warning = settings.calibration_warning
+    if finality is not None and _names(models_by_tier) != _names(before):
+        gone = _families(before).keys() - _families(models_by_tier).keys()
+        authors = dict.fromkeys([*wrote, *wrote_some])
+        left = ", ".join(family for family in authors if family in gone)
+        why = (
+            f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
+        )
+        # A calibration holds only for the models that it was learned for.
+        finality = None
+        warning = "; ".join(filter(None, (why, warning)))
+    return replace(
+        settings,
+        models_by_tier=models_by_tier,
+        finality=finality,
+        calibration_warning=warning,
+        replacement_providers=_providers(models_by_tier) - _providers(before),
+    )
+
+
+def _replaced(
+    settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models of each tier without those of some families, where others can take their places."""
+    # For a family that only a project names, no other provider is sent anything.
+    replaceable = set(families) - settings.project_named_families
+    others = settings.others
+    models_by_tier = apart(models_by_tier, replaceable, others, mixed=settings.is_mixed)
+    return apart(models_by_tier, families)
+
+
+def _names(models_by_tier: Tiers) -> list[list[str]]:
+    return [[model.model for model in models] for models in models_by_tier.values()]
+
+
+def _providers(models_by_tier: Tiers) -> frozenset[str]:
+    return frozenset(
+        model.profile.provider for models in models_by_tier.values() for model in models
+    )
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:

@@ -253,9 +253,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The opinions of other tiers are not shown: there is no disagreement to settle.
         words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        return ScoreQuestion(
-            self.rubric, self.mode, document, self.tier, self.options, words, compared=True
-        )
+        return ScoreQuestion(self.settings, document, self.tier, words, compared=True)
 
     @property
     def is_cut(self) -> bool:
@@ -279,7 +277,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         if endpoint.pointwise:
             at_once = 1
         else:
-            at_once = self.options.calls(len(self.rubric.dimensions))
+            at_once = self.settings.calls_at_once(len(self.rubric.dimensions))
         return await TierQuestion.ask(self, endpoint, session, samples or [0], at_once)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
@@ -338,34 +336,50 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores; a model that stands several times in a tier is asked as often."""
 
     async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
-        if self.panel:  # a rubric for documents may need what a comparison does not have
-            task = self.question(next(iter(self.panel)), state)
+        models_by_tier = self.models_by_tier
+        if models_by_tier:  # a rubric for documents may need what a comparison does not have
+            task = self.question(next(iter(models_by_tier)), state)
             state.refused = (
                 state.refused or task.score_question("A").subject.lacks(self.rubric) or ""
             )
         return await ComparisonJudge.run(self, state)
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
-        panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
+        panel = {
+            tier: {endpoint.model for endpoint in jury}
+            for tier, jury in self.models_by_tier.items()
+        }
         favouring_families = {
             letter: set(subject.families(letter)) & set(subject.families_of_some_texts)
             for letter in subject.letters
         }
         margins = usual_margins(self.rubric)
         return RankingRules(
-            subject.distinct, panel, margins, self.mode, self.finality, favouring_families
+            letters=subject.distinct,
+            panel=panel,
+            margins=margins,
+            mode=self.settings.mode,
+            finality=self.settings.finality,
+            favouring_families=favouring_families,
         )
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
         rules = self.ranking_rules(state.subject)
         before = list(state.opinions.values())
-        models = self.panel.get(tier, ())
+        models = self.models_by_tier.get(tier, ())
         if before:
             letters = before[-1].near
         else:
             letters = rules.letters
-        given = self.rubric, self.mode, state.subject, tier, self.options
-        return RankingQuestion(*given, rules=rules, before=before, models=models, letters=letters)
+        return RankingQuestion(
+            self.settings,
+            state.subject,
+            tier,
+            rules=rules,
+            before=before,
+            models=models,
+            letters=letters,
+        )
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
         return (

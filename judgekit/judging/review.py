@@ -48,25 +48,27 @@ async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Doc
 
 def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[DocumentJudge, Depth]:
     """Return the judge with the models of a depth; as it is where a panel lacks a second family."""
+    settings = judge.settings
     models: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "tiers":
         return judge, depth
     if depth.depth == "quick":
-        models = {"quick": judge.panel["quick"]}
+        models = {"quick": settings.models_by_tier["quick"]}
     else:
         known = {}
-        for tier, jury in judge.panel.items():
+        for tier, jury in settings.models_by_tier.items():
             known[tier] = tuple(map(with_family, jury))
-        found = panel.voices(known, judge.others if judge.options.mixed else tuple, subject.wrote)
+        found = panel.voices(known, settings.others if settings.is_mixed else tuple, subject.wrote)
         if len(found) < 2:  # noqa: PLR2004 - as a review says of itself
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
         models = {"deep": found}
-    why = judge.calibration_warning
-    finality = judge.finality
+    why = settings.calibration_warning
+    finality = settings.finality
     if finality is not None:
         why = f"calibration {finality.id} not used: it holds for the tiers, not for {depth.depth}"
-    return replace(judge, panel=models, finality=None, calibration_warning=why), depth
+    judge = judge.with_settings(models_by_tier=models, finality=None, calibration_warning=why)
+    return judge, depth
 
 
 @dataclass
@@ -130,7 +132,7 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
             left.append(each)
     findings = [Finding.model_validate(each.model_dump(include=fields)) for each in left]
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
-    return outgoing.redact_replies(verdict) if judge.options.redact else verdict
+    return outgoing.redact_replies(verdict) if judge.settings.redact else verdict
 
 
 def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:
@@ -244,11 +246,9 @@ async def _again(
             unchecked.append(words)
     # In the tier that reads what others said, with the instructions of the first reading.
     task = ScoreQuestion(
-        judge.rubric,
-        judge.mode,
+        judge.settings,
         state.subject,
         "tiebreaker",
-        judge.options,
         "deep",
         findings=(upheld, unchecked),
     )
@@ -258,7 +258,7 @@ async def _again(
     state.rounds += task.rounds(len(state.rounds) + 1, turns)
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     if opinion := task.combine(voices):
-        judge = replace(judge, panel={"tiebreaker": jury})
+        judge = judge.with_settings(models_by_tier={"tiebreaker": jury})
         state.opinions = {"tiebreaker": opinion}
         state.voices = [("tiebreaker", endpoint, own) for endpoint, own in voices if own]
     return await judge.run(state)  # which asks nobody: the tier has its opinion

@@ -73,7 +73,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         samples: Sequence[int] | None = None,
         at_once: int = 1,
     ) -> ModelTurn[Opinion]:
-        if not endpoint.logprobs or self.options.samples == 1:
+        if not endpoint.logprobs or self.settings.samples == 1:
             return await TierQuestion.ask(self, endpoint, session, samples, at_once)
         started = time.monotonic()
         once = await TierQuestion.ask(self, endpoint, session, [0])
@@ -163,7 +163,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         known = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
         if not jury.has_quorum(len(known), len(voices)):
             return None
-        return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
+        return jury.opinion(known, self.settings.jury, partial(self.rubric.decide, mode=self.mode))
 
     def record(self, opinion: Opinion) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -306,13 +306,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     deeper: Callable[[DocumentJudge, JudgingState[Document]], Awaitable[Verdict]] | None = None
 
     def attributed(self, subject: Document) -> Document:
-        if not self.written_by and subject.author.family is None:
+        if not self.settings.author_family and subject.author.family is None:
             return subject
-        families = dict.fromkeys([*subject.wrote, *named(self.written_by)])
+        families = dict.fromkeys([*subject.wrote, *named(self.settings.author_family)])
         return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
-        if self.options.redact:
+        if self.settings.redact:
             return outgoing.redact_document(subject)
         return (subject, 0)
 
@@ -321,9 +321,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if self.elsewhere is not None and not state.refused:
             return await self._judge_elsewhere(self.elsewhere, state)
         state.refused = state.refused or document.lacks(self.rubric) or ""
-        if self.deeper and self.panel and not state.refused:
+        if self.deeper and self.models_by_tier and not state.refused:
             return await self.deeper(replace(self, deeper=None), state)
-        state.cut = {tier for tier in self.panel if self._cuts(tier, document)}
+        state.cut = {tier for tier in self.models_by_tier if self._cuts(tier, document)}
         return await Judge.run(self, state)
 
     async def _judge_elsewhere(
@@ -340,10 +340,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _cuts(self, tier: TierName, document: Document) -> bool:
         """Whether some model of a tier does not see the whole document."""
         limits = getattr(self.rubric.tiers, tier)
-        return any(is_cut(document.seen_by(limits, endpoint)) for endpoint in self.panel[tier])
+        return any(
+            is_cut(document.seen_by(limits, endpoint)) for endpoint in self.models_by_tier[tier]
+        )
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
-        question = ScoreQuestion(self.rubric, self.mode, state.subject, tier, self.options)
+        question = ScoreQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
         # In which order a jury's models are named plays no part.
@@ -361,6 +363,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier)
 
     def step(self, state: JudgingState[Document]) -> TierName | Final:
+        finality = self.settings.finality
         outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
         divided: dict[TierName, bool] = {}
@@ -369,11 +372,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 outcomes[tier] = None
                 continue
             outcomes[tier] = opinion.outcome
-            if self.finality is None or self.finality.knows(tier, _sources(tier, state)):
-                margins[tier] = margin(self.rubric, opinion.scores, self.mode)
+            if finality is None or finality.knows(tier, _sources(tier, state)):
+                margins[tier] = margin(self.rubric, opinion.scores, self.settings.mode)
             if opinion.divided is not None:
                 divided[tier] = opinion.divided
-        rules = self.rules(state.cut, self.options.margin)
+        rules = self.settings.escalation_rules(state.cut, self.settings.margin)
         return rules.next(outcomes, margins, divided)
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
@@ -389,7 +392,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             average = round(self.rubric.mean(deciding.scores), 2)
         asked = set()
         for tier in state.opinions:
-            for endpoint in self.panel[tier]:
+            for endpoint in self.models_by_tier[tier]:
                 asked.add(endpoint.profile.provider)
         models = []
         for row in rounds:
@@ -411,17 +414,17 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             degraded=self._degraded(final, state),
             truncated=truncated,
             redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.replacement_providers),
+            substitutes=sorted(asked & self.settings.replacement_providers),
             author=document.author,
             independent=panel.is_independent(document.wrote, families),
             commit=document.commit,
             timestamp=datetime.now(UTC),
             **self.measured(state),
         )
-        if rounds and self.options.redact:
+        if rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
-        if self.independence == "require" and final.verdict == "accept":
+        if self.settings.independence == "require" and final.verdict == "accept":
             return self._refuse_own_family(verdict, document, families)
         return verdict
 
@@ -430,7 +433,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if state.rounds:
             reason = failures(state.rounds)
         else:
-            reason = f"not judged: {state.refused or self.no_model_reason}"
+            reason = f"not judged: {state.refused or self.settings.no_model_reason}"
         accepting = set()
         for tier, opinion in state.opinions.items():
             if opinion and opinion.outcome == "accept":
@@ -438,15 +441,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
             reason = reason or "no model saw the whole text, so it cannot be accepted"
         unread = None
-        if self.finality:
-            unread = self._unread(self.finality, state)
-        return "; ".join(filter(None, (reason, self.calibration_warning, unread))) or None
+        if self.settings.finality:
+            unread = self._unread(self.settings.finality, state)
+        return "; ".join(filter(None, (reason, self.settings.calibration_warning, unread))) or None
 
     def _refuse_own_family(
         self, verdict: Verdict, document: Document, families: Iterable[str]
     ) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
-        reason = panel.lacking(self.independence, document.wrote, set(families))
+        reason = panel.lacking(self.settings.independence, document.wrote, set(families))
         if not reason:
             return verdict
         undetermined: dict[str, Any] = {
@@ -464,7 +467,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     def _unread(self, finality: FinalityRules, state: JudgingState[Document]) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        last_tiers = list(self.panel)[-1:]
+        last_tiers = list(self.models_by_tier)[-1:]
         unknown_tiers = []
         ways = set()
         for tier in state.opinions:

@@ -253,38 +253,36 @@ def apply(
 
 
 async def _judge(
-    settings: Config, project: Path, asked: Candidates, *, mode: ModeName, hook: bool = False
+    config: Config, project: Path, asked: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    own = settings.retrieval
+    own = config.retrieval
     if hook:  # between a person and an agent: each model answers once
-        once = settings.judge.model_copy(update={"samples": 1, "criteria": "together"})
-        settings = settings.model_copy(update={"judge": once})
+        once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
+        config = config.model_copy(update={"judge": once})
     loaded = loader.configured_rubric("retrieval", own.rubric, project)
     async with aclosing(open_gateway(environment.environ())) as gateway:
         request = JudgeRequest(mode=mode)
         tiers = own.tiers if hook else TIERS
-        judge = service.judge_of(
-            CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers
-        )
-        if not judge.panel:
-            return judge.no_model_reason
+        settings = service.judge_settings(config, loaded, project, request, tiers=tiers)
+        if not settings.models_by_tier:
+            return settings.no_model_reason
         if hook:
             left = min(own.deadline, HOOK_SECONDS)
         else:
-            left = judge.deadline
+            left = settings.timeout
         started = time.monotonic()
         if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    for endpoint in [
-                        endpoint for jury in judge.panel.values() for endpoint in jury
-                    ]:
-                        await prepare(endpoint)
+                    for models in settings.models_by_tier.values():
+                        for model in models:
+                            await prepare(model)
         left -= time.monotonic() - started
         if left <= 0:
             return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
-        judge = replace(judge, deadline=left, call_seconds=own.timeout if hook else None)
+        settings = replace(settings, timeout=left, call_timeout=own.timeout if hook else None)
+        judge = CandidateJudge(gateway, settings, service.reply_cache(request))
         return await judge.select(asked.query, asked.candidates)
 
 

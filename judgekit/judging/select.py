@@ -122,7 +122,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
         known = [(endpoint, marks) for endpoint, marks in voices if marks]
         nothing: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
-        return nothing | jury.marks(known, len(voices), self.options.jury)
+        return nothing | jury.marks(known, len(voices), self.settings.jury)
 
     def record(self, opinion: Marks) -> dict[str, Any]:
         known = {name: mark for name, mark in opinion.items() if mark}
@@ -257,14 +257,15 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def measured_for(self, query: Query) -> CandidateJudge:
         """Return the judge without what was learned, if models see more than they did then: earlier turns."""
-        if self.finality is None or not query.turns:
+        finality = self.settings.finality
+        if finality is None or not query.turns:
             return self
         why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
-        notes = f"calibration {self.finality.id} not used: {why}", self.calibration_warning
-        return replace(self, finality=None, calibration_warning="; ".join(filter(None, notes)))
+        notes = [f"calibration {finality.id} not used: {why}", self.settings.calibration_warning]
+        return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
-        if not self.options.redact:
+        if not self.settings.redact:
             return subject, 0
         clean = redact.words
         most = redact.MARGIN
@@ -290,11 +291,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
         words: TierName = "deep" if stands_in else tier
         asking = subject._replace(candidates=asked)
-        return SelectQuestion(self.rubric, self.mode, asking, tier, self.options, words)
+        return SelectQuestion(self.settings, asking, tier, words)
 
     def step(self, state: JudgingState[Candidates]) -> TierName | Final:
         waiting = {self._next(state, candidate.id) for candidate in state.subject.candidates}
-        return next((tier for tier in self.panel if tier in waiting), UNDETERMINED)
+        return next((tier for tier in self.models_by_tier if tier in waiting), UNDETERMINED)
 
     def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
         seen: dict[TierName, Outcome | None] = {}
@@ -311,7 +312,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             margins[tier] = certainty(mark.probability)
             if mark.divided is not None:
                 divided[tier] = mark.divided
-        return self.rules().next(seen, margins, divided)
+        return self.settings.escalation_rules().next(seen, margins, divided)
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
@@ -337,7 +338,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         if state.refused:
             why = f"not judged: {state.refused}"
         return Selection(
-            stale=self.calibration_warning,
+            stale=self.settings.calibration_warning,
             decisions=decisions,
             degraded=why,
             **self.measured(state),

@@ -17,10 +17,10 @@ from judgekit.judging import calibration, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
-from judgekit.judging.orchestrator import AnyJudge, Judge, JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.request import AS_CONFIGURED
 from judgekit.judging.score import DocumentJudge
+from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 
     from judgekit.config.settings import Config
+    from judgekit.judging.orchestrator import Judge
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Gateway, Messages
     from judgekit.rubric.loader import LoadedRubric
@@ -50,12 +51,12 @@ def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
     """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
-    settings = configuration.load(project)
+    config = configuration.load(project)
     server = None
-    if settings.server.url is not None and not is_replaying(environment.environ()):
+    if config.server.url is not None and not is_replaying(environment.environ()):
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
-        server = shared.configured(settings)
+        server = shared.configured(config)
         if name := request.model or environment.environ().get(panel.ONLY_MODEL):
             raise UsageError(
                 f"--model {name}: the shared judge (server.url) chooses models; leave it out"
@@ -65,38 +66,39 @@ def document_judge(
                 "the shared judge (server.url) chooses the depth; leave --depth and --review out"
             )
             raise UsageError(problem)
-    loaded = rubric(settings, project, request)
+    loaded = rubric(config, project, request)
     tiers = TIERS if server is None else ()
-    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, request, tiers=tiers)
+    settings = judge_settings(config, loaded, project, request, tiers=tiers)
+    judge = DocumentJudge(gateway, settings, reply_cache(request))
     if request.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        chosen = partial(_depth, request.depth, settings)
+        chosen = partial(_depth, request.depth, config)
         judge = replace(judge, deeper=partial(review.at_depth, chosen))
     if server is None:
-        return (judge, judge.no_model_reason)
+        return (judge, settings.no_model_reason)
     return (replace(judge, elsewhere=server.judge), server.url)
 
 
-def _depth(wanted: AnyDepth, settings: Config, document: Document) -> Depth:
+def _depth(wanted: AnyDepth, config: Config, document: Document) -> Depth:
     """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
     if wanted != "auto":
         return Depth(depth=wanted, rule="as asked")
     own = configuration.load(None).gate
-    rules = settings.gate
+    rules = config.gate
     file = document.files[0]
     if not rules.depth and rules.review is None:
         own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
     return depth.choose(own, rules, file.path, len(lines_of(file.text)))
 
 
-def rubric(settings: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
+def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
     """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
     name = request.rubric
     if name is None:
-        return loader.configured_rubric("judge", settings.judge.rubric, project)
+        return loader.configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
         # A path from the root: an error reads the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone
@@ -104,69 +106,52 @@ def rubric(settings: Config, project: Path | None, request: JudgeRequest) -> Loa
     return loader.find_rubric(name, project, (ScoreRubric,))
 
 
-def judge_of(
-    kind: type[AnyJudge],
-    gateway: Gateway,
-    settings: Config,
+def judge_settings(
+    config: Config,
     loaded: LoadedRubric,
     project: Path | None = None,
     request: JudgeRequest = AS_CONFIGURED,
     *,
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # so many texts are scored to compare them
-) -> AnyJudge:
-    """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`."""
-    found = Panel({}, None, "")
+) -> JudgeSettings:
+    """Return the settings of a judge that asks the models of `tiers`; raises `ConfigError`."""
+    settings = JudgeSettings.of(config.judge, request, loaded)
+    resolved = Panel({}, None, "")
     if tiers:
-        found = resolve(panel.wanted(settings, project, model=request.model), environment.environ())
-    models = {}
-    for tier, endpoints in found.endpoints.items():
+        wanted = panel.wanted(config, project, model=request.model)
+        resolved = resolve(wanted, environment.environ())
+    models_by_tier = {}
+    for tier, models in resolved.endpoints.items():
         if tier in tiers:
-            models[tier] = endpoints
-    configured = settings.judge
-    mode = request.mode or configured.mode
-    options = JudgeOptions(
-        jury=configured.jury,
-        samples=configured.samples,
-        each=configured.criteria == "each",
-        margin=configured.margin,
-        redact=configured.redact,
-        mixed=configured.panel == "mixed",
-    )
-    others = found.others
-    limit = configured.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
-    if limit:
-        check_prices(models, limit, project, asked=request.max_cost_usd is not None)
+            models_by_tier[tier] = models
+    others = resolved.others
+    if settings.max_cost_usd:
+        is_asked = request.max_cost_usd is not None
+        check_prices(models_by_tier, settings.max_cost_usd, project, asked=is_asked)
 
         def others() -> Sequence[Tiers]:
-            return [tiers for tiers in found.others() if not _unpriced(tiers)]
+            return [tiers for tiers in resolved.others() if not _unpriced(tiers)]
 
-    cache = None
-    if request.cache and not is_recording(environment.environ()):
-        cache = ReplyCache()
-    finality, calibration_warning = calibration.find(
-        loaded, mode, models, project, options, subjects
-    )
     project_named_families: frozenset[str] = frozenset()
-    if configured.author_family:
-        project_named_families = panel.project_named_families(settings, project, request.model)
-    return kind(
-        gateway=gateway,
-        panel=models,
-        loaded=loaded,
-        mode=mode,
-        deadline=request.deadline or configured.deadline,
-        max_cost_usd=limit,
-        no_model_reason=found.reason,
-        cache=cache,
-        finality=finality,
-        calibration_warning=calibration_warning,
-        options=options,
-        written_by=configured.author_family,
+    if settings.author_family:
+        project_named_families = panel.project_named_families(config, project, request.model)
+    settings = replace(
+        settings,
+        models_by_tier=models_by_tier,
+        no_model_reason=resolved.reason,
         others=others,
         project_named_families=project_named_families,
-        independence=configured.independence,
     )
+    finality, warning = calibration.find(settings, project, subjects)
+    return replace(settings, finality=finality, calibration_warning=warning)
+
+
+def reply_cache(request: JudgeRequest) -> ReplyCache | None:
+    """Return where replies are kept; None where a request wants none, or replies are recorded."""
+    if request.cache and not is_recording(environment.environ()):
+        return ReplyCache()
+    return None
 
 
 def check_prices(
@@ -197,10 +182,10 @@ def _unpriced(tiers: Tiers) -> list[str]:
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return how many documents to judge at a time, by the provider with the lowest limit."""
-    calls = judge.options.calls(len(judge.rubric.questions))
-    limits = [
-        endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury
-    ]
+    calls = judge.settings.calls_at_once(len(judge.rubric.questions))
+    limits = []
+    for models in judge.models_by_tier.values():
+        limits += [model.profile.limits.concurrency for model in models]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
@@ -325,25 +310,24 @@ def comparison_judge(
     else:
         name = request.rubric
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
-    settings = configuration.load(project)
+    config = configuration.load(project)
+    kind: type[PairJudge | RankingJudge] = PairJudge
+    subjects = 0
     if not isinstance(loaded.rubric, CompareRubric):
-        number = len(texts.distinct)
-        ranking = judge_of(
-            RankingJudge, gateway, settings, loaded, project, request, subjects=number
-        )
-        return replace(
-            ranking, no_model_reason=_no_comparison_reason(settings, ranking.no_model_reason)
-        )
-    if count > LEAST:
+        kind = RankingJudge
+        subjects = len(texts.distinct)
+    elif count > LEAST:
         told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
-    judge = judge_of(PairJudge, gateway, settings, loaded, project, request)
-    return replace(judge, no_model_reason=_no_comparison_reason(settings, judge.no_model_reason))
+    settings = judge_settings(config, loaded, project, request, subjects=subjects)
+    reason = _no_comparison_reason(config, settings.no_model_reason)
+    settings = replace(settings, no_model_reason=reason)
+    return kind(gateway, settings, reply_cache(request))
 
 
-def _no_comparison_reason(settings: Config, why: str) -> str:
+def _no_comparison_reason(config: Config, why: str) -> str:
     """Return why there is no model to compare texts, also for those whose documents a server judges."""
-    if settings.server.url is None:
+    if config.server.url is None:
         return why
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"
     return f"{alone}; on this machine: {why}"

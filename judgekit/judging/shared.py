@@ -74,18 +74,19 @@ class Shared:
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
         state = JudgingState(document, judge.session())
-        seconds = judge.deadline + _SLACK
-        wish = {
-            "rubric": judge.loaded.rubric.ref,
-            "rubric_sha256": judge.loaded.sha256,
-            "mode": judge.mode,
-            "deadline": judge.deadline,
-            "max_cost_usd": judge.max_cost_usd,
+        settings = judge.settings
+        seconds = settings.timeout + _SLACK
+        request = {
+            "rubric": settings.loaded.rubric.ref,
+            "rubric_sha256": settings.loaded.sha256,
+            "mode": settings.mode,
+            "deadline": settings.timeout,
+            "max_cost_usd": settings.max_cost_usd,
             "cache": judge.cache is not None,
         }
         body = {
-            "document": document.body(redact.words if judge.options.redact else str),
-            "wish": wish,
+            "document": document.body(redact.words if settings.redact else str),
+            "wish": request,
         }
         try:
             judged = Verdict.model_validate_json(await self._judged(body, seconds))

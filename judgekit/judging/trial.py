@@ -10,6 +10,7 @@ from judgekit import environment
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.round import Session
 from judgekit.judging.score import REPLY_TOKENS, ScoreQuestion
+from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
 from judgekit.providers.litellm import price_of
@@ -103,9 +104,8 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a model in the usual way, whatever was seen of it before."""
     await gateways.prepare(endpoint)
     remembered.forget(endpoint)
-    rubric = find_rubric(RUBRIC, None, (ScoreRubric,)).rubric
-    assert isinstance(rubric, ScoreRubric)  # noqa: S101 - what was asked for
-    task = ScoreQuestion(rubric, "strict", document([file_of("sentence.md", SENTENCE)]), "quick")
-    (call,) = task.calls(endpoint, Session(gateway, _SECONDS), 0)
+    settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
+    question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
+    (call,) = question.calls(endpoint, Session(gateway, _SECONDS), 0)
     answer = await call()
     return Trial(endpoint, answer, remembered.find(endpoint) or CallStyle(endpoint.output))

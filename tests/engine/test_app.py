@@ -337,7 +337,7 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     assert len(made) == 1
     assert await kept.of(project, {**MODEL, "PWD": "/elsewhere", "SHLVL": "7"}) is first
     other = await kept.of(project, {**MODEL, "JUDGEKIT_MODEL": "another"})
-    ((endpoint, *_), *_) = other.panel.values()
+    ((endpoint, *_), *_) = other.models_by_tier.values()
     assert endpoint.model.endswith("another")
     await kept.of(project, {**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
     monkeypatch.setattr(judges, "SECONDS", -1.0)  # old ones are let go, with the keys in them
@@ -350,19 +350,19 @@ async def test_a_change_of_configuration_is_seen_at_once(project: Path, isolated
     own, config = isolated / "judgekit/config.yaml", project / ".judgekit/config.yaml"
     own.parent.mkdir()
     kept = Kept()
-    assert (await kept.of(project)).mode == "strict"
+    assert (await kept.of(project)).settings.mode == "strict"
     config.write_text("judge: {mode: gentle}\n")
     for _ in range(2):  # what is wrong is said each time
         with pytest.raises(ConfigError, match=r"judge\.mode"):
             await kept.of(project)
     config.write_text("judge: {mode: lenient}\n")
-    assert (await kept.of(project)).mode == "lenient"
+    assert (await kept.of(project)).settings.mode == "lenient"
     own.write_text("judge: {deadline: 7}\n")
-    assert (await kept.of(project)).deadline == 7
+    assert (await kept.of(project)).settings.timeout == 7
 
 
 class Counting:
-    panel: dict[str, tuple[object, ...]] = {}
+    models_by_tier: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:
         self.now = self.most = 0

@@ -21,7 +21,7 @@ from making import (
     file,
     finality_rule,
     finality_rules,
-    models_by_tier,
+    judge_settings,
     promise,
 )
 from scripted import scripted_endpoint
@@ -392,9 +392,8 @@ def test_the_judge_comes_to_what_was_measured(
         ]
         for tier, names in panel.items()
     }
-    judge = RankingJudge(
-        replay.ReplayGateway(), models_by_tier(asked), LOADED, mode, 60, finality=finality
-    )
+    settings = judge_settings(asked, LOADED, mode, timeout=60, finality=finality)
+    judge = RankingJudge(replay.ReplayGateway(), settings)
     for item in ranked(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
-from making import PanelModels, call_usage, finality_rules, judge_options, models_by_tier, reply
+from making import PanelModels, call_usage, finality_rules, judge_settings, reply
 from scripted import PROFILE, NothingOpen, ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
@@ -194,15 +194,19 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
 def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     data: st.DataObject, count: int, criteria: int, rule: JuryRule, families: list[str]
 ) -> None:
-    options = judge_options(rule, samples=count, each=criteria > 1)
     endpoints = [
         dataclasses.replace(scripted_endpoint(f"m{at}"), family=name)
         for at, name in enumerate(families)
     ]
     calls = count * criteria * len(ORDERS)
-    judge = PairJudge(
-        ScriptedGateway({}), {"quick": tuple(endpoints)}, PAIRS, "strict", 30, options=options
+    settings = judge_settings(
+        {"quick": endpoints},
+        PAIRS,
+        jury=rule,
+        samples=count,
+        criteria="each" if criteria > 1 else "together",
     )
+    judge = PairJudge(ScriptedGateway({}), settings)
     votes, answers = [], []
     for endpoint in endpoints:
         words = data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls))
@@ -215,7 +219,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
         answers.append(runner._answer(judge, case(**PAIR), turn))
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = {"quick": runner._joined(answers, options, cut=False)}
+    recorded = {"quick": runner._joined(answers, settings, cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     reader = samples.Reader(PAIRS.rubric, "strict")
     assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
@@ -296,18 +300,10 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
 def asked(
     gateway: Costly,
     panel: PanelModels,
-    deadline: float = 30.0,
     **limits: Any,  # noqa: ANN401 - any limit
 ) -> dict[TierName, Recorded]:
-    judge = DocumentJudge(
-        gateway,
-        models_by_tier(panel),
-        RANKING,
-        "lenient",
-        deadline,
-        finality=finality_rules(),
-        **limits,
-    )
+    settings = judge_settings(panel, RANKING, "lenient", finality=finality_rules(), **limits)
+    judge = DocumentJudge(gateway, settings)
     return asyncio.run(opinions(judge, CASE, Path()))
 
 
@@ -324,7 +320,7 @@ def test_limits_of_cost_and_time_hold_for_the_case_and_not_for_each_call() -> No
     )  # a little more than three: nearly nothing is left
     assert len(gateway.requests) == 3
     gateway = Costly(seconds=0.1)
-    found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, deadline=0.25)
+    found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, timeout=0.25)
     assert len(gateway.requests) < len(SUBJECTS)
     assert found["deep"].failure == "timeout"
     assert max(request.timeout for request in gateway.requests[1:]) < 0.25

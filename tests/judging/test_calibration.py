@@ -22,8 +22,7 @@ from making import (
     document,
     document_judge,
     file,
-    judge_options,
-    models_by_tier,
+    judge_settings,
     promise,
     prompt_candidate,
 )
@@ -36,7 +35,6 @@ from judgekit.evaluation.calibrate import Opinions, learn
 from judgekit.judging import calibration, compare, fence, pointwise, prompt, select
 from judgekit.judging.binomial import at_most, lower, needed, upper
 from judgekit.judging.calibration import Calibration
-from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.verdict import rubric_ref
 from judgekit.providers import base, registry
 from judgekit.replies import logprobs
@@ -98,12 +96,16 @@ def read_so(quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 -
 
 
 def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
-    finality, warning = calibration.find(KLS, "strict", models_by_tier(PANEL), project, **more)
+    finality, warning = calibration.find(judge_settings(PANEL, KLS, **more), project)
     return finality, warning or ""
 
 
-def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
-    now = calibration.fingerprint(models_by_tier(panel), KLS.rubric, options)
+def misfit(
+    one: Calibration,
+    panel: PanelModels,
+    **more: Any,  # noqa: ANN401 - any setting
+) -> str | None:
+    now = calibration.fingerprint(judge_settings(panel, KLS, **more))
     return next(calibration.misfits(one, KLS, now), None)
 
 
@@ -189,7 +191,7 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
     assert find(tmp_path)[0] == new.rules()
     calibration.accept(ours(tmp_path, known(0.07)))
     assert find(tmp_path)[0] == known(0.07).rules()
-    assert calibration.find(KLS, "lenient", models_by_tier(PANEL), tmp_path) == NOTHING
+    assert calibration.find(judge_settings(PANEL, KLS, "lenient"), tmp_path) == NOTHING
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
@@ -318,26 +320,26 @@ def test_labels_that_hold_for_nothing_are_refused() -> None:
 
 
 def test_it_holds_for_the_options() -> None:
-    table: list[tuple[dict[str, Any], JudgeOptions, str]] = [
-        ({}, judge_options(), ""),
-        ({}, judge_options(jury="majority"), ""),  # no tier has a jury
-        ({}, judge_options(samples=3), "judge.samples was 1 and is 3 now"),
-        ({}, judge_options(each=True), "judge.criteria was together and is each now"),
-        ({"samples": 3}, judge_options(samples=3), ""),
-        ({"criteria": "each"}, judge_options(each=True), ""),
-        ({}, judge_options(redact=False), "judge.redact was true and is false now"),
-        ({"redact": False}, judge_options(), "judge.redact was false and is true now"),
+    table: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({}, {}, ""),
+        ({}, {"jury": "majority"}, ""),  # no tier has a jury
+        ({}, {"samples": 3}, "judge.samples was 1 and is 3 now"),
+        ({}, {"criteria": "each"}, "judge.criteria was together and is each now"),
+        ({"samples": 3}, {"samples": 3}, ""),
+        ({"criteria": "each"}, {"criteria": "each"}, ""),
+        ({}, {"redact": False}, "judge.redact was true and is false now"),
+        ({"redact": False}, {}, "judge.redact was false and is true now"),
     ]
     for how, options, why in table:
         path = keep(learned(cases(**how)))
-        rules, warning = find(options=options)
+        rules, warning = find(**options)
         assert ((rules is None), why in warning) == (bool(why), True), (how, options, warning)
         path.unlink()
     older = json.loads(known().text())
     del older["asked"]  # from before there were samples: one for a single reply
     found = Calibration.model_validate(older)
     assert misfit(found, PANEL) is None
-    assert misfit(found, PANEL, judge_options(samples=2)) == "judge.samples was 1 and is 2 now"
+    assert misfit(found, PANEL, samples=2) == "judge.samples was 1 and is 2 now"
 
 
 def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
@@ -355,7 +357,7 @@ def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree()
     found = of("one", "two")
     assert found.models == {"quick": "one + two", "deep": "large"}
     assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
-    majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
+    majority = misfit(found, panel("one", "two"), jury="majority")
     assert majority == "judge.jury was mean and is majority now"
     assert misfit(found, panel("one")) == "quick was one + two and is one now"
     assert of("two", "one").id == found.id
@@ -398,11 +400,11 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
-        for options in [judge_options(each=True)] + [
-            judge_options(samples=3, each=True)
-        ] * single_tokens:
+        for times in [1, 3] if single_tokens else [1]:
             now = calibration.fingerprint(
-                {"quick": (model,), "deep": (model,)}, loaded.rubric, options
+                judge_settings(
+                    {"quick": model, "deep": model}, loaded, samples=times, criteria="each"
+                )
             )
             assert any(calibration.misfits(found, loaded, now)) != fits, (name, single_tokens)
 
@@ -457,11 +459,11 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None
 
 
 def test_judgekits_own_words_are_known_by_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    rubric = loader.find_rubric("memory-relevance").rubric
-    before = calibration.wording(rubric, "strict")
+    loaded = loader.find_rubric("memory-relevance")
+    before = calibration.wording(loaded, "strict")
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
-    assert calibration.wording(rubric, "strict") == before
+    assert calibration.wording(loaded, "strict") == before
     found = known()
     with monkeypatch.context() as patch:
         patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
@@ -488,7 +490,7 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
 ) -> None:
     """Opinions change with them: gates that were learned before would stand for others."""
     for rubric, module, name, value in BARS:
-        loaded = loader.find_rubric(rubric).rubric
+        loaded = loader.find_rubric(rubric)
         before = calibration.wording(loaded, "strict")
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
@@ -507,7 +509,7 @@ CHANGED = f"how its provider's profile asks {endpoint().model} has changed"
 
 
 def asked_by(quick: Endpoint | list[Endpoint], deep: Endpoint) -> Calibration:
-    now = calibration.fingerprint(models_by_tier({"quick": quick, "deep": deep}), KLS.rubric)
+    now = calibration.fingerprint(judge_settings({"quick": quick, "deep": deep}, KLS))
     return known().model_copy(update={"models": now.models, "asking": now.asking, "read": {}})
 
 

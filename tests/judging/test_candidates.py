@@ -21,7 +21,6 @@ from making import (
     call_usage,
     candidate_judge,
     finality_rules,
-    judge_options,
     prompt_candidate,
     query,
     reply,
@@ -79,7 +78,7 @@ def judge(
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Selection:
     tiers = options.pop("tiers", three_models())
-    options.setdefault("deadline", 30)
+    options.setdefault("timeout", 30)
     own = candidate_judge(gateway, tiers, loaded=loader.find_rubric(rubric), mode=mode, **options)
     many = [prompt_candidate(f"m{at}", f"Title {at}.", category="DECISION") for at in range(count)]
     shown = CANDIDATES[:count] if count <= len(CANDIDATES) else many
@@ -104,9 +103,12 @@ def test_two_criteria_are_combined_by_code(mode: ModeName, kept: str, *, each: b
         return keep(A, B)(request) if "- relevant:" in text else keep(A, C)(request)
 
     gateway = ByModel({"m": answer})
-    options = judge_options(each=each)
     selection = judge(
-        gateway, mode, "memory-two-criteria", tiers={"deep": [of_family("m")]}, options=options
+        gateway,
+        mode,
+        "memory-two-criteria",
+        tiers={"deep": [of_family("m")]},
+        criteria="each" if each else "together",
     )
     assert "".join(own.id for own in selection.decisions if own.decision == "kept") == kept
     parts = [request.call_key.part for _, request in gateway.requests]
@@ -292,7 +294,7 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
         """Keep the first always, the second in three samples of four, the third in two of them."""
         return keep(*(A, B, C)[: 1 + (request.sample > 1) + (request.sample > 2)])(request)
 
-    decided, selection, gateway = sat({"m": drawn}, "m", options=judge_options(samples=4))
+    decided, selection, gateway = sat({"m": drawn}, "m", samples=4)
     assert decided == ["kept", "kept", "undetermined"]
     assert [decision.probability for decision in selection.decisions] == [1.0, 0.75, None]
     assert [request.call_key.part for _, request in gateway.requests] == [
@@ -552,12 +554,12 @@ def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them(
     learned = candidate_judge(
         ScriptedGateway({}), {}, finality=finality_rules("c"), calibration_warning=warned
     )
-    unlearned, before = dataclasses.replace(learned, finality=None), query("q", ("t",))
+    unlearned, before = learned.with_settings(finality=None), query("q", ("t",))
     assert learned.measured_for(query("q")) is learned
     assert unlearned.measured_for(before) is unlearned
     without = learned.measured_for(before)
-    assert without.finality is None
-    assert str(without.calibration_warning).startswith(
+    assert without.settings.finality is None
+    assert str(without.settings.calibration_warning).startswith(
         "calibration c not used: its labelled requests had no earlier conversation"
     )
-    assert str(without.calibration_warning).endswith(f"; {warned}")
+    assert str(without.settings.calibration_warning).endswith(f"; {warned}")

@@ -17,7 +17,7 @@ from making import (
     file,
     finality_rule,
     finality_rules,
-    judge_options,
+    judge_settings,
     reply,
 )
 from scripted import OWN, THREE, TWO, NothingOpen, ended, panel_of, scripted_endpoint
@@ -101,9 +101,8 @@ def compare(
     wrote: Sequence[str | None] = (),
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
-    judge = PairJudge(
-        panel, panel_of(by_tier), LOADED, mode, options.pop("deadline", 60), **options
-    )
+    settings = judge_settings(panel_of(by_tier), LOADED, mode, **{"timeout": 60, **options})
+    judge = PairJudge(panel, settings)
     return asyncio.run(
         judge.judge(dataclasses.replace(subject or two_texts(), authors=tuple(wrote)))
     )
@@ -234,7 +233,7 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(likely: float, w
     assert compare(Leaning(likely), small).verdict == word
     assert compare(Leaning(likely, biased=True), small).verdict == "tie"
     alone = Leaning(likely)
-    assert compare(alone, small, options=judge_options(samples=3, each=True)).verdict == word
+    assert compare(alone, small, samples=3, criteria="each").verdict == word
     assert len(alone.requests) == 6  # about each criterion once in each order
 
 
@@ -257,7 +256,7 @@ def test_each_family_of_a_jury_has_one_vote() -> None:
         ({"1": "A", "2": "A", "3": "T", "4": "T", "5": "T"}, "mean", "A", 0.4),
     ]
     for said, rule, word, lead in cases:
-        comparison = compare(Pairing(said), {"quick": list(said)}, options=judge_options(jury=rule))
+        comparison = compare(Pairing(said), {"quick": list(said)}, jury=rule)
         assert (comparison.verdict, comparison.lead) == (word, lead), (said, rule)
         assert [own.model for own in comparison.rounds] == [model for model in said for _ in "AB"]
 
@@ -273,7 +272,7 @@ def test_several_replies_in_both_orders_are_averaged() -> None:
     ]
     for replies, word, lead in cases:
         panel = Pairing({"m": replies})
-        comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=3))
+        comparison = compare(panel, {"quick": "m"}, samples=3)
         assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6), (
             replies
         )
@@ -294,9 +293,7 @@ def test_criteria_can_be_asked_about_one_by_one() -> None:
     ]
     for words, samples, word in cases:
         panel = Pairing({"m": dict(zip(CRITERIA, words, strict=True))})
-        comparison = compare(
-            panel, {"quick": "m"}, options=judge_options(samples=samples, each=True)
-        )
+        comparison = compare(panel, {"quick": "m"}, samples=samples, criteria="each")
         assert comparison.verdict == word
         numbers = range(1, samples + 1) if samples > 1 else [None]
         parts = [(number, name) for number in numbers for name in CRITERIA for _ in "AB"]

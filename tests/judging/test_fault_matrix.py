@@ -25,7 +25,6 @@ from making import (
     document,
     document_judge,
     file,
-    models_by_tier,
     prompt_candidate,
     query,
 )
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import File
-    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -161,13 +159,13 @@ SUBJECT = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
 
 def judged_document(gateway: ScriptedGateway, mode: str, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
     judge = document_judge(
-        gateway, three_models(), loaded=KLS, mode=mode, **{"deadline": 60.0, **options}
+        gateway, three_models(), loaded=KLS, mode=mode, **{"timeout": 60.0, **options}
     )
     return asyncio.run(judge.judge(SUBJECT))
 
 
 def candidates(gateway: ScriptedGateway, mode: str) -> Selection:
-    judge = candidate_judge(gateway, three_models(), loaded=MEMORY, mode=mode, deadline=60.0)
+    judge = candidate_judge(gateway, three_models(), loaded=MEMORY, mode=mode, timeout=60.0)
     return asyncio.run(judge.select(query("How do we refresh the token?"), PAIR))
 
 
@@ -261,7 +259,7 @@ def test_the_deadline_and_the_budget(row: dict[str, str]) -> None:
     script = {tier: said.get(row[tier]) or [SAYS[row[tier]]] for tier in ("quick", "deep")}
     gateway = ScriptedGateway({**script, "tiebreaker": [SAYS["A"]]})
     limit: dict[str, Any] = (
-        {"max_cost_usd": float(row["limit"])} if "limit" in row else {"deadline": 0.2}
+        {"max_cost_usd": float(row["limit"])} if "limit" in row else {"timeout": 0.2}
     )
     verdict = judged_document(gateway, row["mode"], **limit)
     assert verdict.verdict == row["verdict"]
@@ -333,13 +331,13 @@ def text_file(text: str) -> File:
 
 
 def judged(
-    task: str, till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions
+    task: str, till: Till, panel: PanelModels, mode: ModeName, options: dict[str, Any]
 ) -> object:
     bounds: dict[str, Any] = {
         "mode": mode,
-        "deadline": 60,
+        "timeout": 60,
         "max_cost_usd": till.limit,
-        "options": options,
+        **options,
     }
     if task == "document":
         one = making.document((text_file("text"),), "text.md@1")
@@ -353,7 +351,7 @@ def judged(
             )
         )
     kind, name, letters = TWO_KINDS[task]
-    judge = kind(till, models_by_tier(panel), loader.find_rubric(name), **bounds)
+    judge = kind(till, making.judge_settings(panel, loader.find_rubric(name), **bounds))
     return asyncio.run(
         judge.judge(making.comparison_input("Say who.", tuple(map(text_file, letters))))
     )
@@ -374,11 +372,12 @@ TASKS = ("document", "candidates", *TWO_KINDS)
     jury=st.integers(1, 3),
     pointwise=st.booleans(),
     mode=st.sampled_from(["strict", "lenient"]),
-    options=st.builds(
-        making.judge_options,
-        jury=st.sampled_from(["mean", "majority"]),
-        samples=st.integers(1, 3),
-        each=st.booleans(),
+    options=st.fixed_dictionaries(
+        {
+            "jury": st.sampled_from(["mean", "majority"]),
+            "samples": st.integers(1, 3),
+            "criteria": st.sampled_from(["together", "each"]),
+        }
     ),
 )
 @settings(max_examples=40, deadline=None)
@@ -389,7 +388,7 @@ def test_no_call_begins_once_the_limit_is_reached(
     moods: list[int],
     jury: int,
     mode: ModeName,
-    options: JudgeOptions,
+    options: dict[str, Any],
     *,
     pointwise: bool,
 ) -> None:
@@ -420,6 +419,6 @@ def test_without_a_limit_more_is_spent(task: str) -> None:
         till,
         {tier: (scripted_endpoint(tier),) for tier in TIERS},
         "strict",
-        making.judge_options(),
+        {},
     )
     assert till.spent > 0.5

@@ -97,7 +97,8 @@ def rank(
 ) -> Comparison:
     kls = loader.find_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
-    judge = RankingJudge(panel, panel_of(by_tier), own, mode, 60, **options)
+    settings = making.judge_settings(panel_of(by_tier), own, mode, timeout=60, **options)
+    judge = RankingJudge(panel, settings)
     return asyncio.run(judge.judge(some_texts(letters, wrote, tail)))
 
 
@@ -182,7 +183,7 @@ def test_as_many_are_asked_at_a_time_as_the_provider_bears() -> None:
         limits = PROFILE.limits.model_copy(update={"concurrency": bears})
         modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
         panel = Ranking({"m": "4321"})
-        rank(panel, {"quick": modest}, "ABCD", options=making.judge_options(samples=3))
+        rank(panel, {"quick": modest}, "ABCD", samples=3)
         assert (panel.most, len(panel.asked)) == (most, 12)
 
 
@@ -236,7 +237,7 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     comparison = rank(gateway, {"quick": small})
     assert (comparison.verdict, means(comparison), len(gateway.requests)) == ("A", [4, 3, 2], 9)
     alone = making.document_judge(
-        Believing({"A": "45"}), {"quick": small}, mode="lenient", deadline=60
+        Believing({"A": "45"}), {"quick": small}, mode="lenient", timeout=60
     )
     verdict = asyncio.run(alone.judge(making.document((text_file("A"),), "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

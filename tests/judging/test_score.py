@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import PanelModels, call_usage, document, document_judge, file, judge_options, reply
+from making import PanelModels, call_usage, document, document_judge, file, reply
 from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
 
 from judgekit.cli.formats.table import verdict_text
@@ -55,7 +55,7 @@ def judge(
     subject: Document | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Verdict:
-    options.setdefault("deadline", 60)
+    options.setdefault("timeout", 60)
     own = document_judge(gateway, three_models() if panel is None else panel, mode=mode, **options)
     return asyncio.run(own.judge(subject or text_document()))
 
@@ -294,7 +294,7 @@ def test_the_tiebreaker_is_shown_the_same_in_whatever_order_a_jury_is_named() ->
 def test_a_margin_sends_close_scores_up() -> None:
     answers: Answers = {"a": scores(1, 3, 3), "b": GOOD, "c": GOOD}  # one point below what rejects
     for margin, asked in ((0.0, "a"), (1.0, "a"), (1.5, "abc")):
-        verdict, gateway = sat(answers, *"abc", options=judge_options(margin=margin))
+        verdict, gateway = sat(answers, *"abc", margin=margin)
         assert (verdict.verdict, "".join(gateway.asked)) == (
             "accept" if asked == "abc" else "reject",
             asked,
@@ -309,7 +309,7 @@ def test_most_samples_must_be_readable() -> None:
         return GOOD if request.sample <= readable else "I would rather not."
 
     for readable, verdict in ((2, "accept"), (1, "undetermined")):
-        judged, gateway = sat({"a": answer}, "", "a", options=judge_options(samples=3))
+        judged, gateway = sat({"a": answer}, "", "a", samples=3)
         opinion = judged.rounds[0].opinion
         assert (judged.verdict, opinion and opinion["samples"]) == (verdict, opinion and readable)
         parts = sorted(request.call_key.part for _, request in gateway.requests)
@@ -332,7 +332,7 @@ def alone_on(request: Request) -> str:
 
 def test_each_dimension_may_have_a_call_of_its_own() -> None:
     names = ["semantic", "pragmatic", "syntactic"]
-    verdict, gateway = sat({"a": alone_on}, "", "a", options=judge_options(each=True))
+    verdict, gateway = sat({"a": alone_on}, "", "a", criteria="each")
     assert [request.call_key.part for _, request in gateway.requests] == names
     assert (gateway.most, len(verdict.rounds), verdict.verdict) == (3, 1, "accept")
     assert verdict.scores == {"semantic": 4, "pragmatic": 5, "syntactic": 3}
@@ -344,7 +344,7 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
         return "No." if "pragmatic" in request.call_key.part else alone_on(request)
 
     # A dimension that fails fails the round.
-    verdict, gateway = sat({"a": failing}, "", "a", options=judge_options(each=True))
+    verdict, gateway = sat({"a": failing}, "", "a", criteria="each")
     assert (verdict.verdict, verdict.scores, failures(verdict)) == (
         "undetermined",
         None,
@@ -445,8 +445,9 @@ def test_a_recording_gives_the_same_verdict_each_time(
         "deep": [bad] * 5,
         "tiebreaker": [token] * 3,
     }
-    options = judge_options("majority", samples=2)
-    own = document_judge(Recorder(ScriptedGateway(answers), recording), JURY, options=options)
+    own = document_judge(
+        Recorder(ScriptedGateway(answers), recording), JURY, jury="majority", samples=2
+    )
     first = asyncio.run(own.judge(guide))
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(recording))
     for again in (running.run(service.ajudge_documents([guide]))[0] for _ in range(2)):

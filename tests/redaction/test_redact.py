@@ -23,7 +23,7 @@ from making import (
     document,
     document_judge,
     file,
-    models_by_tier,
+    judge_settings,
     query,
     reply,
 )
@@ -337,7 +337,7 @@ class Listening(NothingOpen):
 def compared(subject: ComparisonInput, panel: PanelModels) -> None:
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        own = kind(gateway, models_by_tier(panel), loader.find_rubric(rubric), "strict", 30)
+        own = kind(gateway, judge_settings(panel, loader.find_rubric(rubric)))
         asyncio.run(own.judge(subject))
         assert gateway.has_no_secret()
         assert leaked(str([own.prompts(tier, subject) for tier in TIERS])) == []

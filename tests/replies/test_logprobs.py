@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Loopback, fails, says
-from making import call_usage, document, document_judge, file, judge_options, reply
+from making import call_usage, document, document_judge, file, reply
 from scripted import NothingOpen, ScriptedGateway, beside, scores, scripted_endpoint, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
@@ -272,7 +272,7 @@ def test_scores_are_expectations_and_decide() -> None:
 @pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
 def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})
-    verdict = judge(gateway, TELLING, options=judge_options(samples=2))
+    verdict = judge(gateway, TELLING, samples=2)
     assert [request.sample for request in gateway.requests] == [0, 1, 2]
     assert semantic(verdict) == 4
     assert opinion(verdict)["samples"] == 2
@@ -288,13 +288,11 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
             Recorder(LitellmGateway(), file),
             endpoint,
             cache=cache,
-            options=judge_options(samples=3),
+            samples=3,
         )
-        kept = judge(LitellmGateway(), endpoint, cache=cache, options=judge_options(samples=3))
+        kept = judge(LitellmGateway(), endpoint, cache=cache, samples=3)
         assert len(server.requests) == 1
-    replayed = judge(
-        ReplayGateway(), recorded_endpoints(file)["deep"][0], options=judge_options(samples=3)
-    )
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"][0], samples=3)
     assert first.scores == kept.scores == replayed.scores
     assert semantic(first) == 3.7
 

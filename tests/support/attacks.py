@@ -88,7 +88,7 @@ class Targets:
             return loaded._replace(rubric=loaded.rubric.model_copy(update={"tiers": tiers}))
 
         quick: PanelModels = {"quick": panel["quick"]}
-        rules: dict[str, Any] = {"mode": "lenient", "deadline": seconds}
+        rules: dict[str, Any] = {"mode": "lenient", "timeout": seconds}
         self._candidates = candidate_judge(gateway, quick, loaded=patient(select), **rules)
         self._documents = document_judge(gateway, quick, loaded=patient(score), **rules)
 

@@ -16,16 +16,17 @@ from judgekit.judging.documents import (
     file_of,
 )
 from judgekit.judging.escalation import FinalityRule, FinalityRules
-from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge
+from judgekit.judging.settings import JudgeSettings
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.config import Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.judging.cache import Replies
     from judgekit.judging.score_source import ScoreSource
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
@@ -42,7 +43,7 @@ def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     }
 
 
-call_usage, judge_options = Usage, JudgeOptions
+call_usage = Usage
 prompt_candidate, query = PromptCandidate, Query
 
 
@@ -75,18 +76,31 @@ def document(
     return Document(tuple(files), task_id, task or TaskDescription())
 
 
+def judge_settings(
+    panel: PanelModels,
+    loaded: LoadedRubric | None = None,
+    mode: ModeName = "strict",
+    timeout: float = 30,
+    **more: Any,  # noqa: ANN401 - of any field
+) -> JudgeSettings:
+    """Return what a judge is made of, strict under the rubric kls unless a test says otherwise."""
+    return JudgeSettings(
+        loaded=loaded or loader.find_rubric("kls"),
+        mode=mode,
+        models_by_tier=models_by_tier(panel),
+        timeout=timeout,
+        **more,
+    )
+
+
 def document_judge(
     gateway: Gateway,
     panel: PanelModels,
     *,
-    loaded: LoadedRubric | None = None,
+    cache: Replies | None = None,
     **settings: Any,  # noqa: ANN401 - handed on
 ) -> DocumentJudge:
-    """Return a judge of documents, strict under the rubric kls unless a test says otherwise."""
-    rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
-    return DocumentJudge(
-        gateway, models_by_tier(panel), loaded or loader.find_rubric("kls"), **rules
-    )
+    return DocumentJudge(gateway, judge_settings(panel, **settings), cache)
 
 
 def candidate_judge(
@@ -97,9 +111,8 @@ def candidate_judge(
     **settings: Any,  # noqa: ANN401 - handed on
 ) -> CandidateJudge:
     """Return a judge of candidates, strict under the rubric memory-relevance unless a test says otherwise."""
-    rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
     known = loaded or loader.find_rubric("memory-relevance")
-    return CandidateJudge(gateway, models_by_tier(panel), known, **rules)
+    return CandidateJudge(gateway, judge_settings(panel, known, **settings))
 
 
 def promise(
