@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[1] / "judgekit"
 
-LARGE, SHARE = 60_000, 8  # characters, and the share of them that the smaller text has
+LARGE, SHARE = 30_000, 8  # characters, and the share of them that the smaller text has
 MOST = 24.0  # times as much CPU for eight times the text: a square would take 64
-FLOOR = 0.1  # seconds of CPU below which nothing is compared: a square of 60,000 steps takes longer
+FLOOR = (
+    0.05  # seconds of CPU below which nothing is compared: a square of 30,000 steps takes longer
+)
 TRIES = 3
 SECONDS = 20  # of CPU that a command may take: without bounds these take minutes
 

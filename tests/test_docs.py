@@ -173,6 +173,7 @@ PAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str) -> None:
     folder, count = PAGES[name]

@@ -270,6 +270,7 @@ def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.Monke
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
 
 
+@pytest.mark.slow
 @POSIX
 @pytest.mark.parametrize(
     ("words", "requests"),

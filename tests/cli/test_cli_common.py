@@ -81,6 +81,7 @@ def test_quiet_leaves_out_hints_and_no_error(judgekit: Run, served: Served) -> N
     assert judgekit("-q", "judge", "missing.md").err.startswith("judgekit: missing.md: ")
 
 
+@pytest.mark.slow
 def test_verbose_shows_each_call_and_where_it_was_kept() -> None:
     with Loopback(says(scores(5, 5, 5))) as server:
         environ = {**os.environ, "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}

@@ -119,6 +119,7 @@ def test_rows_of_another_model_or_beyond_the_limit_are_said(served: Served) -> N
     assert "did not come to" not in done.err
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_shows_rejects_and_failures(use: Use) -> None:
     def answer(asked: Asked) -> Answer:
         return fails(400) if "answer 5." in asked.text else by_content(asked)

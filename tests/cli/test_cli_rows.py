@@ -241,6 +241,7 @@ def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(
     assert (done.code, len(asked), len({each["id"] for each in read()})) == (0, 15, 20)
 
 
+@pytest.mark.slow
 def test_standard_input_is_judged_as_it_comes(use: Use) -> None:
     with Loopback(by_content) as server:
         use(server)
@@ -493,6 +494,7 @@ print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, d
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="where kilobytes are counted")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_small_file_of_parquet_takes_no_gigabytes(bomb: str) -> None:

@@ -186,6 +186,7 @@ def test_what_was_recorded_is_replayed_without_a_model(
     assert len(server.requests) == asked
 
 
+@pytest.mark.slow
 def test_a_recording_that_lacks_a_reply_fails_the_test(run: Run, use: Use, tmp_path: Path) -> None:
     with Loopback(answering()) as server:
         use(server)
@@ -222,6 +223,7 @@ EXAMPLE = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_is_printed(
     run: Run, no_servers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

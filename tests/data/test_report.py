@@ -184,6 +184,7 @@ def test_too_few_labels_bring_no_corrected_rate_but_how_many_more_would_do(
     assert (found.needs, found.accept_rate and found.accept_rate.corrected) == (needs, None)
 
 
+@pytest.mark.slow
 def test_the_bounds_hold_the_truth_also_for_a_bad_judge_and_a_rare_kind() -> None:
     """At least 93 of 100 times; and for a good judge they are narrower than those of the labels alone."""
     for truth, sensitivity, specificity in ((0.5, 0.9, 0.9), (0.9, 0.6, 0.4), (0.05, 0.7, 0.99)):

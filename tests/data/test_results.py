@@ -77,6 +77,7 @@ def unsealed(line: str) -> dict[str, Any]:
     return row | {"fingerprint": row["fingerprint"].partition(".")[0]}
 
 
+@pytest.mark.slow
 def test_a_run_resumes_from_every_prefix_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

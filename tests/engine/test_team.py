@@ -403,6 +403,7 @@ def test_a_server_that_does_not_judge_leaves_it_undetermined(use: Callable[..., 
     assert "Errno" not in told
 
 
+@pytest.mark.slow
 def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
     use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

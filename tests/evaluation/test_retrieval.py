@@ -377,6 +377,7 @@ def sample(size: int, chance: float, seed: int = 1) -> list[float]:
     return [float(generator.random() < chance) for _ in range(size)]
 
 
+@pytest.mark.slow
 def test_bounds_are_the_normal_ones_reproducible_and_cover_the_truth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -364,6 +364,7 @@ TWO_KINDS: dict[str, tuple[type[PairJudge | RankingJudge], str, str]] = {
 TASKS = ("document", "candidates", *TWO_KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @given(
     limit=st.floats(0, 1),

@@ -303,6 +303,7 @@ def writer(path: Path, seed: int, rounds: int, before: str = "") -> subprocess.P
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_processes_that_write_read_and_die_never_get_a_wrong_reply(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "replies.sqlite"
     lasting = [writer(path, seed, 300) for seed in range(2)]

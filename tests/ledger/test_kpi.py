@@ -211,6 +211,7 @@ def drawn(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "labels"), LABELLED)
 def test_the_interval_covers_the_rate_as_often_as_it_promises(
     count: int, labels: tuple[float, ...]

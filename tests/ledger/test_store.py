@@ -133,6 +133,7 @@ def test_a_ledger_that_another_process_holds_is_said(
         add(ledger, "b")
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Path) -> None:
     """Each line is whole but the last of a killed writer; what a writer had finished is there, in order."""

@@ -55,6 +55,7 @@ def run_python(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-W", "error")])
 def test_filters_of_another_thread_do_not_end_the_import(options: tuple[str, ...]) -> None:
     done = run_python(RESTORED_MEANWHILE.format(support=str(SUPPORT)), *options)

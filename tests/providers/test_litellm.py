@@ -351,6 +351,7 @@ def printed(code: str, base: str = "http://127.0.0.1:9/v1", **environ: str) -> l
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_whatever_happens() -> None:
     script = [
         says("fine"),
