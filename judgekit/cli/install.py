@@ -41,7 +41,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     from judgekit.hooks import git_hook
 
     place = git_hook.of_scope(scope, Path.cwd())
-    change = git_hook.planned_change(place, installs=True)
+    change = git_hook.plan_install(place)
     if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
         return
     kept = change.path.with_name(git_hook.KEPT)
@@ -60,8 +60,8 @@ def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook
 
-    change = git_hook.planned_change(git_hook.of_scope(scope, Path.cwd()), installs=False)
-    removed = f"{'put back' if change.aside else 'removed'} {change.path}"
+    change = git_hook.plan_uninstall(git_hook.of_scope(scope, Path.cwd()))
+    removed = f"{'put back' if change.backup else 'removed'} {change.path}"
     _uninstall(change, removed, "judgekit's hook", print_=print_)
 
 
@@ -70,7 +70,7 @@ def install_pre_commit(print_: _Print = False) -> None:
     """Add the gate to this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.planned_change(project_path(), installs=True)
+    change = pre_commit.plan_install(project_path())
     _installed(
         change, "\nrun once in each clone: pre-commit install --hook-type pre-push", print_=print_
     )
@@ -81,7 +81,7 @@ def uninstall_pre_commit(print_: _Print = False) -> None:
     """Remove the gate from this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.planned_change(project_path(), installs=False)
+    change = pre_commit.plan_uninstall(project_path())
     removed = f"removed {'the gate from ' if change.after else ''}{change.path}"
     _uninstall(change, removed, "the gate", print_=print_)
 
@@ -91,7 +91,7 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
         from judgekit.hooks import skill as skills
 
         project = project_path()
-        change = install.planned_change(scope, project, installs=True, client=client)
+        change = install.plan_install(scope, project, client)
         reach = {"user": "in all your projects", "local": f"of yours in {project}"}
         of_all = f"of everyone in {project} with judgekit installed"
         effect = f": {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}"
@@ -117,7 +117,7 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
     def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
         from judgekit.hooks import skill as skills
 
-        change = install.planned_change(scope, project_path(), installs=False, client=client)
+        change = install.plan_uninstall(scope, project_path(), client)
         removed = f"removed the hook from {change.path}"
         if change.after is None:
             removed = f"removed {change.path}, which held nothing else"

@@ -23,22 +23,22 @@ _FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
 class FileChange(NamedTuple):
     """What would become of one file; None stands for no file.
 
-    `original` is its content without judgekit. `aside` is where another program's file is moved to, or back
-    from. `lame`: the file is a program without its run bit. `is_users`: the file is the user's own, for all
-    projects, and may be a link; a link in the place of a project's file came with the project.
+    `original` is its content without judgekit. `backup` is where another program's file is moved to, or back
+    from. `not_executable`: the file is a program without its run bit. `is_users`: the file is the user's
+    own, for all projects, and may be a link; a link in the place of a project's file came with the project.
     """
 
     path: Path
     before: bytes | None
     after: bytes | None
     original: bytes | None = None
-    aside: Path | None = None
-    lame: bool = False
+    backup: Path | None = None
+    not_executable: bool = False
     is_users: bool = False
 
     @property
     def changes(self) -> bool:
-        return self.before != self.after or self.aside is not None or self.lame
+        return self.before != self.after or self.backup is not None or self.not_executable
 
 
 class Record(NamedTuple):
@@ -52,16 +52,16 @@ def install(change: FileChange, *, program: bool = False) -> None:
     """Write a planned installation, a `program` with its run bit; an `InputError` leaves all as it was."""
     if not change.changes or change.after is None:
         return
-    if change.aside:
-        _move(change.path, change.aside, is_users=change.is_users)
+    if change.backup:
+        _move(change.path, change.backup, is_users=change.is_users)
     try:
-        before = None if change.aside else change.before
+        before = None if change.backup else change.before
         made = replace(change.path, before, change.after, is_users=change.is_users)
         if program:
             change.path.chmod(change.path.stat().st_mode | 0o111)
     except (InputError, OSError):
-        if change.aside:
-            _move(change.aside, change.path, is_users=change.is_users)
+        if change.backup:
+            _move(change.backup, change.path, is_users=change.is_users)
         raise
     folders, files = _load()
     files[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
@@ -72,8 +72,8 @@ def uninstall(change: FileChange) -> None:
     """Carry out a planned removal, that of folders made for the file too; raises as `install` does."""
     if not change.changes:
         return
-    if change.aside:
-        _move(change.aside, change.path, is_users=change.is_users)
+    if change.backup:
+        _move(change.backup, change.path, is_users=change.is_users)
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
     folders, files = _load()

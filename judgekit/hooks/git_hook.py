@@ -152,38 +152,62 @@ def endpoint(hooks: Path) -> Path:
     return hooks / HOOK
 
 
-def planned_change(place: HooksFolder, python: str | None = None, *, installs: bool) -> FileChange:
-    """Return what installing the hook, or taking it out, would change; one that was kept comes back then.
+def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
+    """Return what installing the hook would change.
 
     Raises `UsageError` for an edited hook of ours, for two of other programs, and in husky's own folder.
     """
-    if installs and (file := husky.file_of(place.hooks)) is not None:
+    file = husky.file_of(place.hooks)
+    if file is not None:
         raise UsageError(f"husky manages {place.hooks}; {husky.advice(place.hooks, file)}")
     path = endpoint(place.hooks)
-    before = files.read(path)
-    kept = path.with_name(KEPT)
-    if before is None and path.is_symlink():
-        owner = "foreign"
-    else:
-        owner = kind(before)
-    if owner == "edited":
-        remedy = f"move your additions to {kept}, which runs first, and remove it"
-        raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
-    if not installs:
-        if owner == "foreign":
-            return FileChange(path, before, before)
-        if os.path.lexists(kept):
-            aside = kept
-        else:
-            aside = None
-        return FileChange(path, before, None, aside=aside, is_users=place.shared)
-    # Git LFS writes its hook anew, over ours: then both are the same, and the kept one gives way.
-    if owner == "foreign" and os.path.lexists(kept) and files.read(kept) != before:
-        both = f"{path} belongs to another program, and so does {kept}, which ran before judgekit's"
+    before, owner = _read_hook(path)
+    backup = path.with_name(KEPT)
+    # Git LFS writes its hook anew, over ours: then both are the same, and the backup gives way.
+    if owner == "foreign" and os.path.lexists(backup) and files.read(backup) != before:
+        both = (
+            f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
+        )
         raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
-    lame = owner == "ours" and not os.access(path, os.X_OK)
-    aside = kept if owner == "foreign" else None
-    return FileChange(path, before, text(python), aside=aside, lame=lame, is_users=place.shared)
+    return FileChange(
+        path,
+        before,
+        after=text(python),
+        backup=backup if owner == "foreign" else None,
+        not_executable=owner == "ours" and not os.access(path, os.X_OK),
+        is_users=place.shared,
+    )
+
+
+def plan_uninstall(place: HooksFolder) -> FileChange:
+    """Return what taking the hook out would change: the hook that it replaced comes back.
+
+    Raises `UsageError` for an edited hook of ours.
+    """
+    path = endpoint(place.hooks)
+    before, owner = _read_hook(path)
+    if owner == "foreign":
+        return FileChange(path, before, after=before)
+    backup = path.with_name(KEPT)
+    return FileChange(
+        path,
+        before,
+        after=None,
+        backup=backup if os.path.lexists(backup) else None,
+        is_users=place.shared,
+    )
+
+
+def _read_hook(path: Path) -> tuple[bytes | None, str]:
+    """Return what the hook's file holds, and whose it is; raises `UsageError` for an edited hook of ours."""
+    content = files.read(path)
+    if content is None and path.is_symlink():
+        return None, "foreign"
+    owner = kind(content)
+    if owner == "edited":
+        remedy = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
+        raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
+    return content, owner
 
 
 def notes(place: HooksFolder) -> Iterator[str]:

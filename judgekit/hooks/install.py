@@ -54,24 +54,36 @@ def settings(path: Path) -> dict[str, Any]:
         return {}
 
 
-def planned_change(
-    scope: Scope, project: Path, *, installs: bool, client: Client = CLAUDE_CODE
-) -> FileChange:
-    """Return what installing the hook, or taking it out, would change: a file that holds nothing else goes.
+def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
+    """Return what installing the hook would change.
 
-    Without our entries the file is what it was before, byte for byte, where nobody has changed it since.
     Raises `ConfigError` when the file is not what the client reads, `InputError` when it cannot be read, and
     `UsageError` when the project's file is the user's own.
     """
     path = settings_file(scope, project, client)
-    if (
-        installs
-        and scope != "user"
-        and path.resolve() == settings_file("user", project, client).resolve()
-    ):
+    if scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
+    removal = plan_uninstall(scope, project, client)
+    if scope == "project":
+        hook = entries.portable(client)
+    else:
+        hook = entries.fastest(client=client)
+    text = (removal.before or b"").decode()
+    with_hook = entries.installed(text, hook, str(path), client)
+    return removal._replace(
+        after=removal.before if with_hook == text else _encoded(with_hook), original=removal.after
+    )
+
+
+def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
+    """Return what taking the hook out would change: a file that holds nothing else goes.
+
+    Without our entries the file is what it was before, byte for byte, where nobody has changed it since.
+    Raises `ConfigError` when the file is not what the client reads, and `InputError` when it cannot be read.
+    """
+    path = settings_file(scope, project, client)
     before = original = files.read(path)
     try:
         text = (before or b"").decode()
@@ -91,18 +103,7 @@ def planned_change(
                 original = b""
             else:
                 original = None
-    if not installs:
-        return FileChange(path, before, original, is_users=scope == "user")
-    if scope == "project":
-        hook = entries.portable(client)
-    else:
-        hook = entries.fastest(client=client)
-    after = entries.installed(text, hook, str(path), client)
-    if after == text:
-        changed = before
-    else:
-        changed = _encoded(after)
-    return FileChange(path, before, changed, original, is_users=scope == "user")
+    return FileChange(path, before, after=original, is_users=scope == "user")
 
 
 def _encoded(text: str) -> bytes:
@@ -192,7 +193,7 @@ def findings(project: Path) -> Iterator[Finding]:
         is_there = client is CLAUDE_CODE
         for scope, path in _places(project, client):
             try:
-                planned_change(scope, project, installs=False, client=client)
+                plan_uninstall(scope, project, client)
             except JudgekitError as error:
                 broken.append(
                     ("wrong", "prompt hook", str(error).removesuffix("; nothing was changed"))

@@ -30,8 +30,17 @@ _LOCAL = f"sh -c '{OWN_PYTHON}; {_FOUND}; {_RUN}; {_ONLY}'"
 ITEM = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8").replace("@ENTRY@", _LOCAL)
 
 
-def planned_change(project: Path, *, installs: bool) -> FileChange:
-    """Return the change of a project's configuration; raises `ConfigError`, `InputError` if unreadable."""
+def plan_install(project: Path) -> FileChange:
+    """Return how a project's configuration gets our hook; raises `ConfigError` or `InputError`."""
+    return _planned(project, installs=True)
+
+
+def plan_uninstall(project: Path) -> FileChange:
+    """Return how a project's configuration loses our hook; raises as `plan_install` does."""
+    return _planned(project, installs=False)
+
+
+def _planned(project: Path, *, installs: bool) -> FileChange:
     path = project / FILE
     before = files.read(path)
     try:

@@ -57,13 +57,13 @@ def tree(*folders: Path) -> dict[str, bytes | None]:
 
 
 def put(scope: Scope, project: Path) -> files.FileChange:
-    change = install.planned_change(scope, project, installs=True)
+    change = install.plan_install(scope, project)
     files.install(change)
     return change
 
 
 def take_out(scope: Scope, project: Path) -> files.FileChange:
-    change = install.planned_change(scope, project, installs=False)
+    change = install.plan_uninstall(scope, project)
     files.uninstall(change)
     return change
 
@@ -132,7 +132,7 @@ def test_folders_and_edits_of_others_stay(project: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "model": "opus",\n', 1))
     take_out("project", project)
     assert path.read_bytes() == b'{\n  "model": "opus"\n}\n'
-    change = install.planned_change("project", project, installs=True)
+    change = install.plan_install("project", project)
     path.write_bytes(b'{"theirs": 1}')
     with pytest.raises(InputError):
         files.install(change)
@@ -145,7 +145,7 @@ def test_the_clients_folder_can_be_elsewhere(
 ) -> None:
     assert install.settings_file("user", project) == isolated / ".claude" / "settings.json"
     with pytest.raises(UsageError, match="--scope user"):  # a project in the home folder
-        install.planned_change("project", isolated, installs=True)
+        install.plan_install("project", isolated)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
     put("user", project)
     assert (tmp_path / "elsewhere" / "settings.json").is_file()

@@ -26,13 +26,13 @@ FOREIGN = b"#!/bin/sh\necho \xff\n"
 
 
 def install(folder: Path, scope: Scope = "local", python: str | None = None) -> FileChange:
-    change = git_hook.planned_change(git_hook.of_scope(scope, folder), python, installs=True)
+    change = git_hook.plan_install(git_hook.of_scope(scope, folder), python)
     files.install(change, program=True)
     return change
 
 
 def uninstall(folder: Path, scope: Scope = "local") -> FileChange:
-    change = git_hook.planned_change(git_hook.of_scope(scope, folder), installs=False)
+    change = git_hook.plan_uninstall(git_hook.of_scope(scope, folder))
     files.uninstall(change)
     return change
 
@@ -88,11 +88,11 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
         else:
             (hooks / HOOK).symlink_to(made)
         before = state(hooks)
-        assert install(repository.folder).aside
+        assert install(repository.folder).backup
         assert not (hooks / HOOK).is_symlink()
         assert state(hooks)[KEPT] == before[HOOK]
         assert not install(repository.folder).changes
-        assert uninstall(repository.folder).aside
+        assert uninstall(repository.folder).backup
         assert state(hooks) == before, made
         install(repository.folder)
         (hooks / HOOK).unlink()
@@ -194,7 +194,7 @@ def test_what_doctor_finds(
         found = list(git_hook.findings(repository.folder))
         assert [each for each in found if each[0] == state and told in each[1]], found
     write(hooks / HOOK, framework)
-    files.install(pre_commit.planned_change(repository.folder, installs=True))
+    files.install(pre_commit.plan_install(repository.folder))
     repository("config", "hook.gate.event", "pre-push")
     repository("config", "hook.gate.command", "judgekit gate --pre-push")
     (first_state, _), (_, configured) = git_hook.findings(repository.folder)
@@ -233,8 +233,12 @@ ORIGINALS = {
 
 
 def framework(project: Path, *, installs: bool) -> bool:
-    change = pre_commit.planned_change(project, installs=installs)
-    (files.install if installs else files.uninstall)(change)
+    if installs:
+        change = pre_commit.plan_install(project)
+        files.install(change)
+    else:
+        change = pre_commit.plan_uninstall(project)
+        files.uninstall(change)
     return change.changes
 
 

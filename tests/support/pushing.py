@@ -72,7 +72,7 @@ class World:
 
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
         place = git_hook.find((repository or self.work).folder)
-        change = git_hook.planned_change(place, python, installs=True)
+        change = git_hook.plan_install(place, python)
         files.install(change, program=True)
         return change.path
 
