@@ -235,7 +235,7 @@ def test_work_beside_the_loop_reuses_a_thread_and_keeps_a_few() -> None:
             together.wait(10)
             return threading.get_ident()
 
-        return set(await asyncio.gather(*(running.aside(work) for _ in range(count))))
+        return set(await asyncio.gather(*(running.run_in_thread(work) for _ in range(count))))
 
     async def in_turn() -> list[set[int]]:
         return [await idents(1) for _ in range(20)]
@@ -244,7 +244,7 @@ def test_work_beside_the_loop_reuses_a_thread_and_keeps_a_few() -> None:
         def work() -> None:
             raise ValueError("said where the caller waits")
 
-        await running.aside(work)
+        await running.run_in_thread(work)
 
     one = asyncio.run(in_turn())
     assert len(set.union(*one)) == 1, "a thread for each work"
@@ -252,7 +252,7 @@ def test_work_beside_the_loop_reuses_a_thread_and_keeps_a_few() -> None:
         asyncio.run(fails())
     assert len(asyncio.run(idents(20))) == 20, "work waits for other work"
     for _ in range(100):  # the others take a moment to end
-        kept = [each.name for each in threading.enumerate()].count("judgekit-aside")
+        kept = [each.name for each in threading.enumerate()].count("judgekit-worker")
         if kept <= 8:
             break
         time.sleep(0.1)

@@ -127,7 +127,7 @@ class BatchGateway:
             style = self._style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
             if self._cache is not None and not self._manifest.has(custom_id):
-                kept = await running.aside(partial(self._cache.find, endpoint, request))
+                kept = await running.run_in_thread(partial(self._cache.find, endpoint, request))
                 if kept is not None:
                     return kept
             while (answer := self._manifest.answer(custom_id)) is None:
@@ -551,7 +551,7 @@ class BatchRunner:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(gateway.drive())
-                while each := await running.aside(partial(next, asked, None)):
+                while each := await running.run_in_thread(partial(next, asked, None)):
                     await room.acquire()
                     row = group.create_task(gateway.judge(each, judge_of, on_record))
                     row.add_done_callback(lambda _: room.release())

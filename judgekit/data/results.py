@@ -55,20 +55,20 @@ _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
 _ROWS = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
     place INTEGER,  -- in the input; null for a row that it no longer has
-    aside INTEGER, start INTEGER, size INTEGER,  -- its newest line: in which file, and where
+    in_again_file INTEGER, start INTEGER, size INTEGER,  -- its newest line: in which file, and where
     fingerprint TEXT, word TEXT, failed INTEGER,
     sealed INTEGER,  -- whether this user's key wrote the line
     again INTEGER NOT NULL DEFAULT 0,  -- whether it is to be judged again
     moved INTEGER  -- where the line starts in the file that is being written
 ) WITHOUT ROWID"""
-_NOTE = """INSERT INTO rows (id, aside, start, size, fingerprint, word, failed, sealed)
+_NOTE = """INSERT INTO rows (id, in_again_file, start, size, fingerprint, word, failed, sealed)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET aside = excluded.aside, start = excluded.start, size = excluded.size,
-    fingerprint = excluded.fingerprint, word = excluded.word, failed = excluded.failed,
-    sealed = excluded.sealed, again = 0"""
+    ON CONFLICT (id) DO UPDATE SET in_again_file = excluded.in_again_file, start = excluded.start,
+    size = excluded.size, fingerprint = excluded.fingerprint, word = excluded.word,
+    failed = excluded.failed, sealed = excluded.sealed, again = 0"""
 _IN_ORDER = (
-    "SELECT id, aside, start, size, sealed FROM rows WHERE {}"
-    " ORDER BY place IS NULL, place, aside DESC, start"
+    "SELECT id, in_again_file, start, size, sealed FROM rows WHERE {}"
+    " ORDER BY place IS NULL, place, in_again_file DESC, start"
 )
 
 
@@ -232,14 +232,14 @@ class _File(Results):
             self._part = self._path.with_name(f"{self._path.name}.part.jsonl")
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
-        self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
-        for beside in (self._part, self._aside):
+        self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
+        for beside in (self._part, self._again_file):
             place_of(str(beside))
         self._places = 0
         self._begun = False
         self._end = 0
         taken = []
-        for path in (self._path, self._part, self._aside):
+        for path in (self._path, self._part, self._again_file):
             if path.exists():
                 taken.append(path)
         if source is not None and source.path and any(path.samefile(source.path) for path in taken):
@@ -258,7 +258,7 @@ class _File(Results):
             try:
                 if not fresh:
                     self._check_table()
-                    self._index(self._aside, 1, 0)
+                    self._index(self._again_file, 1, 0)
                     self._index(self._part, 0, 0)
                     unsealed = self._unsealed()
                     if unsealed and not trust:
@@ -328,14 +328,14 @@ class _File(Results):
             if os.fstat(self._descriptor).st_size > self._end:
                 self._index(self._part, 0, self._end)
             end = 0
-            for _, aside, start, size, sealed in self._table.execute(
+            for _, in_again_file, start, size, sealed in self._table.execute(
                 _IN_ORDER.format("start IS NOT NULL")
             ):
-                if aside or start != end or (self._key and not sealed):
+                if in_again_file or start != end or (self._key and not sealed):
                     self._rewrite(self._part, 0, "start IS NOT NULL")
                     break
                 end += size
-            self._aside.unlink(missing_ok=True)
+            self._again_file.unlink(missing_ok=True)
             when = self._part.stat().st_mtime_ns
             is_current = not changed and self._written() == when and self._is_as_written()
             if self._writer is not None and not is_current:
@@ -350,9 +350,7 @@ class _File(Results):
 
     def others(self) -> Counter[str]:
         found = Counter[str]()
-        which = (
-            "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT aside"
-        )
+        which = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT in_again_file"
         places = self._table.execute(which).fetchall()
         if not places:
             return found
@@ -395,7 +393,7 @@ class _File(Results):
             what = "make its folder or choose another --out"
         return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {what}")
 
-    def _index(self, path: Path, aside: int, start: int) -> None:
+    def _index(self, path: Path, in_again_file: int, start: int) -> None:
         """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
@@ -411,13 +409,20 @@ class _File(Results):
                     raise UsageError(f"{encodable(str(path))}: {problem}; {what}")
                 size = file.tell() - start + (not ended)
                 if found is not None:
-                    self._note(found, aside, start, size)
+                    self._note(found, in_again_file, start, size)
                 start += size
-                if not aside:
+                if not in_again_file:
                     self._end = start
 
-    def _note(self, found: Mapping[str, Any], aside: int, start: int, size: int) -> None:
-        values = (str(found["id"]), aside, start, size, found["fingerprint"], found["verdict"])
+    def _note(self, found: Mapping[str, Any], in_again_file: int, start: int, size: int) -> None:
+        values = (
+            str(found["id"]),
+            in_again_file,
+            start,
+            size,
+            found["fingerprint"],
+            found["verdict"],
+        )
         is_failed = found.get("error") is not None
         self._table.execute(_NOTE, (*values, is_failed, seals.is_row_valid(found, self._key)))
 
@@ -427,7 +432,7 @@ class _File(Results):
             return
         self._begun = True
         if self._fresh:
-            self._aside.unlink(missing_ok=True)
+            self._again_file.unlink(missing_ok=True)
         size = os.fstat(self._descriptor).st_size
         if size > self._end:
             os.ftruncate(self._descriptor, self._end)
@@ -438,26 +443,28 @@ class _File(Results):
         if self._begun:
             return
         self._clean()
-        if self._table.execute("SELECT 1 FROM rows WHERE again AND NOT aside LIMIT 1").fetchone():
-            self._rewrite(self._aside, 1, "aside OR again")
-            self._rewrite(self._part, 0, "NOT aside")
+        if self._table.execute(
+            "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
+        ).fetchone():
+            self._rewrite(self._again_file, 1, "in_again_file OR again")
+            self._rewrite(self._part, 0, "NOT in_again_file")
 
-    def _rewrite(self, target: Path, aside: int, which: str) -> None:
+    def _rewrite(self, target: Path, in_again_file: int, which: str) -> None:
         """Replace a file by the lines of some rows, in the order of the input, at once."""
         self._table.execute("UPDATE rows SET moved = NULL")
-        self._aside.touch(0o600)
+        self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows replaces no file that is open
         at = 0
         try:
             with (
                 tables.replacing(target) as file,
                 self._part.open("rb") as own,
-                self._aside.open("rb") as other,
+                self._again_file.open("rb") as other,
             ):
-                for name, of_aside, start, size, sealed in self._table.execute(
+                for name, is_again, start, size, sealed in self._table.execute(
                     _IN_ORDER.format(which)
                 ):
-                    source = other if of_aside else own
+                    source = other if is_again else own
                     source.seek(start)
                     line = source.read(size)
                     if self._key and not sealed:  # the user trusts it
@@ -471,7 +478,8 @@ class _File(Results):
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
         self._table.execute(
-            "UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,)
+            "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
+            (in_again_file,),
         )
         self._end = os.fstat(self._descriptor).st_size
 

@@ -200,7 +200,7 @@ class Worker:
             self._talking.append(asyncio.create_task(self._client.beats()))
         self._begun += 1
         collected = _Collected()
-        before = await running.aside(partial(self._written, block.name))
+        before = await running.run_in_thread(partial(self._written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
         tasks = set()
@@ -218,7 +218,7 @@ class Worker:
             write = partial(
                 parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
             )
-            await running.aside(write)
+            await running.run_in_thread(write)
         if self._client.lost:
             raise self._client.lost
         name = block.name if collected.rows else ""

@@ -179,18 +179,18 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
         return None
 
     if token:
-        door = AdmissionMiddleware(app, log, holder_of)
+        admission = AdmissionMiddleware(app, log, holder_of)
     else:
-        door = AdmissionMiddleware(app, log)
+        admission = AdmissionMiddleware(app, log)
     app.state.service = service
-    app.state.door = door
-    return door
+    app.state.admission = admission
+    return admission
 
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, object]:
     service = request.app.state.service
-    door = request.app.state.door
+    admission = request.app.state.admission
     ready = service.ready.is_set() and not service.failure
     return {
         "protocol": PROTOCOL,
@@ -199,9 +199,9 @@ async def health(request: Request) -> dict[str, object]:
         "since": service.since.isoformat(timespec="seconds"),
         "ready": ready,
         "failure": service.failure or None,
-        "leaving": door.leaving,
-        "requests": door.requests,
-        "waiting": door.inside.total(),
+        "leaving": admission.leaving,
+        "requests": admission.requests,
+        "waiting": admission.inside.total(),
         "rss_bytes": rss_bytes(),
     }
 

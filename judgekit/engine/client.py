@@ -95,7 +95,17 @@ class EngineLost(NoEngine):
 class EngineAddress:
     """The files of one engine in `folder`: of a user and network (`compat_key`) and a version (`code`)."""
 
-    __slots__ = ("code", "compat_key", "door", "folder", "lock", "log", "socket", "stem", "tried")
+    __slots__ = (
+        "address_file",
+        "code",
+        "compat_key",
+        "folder",
+        "lock",
+        "log",
+        "socket",
+        "stem",
+        "tried",
+    )
 
     def __init__(self, folder: str, compat_key: str, code: str) -> None:
         self.folder = folder
@@ -103,7 +113,9 @@ class EngineAddress:
         self.code = code
         self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
         self.socket = f"{stem}.sock"
-        self.door = f"{stem}.port"  # holds its port and token, on systems without Unix sockets
+        self.address_file = (
+            f"{stem}.port"  # holds its port and token, on systems without Unix sockets
+        )
         self.lock = f"{stem}.lock"  # held as long as it takes new work; contains its process id
         self.log = f"{stem}.log"
         self.tried = (
@@ -201,7 +213,7 @@ class Connection:
             raise NoEngine(f"{none} (its folder is not private)")
         self.place = place
         self._token = ""
-        unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door)
+        unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
         self._socket = _socket.socket(
             _socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM
         )
@@ -210,7 +222,7 @@ class Connection:
             if unix:
                 self._socket.connect(place.socket)
             else:
-                with open(place.door, encoding="ascii", newline="\n") as file:
+                with open(place.address_file, encoding="ascii", newline="\n") as file:
                     port, self._token = file.read().split()
                 self._socket.connect(("127.0.0.1", int(port)))
         except (OSError, ValueError) as error:

@@ -87,7 +87,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
         else:
             listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
             outputs.write_atomically(
-                place.door, f"{listener.getsockname()[1]} {token}\n", private=True
+                place.address_file, f"{listener.getsockname()[1]} {token}\n", private=True
             )
     except OSError:
         if listener is not None:
@@ -96,7 +96,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
         raise
     finally:
         os.umask(before)
-    entrance = place.socket if unix else place.door
+    entrance = place.socket if unix else place.address_file
     return EngineLock(place, held, listener, entrance, _mark(entrance), token)
 
 

@@ -123,12 +123,12 @@ class Replica:
         self._read = -TOKEN_SECONDS
         self._failure = ""
 
-    async def aside(
+    async def run_in_thread(
         self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None
     ) -> Value:
         """Return what `work` with the store returns, in a thread; who is cancelled waits for its end."""
         async with turns or self._turns:
-            task = asyncio.ensure_future(running.aside(work))
+            task = asyncio.ensure_future(running.run_in_thread(work))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -138,7 +138,7 @@ class Replica:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Say, while inside, that this replica lives, so that others leave it its requests."""
-        await running.aside(partial(self._pulse.beat, self.id))
+        await running.run_in_thread(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
         try:
             yield
@@ -148,7 +148,7 @@ class Replica:
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
-                await self.aside(partial(self.database.leave, self.id))
+                await self.run_in_thread(partial(self.database.leave, self.id))
             self.database.close()
             self._pulse.close()
 
@@ -158,11 +158,11 @@ class Replica:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self.aside(partial(self._pulse.beat, self.id), turns)
+                await self.run_in_thread(partial(self._pulse.beat, self.id), turns)
                 await self._catch_up()
                 if time.monotonic() - tidied > _TIDY_SECONDS:
                     tidied = time.monotonic()
-                    await self.aside(self.database.tidy)
+                    await self.run_in_thread(self.database.tidy)
             except JudgekitError as error:
                 self._log.add(str(error))
 
@@ -170,7 +170,7 @@ class Replica:
         while self._endings:
             ending = self._endings.popleft()
             try:
-                await self.aside(ending)
+                await self.run_in_thread(ending)
             except BaseException:
                 self._endings.append(ending)
                 raise
@@ -186,7 +186,7 @@ class Replica:
 
     async def _read_tokens(self) -> None:
         try:
-            tokens, damaged = read_tokens(await self.aside(self.tokens.rows))
+            tokens, damaged = read_tokens(await self.run_in_thread(self.tokens.rows))
             self._holders = {each.sha256: each.name for each in tokens}
             self._failure = ""
             if damaged != self._damaged:
@@ -226,7 +226,7 @@ class Replica:
         ending = None
         try:
             await self._catch_up()  # it may be this very request
-            told = await self.aside(claim)
+            told = await self.run_in_thread(claim)
             if told is not None:
                 return told.encode()
             if judge.cache is None:
@@ -262,7 +262,7 @@ class Replica:
             return isinstance(failure, StoreError)
 
         return await retrying.call(
-            partial(self.aside, work), tries, passes=passes, seconds=_SURELY_SECONDS
+            partial(self.run_in_thread, work), tries, passes=passes, seconds=_SURELY_SECONDS
         )
 
 

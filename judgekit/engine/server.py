@@ -1,4 +1,4 @@
-"""The engine's process: `python -m judgekit.engine.server FOLDER KIN CODE`, started by `client.start`.
+"""The engine's process: `python -m judgekit.engine.server FOLDER COMPAT_KEY CODE`, started by `client.start`.
 
 It becomes the one engine of its place and listens, lets its starter go on, and only then loads what judging
 needs; requests that come meanwhile wait.

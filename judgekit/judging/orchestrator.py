@@ -200,7 +200,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state = JudgingState(subject, judge.session())
         work = partial(judge.redacted, subject)
         try:
-            state.subject, state.secrets = await state.session.aside(work, subject.size)
+            state.subject, state.secrets = await state.session.run_in_thread(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
         state.refused = judge.settings.refusal(state.secrets)

@@ -162,7 +162,9 @@ async def ask_pointwise(
             else:
                 reply = session.remembered[key] = await session.reply(endpoint, request)
                 if session.cache and reply.logprobs and reply.usage != KEPT:
-                    await running.aside(partial(session.cache.keep, endpoint, request, reply))
+                    await running.run_in_thread(
+                        partial(session.cache.keep, endpoint, request, reply)
+                    )
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
             found[name] = probabilities(reply, points.tokens)

@@ -79,7 +79,7 @@ class Session:
         reply = None
         asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
         if self.cache is not None:
-            reply = await running.aside(partial(self.cache.find, endpoint, request))
+            reply = await running.run_in_thread(partial(self.cache.find, endpoint, request))
         if reply is None:
             limit = self.max_cost_usd
             why = ""
@@ -105,13 +105,13 @@ class Session:
         _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
         return reply
 
-    async def aside(self, work: Callable[[], Value], size: int) -> Value:
+    async def run_in_thread(self, work: Callable[[], Value], size: int) -> Value:
         """Return what `work` makes of `size` characters; raises `GatewayError` at the deadline."""
         if size < _LONG:
             return work()
         try:
             async with asyncio.timeout(max(0.0, self.started + self.seconds - time.monotonic())):
-                return await running.aside(work)
+                return await running.run_in_thread(work)
         except TimeoutError:
             told = "the deadline passed while the text was being prepared"
             raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
@@ -159,7 +159,7 @@ async def run_round(
     key = request.call_key.within(f"sample{request.sample}" if request.sample else "")
     for call_key in (key, key.within("reask")):
         try:
-            sent = sent or await session.aside(messages, size)
+            sent = sent or await session.run_in_thread(messages, size)
             timeout = session.call_timeout(request.timeout)
             asked = replace(
                 request, messages=sent, call_key=call_key, timeout=timeout, schema=form.sent
@@ -167,7 +167,7 @@ async def run_round(
             reply = await session.reply(endpoint, asked)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
-            found = await session.aside(partial(read_reply, reply, form), len(reply.text))
+            found = await session.run_in_thread(partial(read_reply, reply, form), len(reply.text))
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
@@ -186,7 +186,7 @@ async def run_round(
                 sent = (*sent, Message("assistant", reply.text), Message("user", again))
         else:
             if session.cache and reply.usage != KEPT:
-                await running.aside(partial(session.cache.keep, endpoint, asked, reply))
+                await running.run_in_thread(partial(session.cache.keep, endpoint, asked, reply))
             return Answer(value(found, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
 

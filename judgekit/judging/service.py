@@ -205,7 +205,9 @@ async def results(
     async def work() -> None:
         while await room.acquire():
             async with taking:
-                taken = await running.aside(partial(next, rest, None))  # a pipe may keep it waiting
+                taken = await running.run_in_thread(
+                    partial(next, rest, None)
+                )  # a pipe may keep it waiting
             if taken is None:
                 return
             ready.put_nowait((*taken, await judge(taken[1])))

@@ -65,7 +65,7 @@ _left: list[object] = []
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm beside the event loop, so that the deadline holds from the first call on."""
-    return _loaded[0] if _loaded else await running.aside(load)
+    return _loaded[0] if _loaded else await running.run_in_thread(load)
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -215,7 +215,7 @@ async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
     if is_thinking is None:
         with suppress(TimeoutError):
             async with asyncio.timeout((end - time.monotonic()) * _SHARE_OF_PROXY):
-                is_thinking = await running.aside(partial(proxies.thinks, endpoint))
+                is_thinking = await running.run_in_thread(partial(proxies.thinks, endpoint))
     return style._replace(thinking=THINKING_TOKENS) if is_thinking else style
 
 

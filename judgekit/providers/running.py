@@ -60,7 +60,7 @@ def _is_inside_a_loop() -> bool:
     return True
 
 
-async def aside(work: Callable[[], Value]) -> Value:
+async def run_in_thread(work: Callable[[], Value]) -> Value:
     """Return what `work` returns, done in a thread with the caller's context; nothing waits for it to end."""
     context = copy_context()
     future: Future[Value] = Future()
@@ -76,7 +76,7 @@ async def aside(work: Callable[[], Value]) -> Value:
         jobs = _idle.pop()
     except IndexError:
         jobs = SimpleQueue()
-        threading.Thread(target=_serve, args=(jobs,), name="judgekit-aside", daemon=True).start()
+        threading.Thread(target=_serve, args=(jobs,), name="judgekit-worker", daemon=True).start()
     jobs.put(settle)
     return await asyncio.wrap_future(future)
 

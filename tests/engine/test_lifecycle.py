@@ -255,14 +255,14 @@ def test_a_folder_that_others_may_look_into_or_that_takes_no_files_is_refused(
 
 def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, take: Take) -> None:
     engine_lock = take(unix=False)
-    port, token = Path(place.door).read_text().split()
-    assert Path(place.door).stat().st_mode & 0o777 == 0o600
+    port, token = Path(place.address_file).read_text().split()
+    assert Path(place.address_file).stat().st_mode & 0o777 == 0o600
     assert engine_lock.listener.getsockname() == ("127.0.0.1", int(port))
     assert (engine_lock.token, len(token) > 40) == (token, True)
     with Connection(place) as connection:
         assert connection._token == token
     engine_lock.leave()
-    assert not Path(place.door).exists()
+    assert not Path(place.address_file).exists()
 
 
 def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
