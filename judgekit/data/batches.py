@@ -578,7 +578,7 @@ class BatchRunner:
             whys += [
                 f"no price of {model} is known, so --max-cost cannot work" for model in unpriced
             ]
-        if getattr(judge, "elsewhere", None):
+        if judge.is_remote:
             whys.append("the shared judge (server.url) asks the models")
         if why := next(filter(None, whys), None):
             raise UsageError(f"--batch: {why}; judge without --batch, or with other models")

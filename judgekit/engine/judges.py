@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.documents import ComparisonInput
-    from judgekit.judging.orchestrator import Judge, Record, Subject
+    from judgekit.judging.orchestrator import Judge, Record
+    from judgekit.judging.question import Subject
     from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.request import JudgeRequest
     from judgekit.judging.score import DocumentJudge

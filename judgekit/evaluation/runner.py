@@ -33,7 +33,6 @@ from judgekit.judging.documents import (
 )
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
-from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.request import JudgeRequest
@@ -41,6 +40,7 @@ from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.score_source import score_source
 from judgekit.judging.select import CandidateJudge
+from judgekit.judging.state import JudgingState
 from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates
 from judgekit.providers import running
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from judgekit.judging.orchestrator import Judge
+    from judgekit.judging.question import ModelTurn
     from judgekit.judging.settings import JudgeSettings
     from judgekit.ledger.rates import Interval
     from judgekit.rubric.loader import LoadedRubric

@@ -292,7 +292,7 @@ class _Gatekeeper:
             wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode)
             judge, models = service.document_judge(gateway, self.folder, wanted)
             if (
-                not judge.models_by_tier and judge.elsewhere is None
+                not judge.models_by_tier and not judge.is_remote
             ):  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
@@ -311,7 +311,7 @@ class _Gatekeeper:
                         from judgekit.judging import review  # noqa: PLC0415 - what few configure
 
                         depth = self.depths(change, document)
-                        own = replace(own, deeper=partial(review.at_depth, lambda _: depth))
+                        own = replace(own, instead=partial(review.at_depth, lambda _: depth))
                     verdict = await own.judge(document)
                 try:
                     if not verdict.depth or verdict.depth.depth == "tiers":

@@ -33,7 +33,7 @@ from judgekit.judging.documents import ComparisonInput, Document, Part, TaskDesc
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import JuryRule, Opinion
-from judgekit.judging.score import ScoreQuestion
+from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import RubricRef

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.config import TIE
 from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
-from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import (
     ORDERS,
@@ -27,8 +26,9 @@ from judgekit.judging.jury import (
     outcomes,
     tier_vote,
 )
-from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, TierQuestion
+from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.question import AnyRubric, ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, run_round
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
+    from judgekit.judging.escalation import EscalationRules, Final
+    from judgekit.judging.state import JudgingState
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
     # Another model's choice, by its label, and its reasoning.
@@ -78,10 +80,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             secrets += count
         return replace(subject, prompt=question.text, files=tuple(files)), secrets
 
-    async def run(self, state: Compared) -> Comparison:
-        if len(state.subject.distinct) == 1:  # no model compares a text with itself
-            return self.record(state, UNDETERMINED)
-        return await Judge.run(self, state)
+    def examine(self, state: Compared) -> None:
+        if len(state.subject.distinct) == 1:
+            state.refused = "no model compares a text with itself"
 
     def comparison(
         self,
@@ -128,7 +129,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.settings.replacement_providers),
             timestamp=datetime.now(UTC),
-            **self.measured(state),
+            **state.measured(self.settings),
         )
         if self.settings.redact:
             return outgoing.redact_replies(record)
@@ -216,7 +217,7 @@ def _criteria_text(rubric: CompareRubric) -> str:
 class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         pairs = []
-        for rubric in self.parts.values():
+        for rubric in self.rubrics_by_part.values():
             for order in ORDERS:
                 pairs.append((rubric, order))
         if endpoint is not None and endpoint.pointwise:
@@ -229,10 +230,10 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
         once = partial(self._once, endpoint, session, sample)
-        return [partial(once, *each) for each in product(self.parts, ORDERS)]
+        return [partial(once, *each) for each in product(self.rubrics_by_part, ORDERS)]
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
-        return of_calls([vote for sample in samples for vote in sample], len(self.parts))
+        return of_calls([vote for sample in samples for vote in sample], len(self.rubrics_by_part))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
         return tier_vote(voices, self.settings.jury)
@@ -243,9 +244,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         found: list[CompareRound] = []
         for turn in turns:
-            samples = len(turn.calls) // (len(self.parts) * len(ORDERS))
+            samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
             numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
-            about = product(numbers, self.parts, ORDERS)
+            about = product(numbers, self.rubrics_by_part, ORDERS)
             for (sample, criterion, order), answer in zip(about, turn.calls, strict=True):
                 more = {
                     "criterion": criterion or None,
@@ -274,7 +275,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     async def _once(
         self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
-        rubric = self.parts[criterion]
+        rubric = self.rubrics_by_part[criterion]
         if endpoint.pointwise:
             return await self._ask_pointwise(endpoint, session, criterion, order)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
@@ -304,7 +305,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     async def _ask_pointwise(
         self, endpoint: Endpoint, session: Session, criterion: str, order: str
     ) -> Answer[Vote]:
-        points = self._points(self.parts[criterion], order, endpoint, session.fence, criterion)
+        points = self._points(
+            self.rubrics_by_part[criterion], order, endpoint, session.fence, criterion
+        )
         answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
         vote = None
         if answer.value:
@@ -369,9 +372,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
 
 @dataclass(frozen=True, slots=True)
 class PairJudge(ComparisonJudge[CompareRubric]):
-    async def run(self, state: Compared) -> Comparison:
+    def examine(self, state: Compared) -> None:
+        ComparisonJudge.examine(self, state)
         state.cut = self.cut(state)
-        return await ComparisonJudge.run(self, state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
         compare_question = CompareQuestion(self.settings, state.subject, tier)

@@ -19,8 +19,8 @@ from judgekit.judging.documents import ComparisonInput, Document, TaskDescriptio
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final, FinalityRules
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
-from judgekit.judging.orchestrator import JudgingState, ModelTurn, TierQuestion
-from judgekit.judging.score import ScoreQuestion
+from judgekit.judging.question import ModelTurn, TierQuestion
+from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus
 from judgekit.rubric.schema import ScoreRubric
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.round import Answer, Calls, Session
+    from judgekit.judging.state import JudgingState
     from judgekit.providers.base import Endpoint, Messages
 
 EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
@@ -267,18 +268,14 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         tasks = map(self.score_question, self.letters)
         return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
 
-    async def ask(
-        self,
-        endpoint: Endpoint,
-        session: Session,
-        samples: Sequence[int] | None = None,
-        at_once: int = 1,
-    ) -> ModelTurn[dict[str, Opinion]]:
+    def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
+        del endpoint
+        return [[0]]  # the question about a subject has its own samples
+
+    def calls_in_one(self, endpoint: Endpoint) -> int:
         if endpoint.pointwise:
-            at_once = 1
-        else:
-            at_once = self.settings.calls_at_once(len(self.rubric.dimensions))
-        return await TierQuestion.ask(self, endpoint, session, samples or [0], at_once)
+            return 1
+        return self.settings.calls_at_once(len(self.rubric.dimensions))
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
@@ -335,14 +332,13 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores; a model that stands several times in a tier is asked as often."""
 
-    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
-        models_by_tier = self.models_by_tier
-        if models_by_tier:  # a rubric for documents may need what a comparison does not have
-            task = self.question(next(iter(models_by_tier)), state)
-            state.refused = (
-                state.refused or task.score_question("A").subject.lacks(self.rubric) or ""
-            )
-        return await ComparisonJudge.run(self, state)
+    def examine(self, state: JudgingState[ComparisonInput]) -> None:
+        ComparisonJudge.examine(self, state)
+        tier = next(iter(self.models_by_tier), None)
+        if tier is not None and not state.refused:
+            # A rubric for documents may need what a comparison does not have.
+            document = self.question(tier, state).score_question("A").subject
+            state.refused = document.lacks(self.rubric) or ""
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
         panel = {

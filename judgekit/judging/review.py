@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.round import Answer, gather_limited, run_round
-from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreQuestion
+from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.providers.proxies import with_family
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.judging.documents import Document
-    from judgekit.judging.orchestrator import JudgingState, ModelTurn
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.state import JudgingState
 
     Chosen = Callable[[Document], Depth]
 
@@ -41,6 +43,9 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
 async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     """Return the verdict on a prepared text at the depth that is `chosen` for it."""
+    judge.examine(state)
+    if state.refused:
+        return await judge.run(state)
     judge, depth = await asyncio.to_thread(deepened, judge, chosen(state.subject), state.subject)
     verdict = await (_reviewed(judge, state) if depth.depth == "peers" else judge.run(state))
     return verdict.model_copy(update={"depth": depth})

@@ -14,9 +14,10 @@ from judgekit.judging import documents, jury, pointwise, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
-from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, TierQuestion
+from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import candidate_text
+from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import Outcome, TierName
     from judgekit.judging.fence import Fence
+    from judgekit.judging.state import JudgingState
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
 """Whether each criterion holds, by candidate."""
@@ -56,7 +58,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         candidates = self.subject.candidates
         if endpoint is None or not endpoint.pointwise:
-            pairs = product(batches(candidates), self.parts.values())
+            pairs = product(batches(candidates), self.rubrics_by_part.values())
             return [self._messages(rubric, batch, endpoint)[0] for batch, rubric in pairs]
         key = self._key(candidates)
         found: list[Messages] = []
@@ -66,15 +68,9 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
                 found += idle.prompts()
         return found
 
-    async def ask(
-        self,
-        endpoint: Endpoint,
-        session: Session,
-        samples: Sequence[int] | None = None,
-        at_once: int = 1,
-    ) -> ModelTurn[Marks]:
+    async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
         if not endpoint.pointwise:
-            return await TierQuestion.ask(self, endpoint, session, samples, at_once)
+            return await TierQuestion.ask(self, endpoint, session)
         # One candidate after another, until the deadline is over.
         started = time.monotonic()
         key = self._key(self.subject.candidates)
@@ -89,7 +85,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
         found: Calls[Holds] = []
         for batch in batches(self.subject.candidates):
-            for part, rubric in self.parts.items():
+            for part, rubric in self.rubrics_by_part.items():
                 messages, ids = self._messages(rubric, batch, endpoint)
                 tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
                 key = self._key(batch, part)
@@ -341,5 +337,5 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             stale=self.settings.calibration_warning,
             decisions=decisions,
             degraded=why,
-            **self.measured(state),
+            **state.measured(self.settings),
         )

@@ -70,14 +70,14 @@ def document_judge(
     tiers = TIERS if server is None else ()
     settings = judge_settings(config, loaded, project, request, tiers=tiers)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
-    if request.depth:
+    if server is not None:
+        return (replace(judge, instead=server.judge), server.url)
+    if request.depth and settings.models_by_tier:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
         chosen = partial(_depth, request.depth, config)
-        judge = replace(judge, deeper=partial(review.at_depth, chosen))
-    if server is None:
-        return (judge, settings.no_model_reason)
-    return (replace(judge, elsewhere=server.judge), server.url)
+        judge = replace(judge, instead=partial(review.at_depth, chosen))
+    return (judge, settings.no_model_reason)
 
 
 def _depth(wanted: AnyDepth, config: Config, document: Document) -> Depth:

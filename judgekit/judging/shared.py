@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
-from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.verdict import JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.state import JudgingState
 
 TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
@@ -71,9 +71,18 @@ class Shared:
     url: str
     token: str = field(repr=False)
 
-    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
+    async def judge(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
+        """Return the server's verdict, with the secrets that were left out here."""
+        document = state.subject
+        verdict = await self._verdict(judge, state)
+        verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
+        if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
+            return verdict
+        return judge.refuse_own_family(verdict, document, ())
+
+    async def _verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
-        state = JudgingState(document, judge.session())
+        document = state.subject
         settings = judge.settings
         seconds = settings.timeout + _SLACK
         request = {

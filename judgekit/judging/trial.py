@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from judgekit import environment
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.round import Session
-from judgekit.judging.score import REPLY_TOKENS, ScoreQuestion
+from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.score import place_findings
+from judgekit.judging.findings import place_findings
 from judgekit.judging.verdict import Finding
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric

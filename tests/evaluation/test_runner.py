@@ -22,7 +22,7 @@ from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import again, opinions
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
-from judgekit.judging.orchestrator import ModelTurn
+from judgekit.judging.question import ModelTurn
 from judgekit.judging.round import Answer as Told
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import litellm

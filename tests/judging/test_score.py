@@ -13,7 +13,7 @@ from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpo
 
 from judgekit.cli.formats.table import verdict_text
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging import documents, score, service
+from judgekit.judging import documents, findings, service
 from judgekit.judging.fence import without_nonce
 from judgekit.judging.verdict import Finding
 from judgekit.providers import running
@@ -375,11 +375,11 @@ def test_a_text_is_about_the_dimensions_whose_terms_it_has() -> None:
         ),  # a form of order, the others of nothing
         ("", ()),
     ):
-        assert tuple(score.mentions(text, kls())) == dimensions, text
+        assert tuple(findings.mentions(text, kls())) == dimensions, text
     rubric = with_terms(when=["time zone"], other=["clock"])
-    assert score.mentions("Which time zones?", rubric) == {"when": 1}
-    assert score.mentions("There is time in this zone.", rubric) == {}
-    assert score.mentions("Un résumé?", with_terms(short=["resume"])) == {
+    assert findings.mentions("Which time zones?", rubric) == {"when": 1}
+    assert findings.mentions("There is time in this zone.", rubric) == {}
+    assert findings.mentions("Un résumé?", with_terms(short=["resume"])) == {
         "short": 1
     }  # accents or not
 
@@ -396,7 +396,7 @@ def test_a_finding_gets_the_dimension_it_is_about() -> None:
         (Finding(issue="Wrong order."), ""),  # one term of each of two dimensions
         (Finding(issue="Too cheerful.", quote="the wrong, outdated domain"), ""),
     ):
-        assert score.place_findings([finding], kls()) == (
+        assert findings.place_findings([finding], kls()) == (
             finding.model_copy(update={"dimension": dimension}),
         )
 

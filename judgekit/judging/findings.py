@@ -1,0 +1,76 @@
+"""The findings of a reply, and which dimension each is about."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from judgekit.judging.verdict import Finding
+from judgekit.retrieval.terms import fold, stem, words
+from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.rubric.schema import ScoreRubric
+
+MAX_FINDINGS = 50  # of one reply
+
+
+def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
+    """Return the findings of a reply; a dimension that was asked about alone is what they are about."""
+    findings = []
+    for finding in replied:
+        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+        fields = {name: visible(text) for name, text in finding.items()}
+        fields["issue"] = fields["issue"] or fields["suggestion"]
+        fields["dimension"] = part or fields["dimension"]
+        if fields["issue"]:
+            findings.append(Finding(**fields))
+    return tuple(findings[:MAX_FINDINGS])
+
+
+def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
+    """Return findings, each with the dimension it names or alone mentions most; quotes do not count."""
+    names_by_stems = {_stems(name): name for name in reversed(rubric.dimensions)}
+    placed = []
+    for finding in findings:
+        name = names_by_stems.get(_stems(finding.dimension), finding.dimension)
+        if name not in rubric.dimensions:
+            name = _most_mentioned(finding, rubric) or name
+        placed.append(finding.model_copy(update={"dimension": name}))
+    return tuple(placed)
+
+
+def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
+    """Return the dimension that a finding mentions more than every other one, if there is one."""
+    counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
+    most = max(counts.values(), default=0)
+    best = [name for name, count in counts.items() if count == most]
+    if len(best) == 1:
+        return best[0]
+    return None
+
+
+def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
+    """Return how many different terms of each dimension stand in a text, for those that it mentions."""
+    stems = _stems(text)
+    counts: dict[str, int] = {}
+    for name, dimension in rubric.dimensions.items():
+        terms = {_stems(term) for term in (name, *dimension.terms)}
+        phrases: set[tuple[str, ...]] = set()
+        for size in {len(term) for term in terms}:
+            starts = range(len(stems) - size + 1)
+            phrases |= {stems[start : start + size] for start in starts}
+        count = len(terms & phrases)
+        if count:
+            counts[name] = count
+    return counts
+
+
+@lru_cache(maxsize=1024)
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(_stem(word) for word in words(fold(text)))
+
+
+_stem = lru_cache(maxsize=20_000)(stem)  # the words of rubrics and of judges come again and again

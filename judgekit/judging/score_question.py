@@ -1,0 +1,264 @@
+"""What a tier is asked about a document: the scores, in one reply or dimension by dimension."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.judging import jury, pointwise, prompt
+from judgekit.judging.documents import Document
+from judgekit.judging.findings import mentions, place_findings, read_findings
+from judgekit.judging.jury import Opinion
+from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.question import TierQuestion
+from judgekit.judging.round import Answer, Calls, Session, joined, run_round
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
+from judgekit.replies import logprobs
+from judgekit.replies.forms import ScoreReply, score_reply_model
+from judgekit.rubric.schema import ScoreRubric
+from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.judging.fence import Fence
+    from judgekit.judging.verdict import Finding
+
+REPLY_TOKENS = 2048
+
+
+class RatedReply(NamedTuple):
+    """One reply; `word` is the verdict that a model may add, `expected` is as in an opinion."""
+
+    scores: Mapping[str, float]
+    reasoning: str = ""
+    findings: tuple[Finding, ...] = ()
+    word: str | None = None
+    expected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
+    """What a tier is asked about a document; scores that are `compared` are taken as first given.
+
+    After a review it is shown the findings that were upheld, and those that nobody checked.
+    """
+
+    compared: bool = False
+    findings: tuple[Sequence[str], Sequence[str]] | None = None
+
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        if endpoint is not None and endpoint.pointwise:
+            return self._points(endpoint, fence).prompts()
+        return [self._messages(rubric, endpoint) for rubric in self.rubrics_by_part.values()]
+
+    def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
+        plans = TierQuestion.sample_plans(self, endpoint)
+        if endpoint.logprobs and self.settings.samples > 1:
+            return [[0], *plans]
+        return plans
+
+    def is_enough(self, opinion: Opinion | None) -> bool:
+        """Whether all scores of an opinion are expectations: that leaves nothing to repeat."""
+        return opinion is not None and len(opinion.expected) == len(self.rubric.dimensions)
+
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[RatedReply]:
+        if endpoint.pointwise:
+            return [partial(self._ask_pointwise, endpoint, session)]
+        scale = self.rubric.scale
+        key = CallKey(self.subject.sha256, self.rubric.ref, self.tier)
+        binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
+        calls: Calls[RatedReply] = []
+        for part, rubric in self.rubrics_by_part.items():
+            request = Request(
+                messages=(),
+                call_key=key.within(part),
+                timeout=self.limits.timeout,
+                max_tokens=REPLY_TOKENS,
+                top_logprobs=logprobs.ALTERNATIVES if endpoint.logprobs else 0,
+                sample=sample,
+            )
+            call = partial(
+                run_round,
+                session,
+                endpoint,
+                request,
+                messages=partial(self._messages, rubric, endpoint),
+                size=self.subject.size,
+                form=score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary),
+                value=partial(self._read, part),
+            )
+            calls.append(call)
+        return calls
+
+    def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
+        opinions = []
+        for sample in samples:
+            replies = [reply for reply in sample if reply]
+            if len(replies) == len(sample):
+                opinions.append(self._sample_opinion(replies))
+        if not jury.has_quorum(len(opinions), len(samples)):
+            return None
+        if len(samples) == 1:
+            return opinions[0]
+        mean = self._opinion_of_scores(jury.mean_scores(opinions))
+        nearest = jury.nearest(opinions, mean)
+        return replace(
+            nearest,
+            outcome=mean.outcome,
+            scores=mean.scores,
+            said=None,
+            expected=(),
+            samples=len(opinions),
+        )
+
+    def _sample_opinion(self, replies: Sequence[RatedReply]) -> Opinion:
+        """Return the opinion of one sample: of a reply about all dimensions, or of one reply for each."""
+        scores: dict[str, float] = {}
+        findings: list[Finding] = []
+        expected: list[str] = []
+        for reply in replies:
+            scores |= reply.scores
+            findings += reply.findings
+            expected += reply.expected
+        if len(replies) == 1:
+            reasoning = replies[0].reasoning
+            word = replies[0].word
+        else:
+            reasoning = _reasoning_by_dimension(replies)
+            word = None
+        return replace(
+            self._opinion_of_scores(scores),
+            reasoning=reasoning,
+            findings=place_findings(findings, self.rubric),
+            said=word,
+            dimensions=tuple(mentions(reasoning, self.rubric)),
+            expected=tuple(expected),
+        )
+
+    def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
+        known = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
+        if not jury.has_quorum(len(known), len(voices)):
+            return None
+        return jury.opinion(known, self.settings.jury, partial(self.rubric.decide, mode=self.mode))
+
+    def record(self, opinion: Opinion) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "outcome": opinion.outcome,
+            "scores": opinion.scores,
+            "reasoning": opinion.reasoning,
+            "dimensions": list(opinion.dimensions),
+            "findings": [finding.model_dump() for finding in opinion.findings],
+            "said": opinion.said,
+        }
+        if opinion.samples > 1:
+            record["samples"] = opinion.samples
+        if opinion.expected:
+            record["expected"] = list(opinion.expected)
+        return record
+
+    def _read(self, part: str, form: ScoreReply, reply: Reply) -> RatedReply:
+        """Return what a reply says about `part`, or about all dimensions where that is empty."""
+        scale = self.rubric.scale
+        content = form.model_dump()
+        scores: dict[str, float] = {}
+        for name, answer in content["scores"].items():
+            if isinstance(answer, str):
+                scores[name] = scale.answers[answer]
+            else:
+                scores[name] = answer
+        expected: dict[str, float] = {}
+        if reply.tokens:
+            points = range(scale.min, scale.max + 1)
+            expected = logprobs.expectations(reply, form, points)
+        return RatedReply(
+            scores=scores | expected,
+            reasoning=visible(form.reasoning),
+            findings=read_findings(part, content["findings"]),
+            word=visible(form.verdict) or None,
+            expected=tuple(expected),
+        )
+
+    def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
+        earlier = []
+        for opinion in self.earlier_opinions:
+            scores = {name: opinion.scores[name] for name in rubric.dimensions}
+            earlier.append(replace(opinion, scores=scores))
+        return prompt.score_messages(
+            rubric,
+            self.instructions_tier or self.tier,
+            self.subject.seen_by(self.limits, endpoint),
+            self.subject.task,
+            earlier,
+            self.findings,
+        )
+
+    async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
+        """Ask about each dimension; where that would accept the text, about an idle subject too."""
+        started = time.monotonic()
+        timeout = self.limits.timeout
+        scale = self.rubric.scale
+        points = self._points(endpoint, session.fence)
+        answer = await ask_pointwise(session, endpoint, points, timeout)
+        scores: dict[str, float] = {}
+        for name, likely in (answer.value or {}).items():
+            scores[name] = pointwise.expectation(likely, answers=scale.answers)
+        if not scores:
+            return joined([answer], None, started)
+        if self.compared or self._opinion_of_scores(scores).outcome != "accept":
+            return joined([answer], RatedReply(scores), started)
+        # Numbers are compared with a number, yes and no with yes and no.
+        forms: dict[str, str] = {}
+        questions: dict[str, str] = {}
+        for name, dimension in self.rubric.dimensions.items():
+            form = str(dimension.scale or "idle")
+            forms[name] = form
+            questions[form] = prompt.idle_question(self.rubric, dimension.scale)
+        idle_points = points._replace(questions=questions)
+        idle = await ask_pointwise(session, endpoint, idle_points, timeout)
+        if not idle.value:
+            return joined([answer, idle], None, started)
+        bar = getattr(self.rubric.modes, self.mode).accept.each
+        span = scale.max - scale.min
+        for form, likely in idle.value.items():
+            alike = {name: score for name, score in scores.items() if forms[name] == form}
+            idle_score = pointwise.expectation(likely, answers=scale.answers)
+            scores |= pointwise.earned_scores(alike, idle_score, bar, span)
+        return joined([answer, idle], RatedReply(scores), started)
+
+    def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
+        scale = self.rubric.scale
+        dimensions = self.rubric.dimensions
+        kinds = {dimension.scale for dimension in dimensions.values()}
+        tokens: list[str] = []
+        if None in kinds:
+            tokens += map(str, range(scale.min, scale.max + 1))
+        if "binary" in kinds:
+            tokens += scale.answers
+        questions = {}
+        for name, dimension in dimensions.items():
+            questions[name] = prompt.rating_question(self.rubric, dimension)
+        shown = self.subject.seen_by(self.limits, endpoint)
+        return Points(
+            prompt.rating_system(self.rubric, fence),
+            prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
+            questions,
+            tokens,
+            CallKey(self.subject.sha256, self.rubric.ref, self.tier),
+        )
+
+    def _opinion_of_scores(self, scores: Mapping[str, float]) -> Opinion:
+        rounded = {name: round(float(score), 2) for name, score in scores.items()}
+        return Opinion(self.rubric.decide(scores, self.mode), rounded)
+
+
+def _reasoning_by_dimension(replies: Sequence[RatedReply]) -> str:
+    """Return the reasoning of several replies, a line for each dimension with the reasoning about it."""
+    lines = []
+    for reply in replies:
+        for name in reply.scores:
+            if reply.reasoning:
+                lines.append(f"{name}: {reply.reasoning}")
+    return "\n".join(lines)

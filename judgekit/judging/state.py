@@ -1,0 +1,53 @@
+"""One judging on its way: what was asked, and what came of it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from judgekit import errors
+from judgekit.judging.question import ModelTurn, Subject
+from judgekit.judging.round import Session, ms_since
+from judgekit.judging.verdict import rubric_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from judgekit.config import TierName
+    from judgekit.judging.settings import JudgeSettings
+    from judgekit.providers.base import Endpoint
+
+
+@dataclass(slots=True)
+class JudgingState(Generic[Subject]):
+    """What each tier that was asked came to, in order, and every round.
+
+    `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
+    that do not see all of it, `turns` every call by tier, `voices` models' opinions where the tier has one.
+    """
+
+    subject: Subject
+    session: Session
+    refused: str = ""
+    secrets: int = 0
+    cut: Collection[TierName] = ()
+    turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
+    opinions: dict[TierName, Any] = field(default_factory=dict)
+    rounds: list[Any] = field(default_factory=list)
+    voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
+
+    def measured(self, settings: JudgeSettings) -> dict[str, Any]:
+        """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
+        usages = [row.usage for row in self.rounds]
+        cost_usd, cost_source = errors.added(usages)
+        return {
+            "rubric": rubric_ref(settings.loaded),
+            "mode": settings.mode,
+            "prompt_sha256": settings.loaded.rubric.prompt.sha256,
+            "calibration": settings.finality.id if settings.finality else None,
+            "rounds": self.rounds,
+            "duration_ms": ms_since(self.session.started),
+            "cost_usd": cost_usd and round(cost_usd, 6),
+            "cost_source": cost_source,
+            "cost_complete": not any(usage.unpriced_calls for usage in usages),
+        }
