@@ -15,8 +15,9 @@ import typer.main
 from typer.exceptions import TyperException
 
 from judgekit import environment
-from judgekit.cli import common, output
-from judgekit.cli.output import KEPT, printable, warn
+from judgekit.cli import common, output, output_files
+from judgekit.cli.interruption import KEPT
+from judgekit.cli.output import printable, warn
 from judgekit.config import KEYS
 from judgekit.errors import Exit, JudgekitError
 
@@ -109,7 +110,7 @@ def run(arguments: list[str] | None = None) -> int:
             code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
             if output.current.file is not None:
                 text = "".join(f"{each}\n" for each in output.current.results)
-                output.write_file(output.current.file, text)
+                output_files.write_file(output.current.file, text)
         except TyperException as error:
             message = error.format_message()
             context = getattr(error, "ctx", None)

@@ -12,9 +12,10 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output
+from judgekit.cli import options, output_files
 from judgekit.cli.evaluate import WIDTH, answered, progress, read_cases
-from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
+from judgekit.cli.options import AsJson
+from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
@@ -29,13 +30,15 @@ _FILES = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
 )
 _EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
-_OUT = Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder.")
+_OUT = Option(
+    metavar="FILE", callback=output_files.unread, help="Write to this file, not your folder."
+)
 
 
 def calibrate(
     files: Annotated[list[Path], _FILES],
-    rubric: output.RubricOption = None,
-    mode: output.ModeOption = None,
+    rubric: options.RubricOption = None,
+    mode: options.ModeOption = None,
     error: Annotated[
         float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")
     ] = None,
@@ -45,7 +48,7 @@ def calibrate(
     id_: Id = None,
     out: Annotated[Path | None, _OUT] = None,
     as_json: AsJson = False,
-    _model: output.ModelOption = None,
+    _model: options.ModelOption = None,
 ) -> int:
     """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
 

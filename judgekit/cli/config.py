@@ -11,7 +11,8 @@ import typer
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli.output import AsJson, OutOption, emit, project_path, say
+from judgekit.cli.options import AsJson, OutOption
+from judgekit.cli.output import emit, project_path, say
 from judgekit.errors import InputError, UsageError
 from judgekit.text import counted
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, get_args
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli.output import AsJson, OutOption, emit, project_path, say
+from judgekit.cli.options import AsJson, OutOption
+from judgekit.cli.output import emit, project_path, say
 from judgekit.config import files
 from judgekit.errors import ConfigError, Exit, JudgekitError
 from judgekit.retrieval import command, index_file, search

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.cli.options import AsJson
+from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import process
 from judgekit.errors import Exit, UsageError
 from judgekit.hooks.settings import engine_wanted

@@ -12,9 +12,10 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output
+from judgekit.cli import interruption, options, output, output_files
 from judgekit.cli.formats.table import cost_text
-from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
+from judgekit.cli.options import AsJson
+from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.report import parts_text
 from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
@@ -66,24 +67,24 @@ def judge(
     file: Annotated[
         Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")
     ],
-    rubric: output.RubricOption = None,
+    rubric: options.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
     wanted: Annotated[str | None, _WANTED] = None,
     again: Annotated[
         bool, Option("--again", help="Also ask again, and with reordered candidates.")
     ] = False,
     models: Annotated[str | None, _MODELS] = None,
-    repeat: output.Repeat = 1,
-    keep: output.Keep = False,
+    repeat: options.Repeat = 1,
+    keep: options.Keep = False,
     jobs: Annotated[
         int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")
     ] = 8,
     map_: Map = None,
     id_: Id = None,
-    html: output.HtmlOption = None,
+    html: options.HtmlOption = None,
     as_json: AsJson = False,
-    model: output.ModelOption = None,
-    _out: output.OutOption = None,
+    model: options.ModelOption = None,
+    _out: options.OutOption = None,
 ) -> int:
     """Measure judges on labelled cases: recorded answers, or else the models set up here.
 
@@ -128,7 +129,7 @@ def judge(
             judge = found.judge
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
-        output.write_file(html, pages.judging_page(measured))
+        output_files.write_file(html, pages.judging_page(measured))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
     if keep:
         kept = keep_noise(measured, judge)
@@ -302,7 +303,7 @@ def retrieval(
         Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")
     ] = None,
     as_json: AsJson = False,
-    _out: output.OutOption = None,
+    _out: options.OutOption = None,
 ) -> None:
     """Measure ranking, confidence and injection on a labelled collection."""
     from judgekit.evaluation import cases, retrieval
@@ -377,8 +378,8 @@ def memories(
     limit: Annotated[int, Option(min=1, max=1_000, help="Try at most this many prompts.")] = 50,
     fit: Annotated[bool, _FIT] = False,
     as_json: AsJson = False,
-    _model: output.ModelOption = None,
-    _out: output.OutOption = None,
+    _model: options.ModelOption = None,
+    _out: options.OutOption = None,
 ) -> int:
     """Measure the hook on your own prompts: you say whether each memory that it injects is relevant.
 
@@ -465,7 +466,9 @@ def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> 
     from judgekit.hooks.trial import keep_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
-        output.keeps("eval", f"{number - 1} new answers are kept; run the same command to continue")
+        interruption.keeps(
+            "eval", f"{number - 1} new answers are kept; run the same command to continue"
+        )
         prompt, title, place = (
             one_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path)
         )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from judgekit.cli import formats, output
-from judgekit.cli.output import NoEngine, note, warn, watched
+from judgekit.cli import formats, options, output
+from judgekit.cli.options import NoEngine
+from judgekit.cli.output import note, warn, watched
 from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
 from judgekit.hooks import pre_push as hook
@@ -32,8 +33,8 @@ def gate(
     format_: formats.FormatOption = "table",
     blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
-    _model: output.ModelOption = None,
-    _out: output.OutOption = None,
+    _model: options.ModelOption = None,
+    _out: options.OutOption = None,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     if bool(base) == (pre_push is not None):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import formats, output, rows
+from judgekit.cli import formats, options, output, output_files, rows
 from judgekit.cli.output import note, warn
 from judgekit.config import AnyDepth
 from judgekit.data.sources import SOURCES
@@ -41,9 +41,9 @@ _Review = Annotated[
 
 def judge(
     files: Annotated[list[str] | None, _PATHS] = None,
-    rubric: output.RubricOption = None,
-    mode: output.ModeOption = None,
-    model: output.ModelOption = None,
+    rubric: options.RubricOption = None,
+    mode: options.ModeOption = None,
+    model: options.ModelOption = None,
     task_id: Annotated[
         str | None, Option(help="Judge all paths as one document of this name.")
     ] = None,
@@ -52,12 +52,12 @@ def judge(
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
     format_: formats.FormatOption = "table",
     jobs: rows.Jobs = None,
-    deadline: output.Deadline = None,
-    no_cache: output.NoCache = False,
-    no_engine: output.NoEngine = False,
-    max_cost: output.MaxCost = None,
+    deadline: options.Deadline = None,
+    no_cache: options.NoCache = False,
+    no_engine: options.NoEngine = False,
+    max_cost: options.MaxCost = None,
     author_family: Annotated[str | None, _FAMILY] = None,
-    show_prompt: output.ShowPrompt = False,
+    show_prompt: options.ShowPrompt = False,
     depth: _Depth = None,
     review: _Review = None,
     exit_on: rows.ExitOnOption = None,
@@ -75,11 +75,11 @@ def judge(
     trust_results: rows.TrustResults = False,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
-    output.check_filled(*output.FAMILY, author_family)
-    output.check_filled("--task-id", "a name for all paths together", task_id)
+    options.check_filled(*options.FAMILY, author_family)
+    options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    options = {  # the fields of a JudgeRequest, which an engine gets without pydantic
+    fields = {  # the fields of a JudgeRequest, which an engine gets without pydantic
         "rubric": rubric,
         "mode": mode,
         "model": encodable(model) if model else None,
@@ -88,7 +88,7 @@ def judge(
         "cache": not no_cache,
         "depth": depth or review,
     }
-    request = {name: value for name, value in options.items() if value is not None}
+    request = {name: value for name, value in fields.items() if value is not None}
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
@@ -98,7 +98,7 @@ def judge(
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), how)
     if out:
-        output.into_file(Path(out))
+        output_files.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
@@ -244,12 +244,12 @@ def _judge_task(
 def compare(
     files: Annotated[list[str] | None, _FILES] = None,
     prompt: Annotated[str | None, Option(help="The prompt that the texts answer.")] = None,
-    rubric: output.RubricOption = None,
-    mode: output.ModeOption = None,
-    model: output.ModelOption = None,
+    rubric: options.RubricOption = None,
+    mode: options.ModeOption = None,
+    model: options.ModelOption = None,
     format_: formats.ComparisonFormatOption = "table",
-    deadline: output.Deadline = None,
-    no_cache: output.NoCache = False,
+    deadline: options.Deadline = None,
+    no_cache: options.NoCache = False,
     author_family: Annotated[
         list[str] | None,
         Option(
@@ -257,9 +257,9 @@ def compare(
             help="Model family that wrote the texts; one for all, or one for each.",
         ),
     ] = None,
-    max_cost: output.MaxCost = None,
-    show_prompt: output.ShowPrompt = False,
-    no_engine: output.NoEngine = False,
+    max_cost: options.MaxCost = None,
+    show_prompt: options.ShowPrompt = False,
+    no_engine: options.NoEngine = False,
     jobs: rows.Jobs = None,
     data: rows.Data = None,
     map_: rows.Map = None,
@@ -297,13 +297,13 @@ def compare(
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request.model_dump(), author_family or [], how)
     if out:
-        output.into_file(Path(out))
+        output_files.into_file(Path(out))
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-    output.check_filled(*output.FAMILY, *(author_family or ()))
+    options.check_filled(*options.FAMILY, *(author_family or ()))
     _refuse_folders(files)
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)

@@ -14,8 +14,9 @@ from typer import Argument, Option
 
 from judgekit import task_ids
 from judgekit.cli.formats.table import verdict_text
+from judgekit.cli.interruption import keeps
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
-from judgekit.cli.output import emit, keeps, pressed, project_path, say, warn
+from judgekit.cli.output import emit, pressed, project_path, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, one_line
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.output import AsJson, OutOption, emit, keeps, say, warn, write_file
+from judgekit.cli.interruption import keeps
+from judgekit.cli.options import AsJson, OutOption
+from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output_files import write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, one_line
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from judgekit.cli.output import AsJson, HtmlOption, OutOption, emit, say, unread, write_file
+from judgekit.cli.options import AsJson, HtmlOption, OutOption
+from judgekit.cli.output import emit, say
+from judgekit.cli.output_files import unread, write_file
 from judgekit.cli.rows import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown

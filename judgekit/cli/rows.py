@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli import output
+from judgekit.cli import interruption, output
 from judgekit.cli.output import note, warn
 from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
@@ -240,7 +240,7 @@ def run(
             others = kept.others()
     interrupted = interrupted and not work.gave_up
     _tell_problems(work)
-    output.KEPT[task] = None  # the summary says it
+    interruption.KEPT[task] = None  # the summary says it
     line = summary(
         work,
         name,

@@ -10,9 +10,10 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output
+from judgekit.cli import options
 from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
-from judgekit.cli.output import OutOption, emit, finite, note, project_path, say, warn
+from judgekit.cli.options import OutOption, finite
+from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, one_line
@@ -95,12 +96,12 @@ def check(
     ] = False,
     mode: _OneMode = None,
     at_least: Annotated[float, _AT_LEAST] = 0.0,
-    repeat: output.Repeat = 1,
-    keep: output.Keep = False,
+    repeat: options.Repeat = 1,
+    keep: options.Keep = False,
     as_json: Annotated[
         bool, Option("--json", help="Print the results of --run as JSON Lines.")
     ] = False,
-    model: output.ModelOption = None,
+    model: options.ModelOption = None,
     _out: OutOption = None,
 ) -> int:
     """Check rubrics: keys, types, thresholds, published versions, labelled cases.
@@ -263,7 +264,7 @@ def diff(
         bool, Option("--run", help="Judge the cases of the new rubric under both.")
     ] = False,
     mode: _OneMode = None,
-    model: output.ModelOption = None,
+    model: options.ModelOption = None,
 ) -> None:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     if model and not run:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgekit.cli.output import OutOption, emit
+from judgekit.cli.options import OutOption
+from judgekit.cli.output import emit
 
 _MODELS = {
     "verdict": "judging.verdict.Verdict",

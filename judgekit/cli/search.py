@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output, plain
+from judgekit.cli import options, plain
 from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
@@ -26,23 +26,23 @@ from judgekit.text import counted
 def search(
     query: Annotated[str, Argument(help="Words to search for.")],
     root: Annotated[list[str] | None, Option(help="A store or folder (repeatable).")] = None,
-    mode: output.ModeOption = None,
+    mode: options.ModeOption = None,
     judge: Annotated[
         bool, Option("--judge", help="Let models decide which results to keep.")
     ] = False,
     no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
-    as_json: output.AsJson = False,
-    no_engine: output.NoEngine = False,
-    model: output.ModelOption = None,
-    _out: output.OutOption = None,
+    as_json: options.AsJson = False,
+    no_engine: options.NoEngine = False,
+    model: options.ModelOption = None,
+    _out: options.OutOption = None,
 ) -> None:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
-    output.check_filled("QUERY", "words to search for", query)
+    options.check_filled("QUERY", "words to search for", query)
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
 
     def body() -> bytes:
@@ -118,7 +118,7 @@ Roots = Annotated[
 
 
 @app.command()
-def status(root: Roots = None, as_json: output.AsJson = False) -> None:
+def status(root: Roots = None, as_json: options.AsJson = False) -> None:
     """Show the entries, size and age of each index."""
     from judgekit.retrieval import index
 

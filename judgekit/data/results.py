@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from judgekit import environment, outputs
-from judgekit.config.files import take
+from judgekit.config.locks import take
 from judgekit.data import seals, tables
 from judgekit.data.sources.lines import bounded_lines
 from judgekit.errors import InputError, UsageError

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationEr
 from starlette.responses import Response
 
 from judgekit import environment, outputs
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.text import one_line
@@ -233,7 +233,7 @@ class Tokens:
     def _changing(self) -> Iterator[list[dict[str, Any]]]:
         """Hold the rows of tokens for a change, so that of two changes none is lost, and write them."""
         environment.private_folder(str(self.path.parent))
-        with files.file_lock(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
+        with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()
             yield rows
             outputs.write_atomically(str(self.path), _ROWS.dump_json(rows, indent=2), private=True)

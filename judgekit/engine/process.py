@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from judgekit import outputs
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
 from judgekit.text import one_line
@@ -103,7 +103,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 def take_lock(path: str) -> int | None:
     """Take the lock at a path for good, and return its descriptor; None when another process has it."""
     for _ in range(_TRIES):
-        held = files.take(path)
+        held = locks.take(path)
         if held is None:
             return None
         if _is(path, held):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
-from judgekit.config.files import file_lock
+from judgekit.config.locks import file_lock
 from judgekit.errors import Exit, JudgekitError
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
@@ -248,7 +248,7 @@ def _notes(state: Path) -> Iterator[dict[str, float | None]]:
     A lock is held while this file is read and written, never while the program runs.
     """
     path = state / _TOLD
-    with file_lock(state / f"{_TOLD}.lock", seconds=SECONDS):
+    with file_lock(state / f"{_TOLD}.lock", timeout=SECONDS):
         notes: dict[str, float | None] = {}
         for word in path.read_text().split() if path.exists() else ():
             name, _, begun = word.partition(":")

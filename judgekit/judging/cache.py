@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from judgekit import environment
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.environment import __version__
 from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
@@ -172,7 +172,7 @@ class ReplyCache:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
-        with suppress(OSError), files.file_lock(self._path.with_suffix(".lock"), seconds=_WAIT):
+        with suppress(OSError), locks.file_lock(self._path.with_suffix(".lock"), timeout=_WAIT):
             try:
                 with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
                     damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import AwareDatetime, Field
 
 from judgekit import environment, outputs
-from judgekit.config import TIERS, ModeName, TierName, yamlfile
-from judgekit.config import files as lock
+from judgekit.config import TIERS, ModeName, TierName, locks, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import compare, documents, pointwise, prompt, select
@@ -494,7 +493,7 @@ def accept(path: Path) -> None:
     kept = Path(environment.config_home()) / ACCEPTED
     try:
         environment.private_folder(str(kept.parent))
-        with lock.file_lock(kept.with_suffix(".lock"), seconds=_WAIT):
+        with locks.file_lock(kept.with_suffix(".lock"), timeout=_WAIT):
             now = Accepted(calibrations={**_accepted(), digest: known.id})
             text = now.model_dump_json(by_alias=True, indent=2) + "\n"
             outputs.write_atomically(str(kept), text, private=True)

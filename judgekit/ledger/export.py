@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from judgekit import outputs
-from judgekit.config.files import file_lock
+from judgekit.config.locks import file_lock
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
 from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, newest_override
@@ -92,7 +92,7 @@ def forward(
     count = 0
     remarks: list[str] = []
     try:
-        with file_lock(ledger.folder / LOCK, seconds=0):
+        with file_lock(ledger.folder / LOCK, timeout=0):
             for lines, note in _batches(ledger):
                 remark = send(lines)
                 count += len(lines)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from judgekit import environment, outputs
-from judgekit.config.files import file_lock
+from judgekit.config.locks import file_lock
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import records
@@ -321,7 +321,7 @@ class Ledger(NamedTuple):
             return
         try:
             environment.private_folder(str(self.folder))
-            with file_lock(self.folder / LOCK, seconds=SECONDS):
+            with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated:
                     parts = chain([""], (f".{number}" for number in count(1)))
                     paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
@@ -378,7 +378,7 @@ class Ledger(NamedTuple):
         try:
             if not path.exists():
                 environment.private_folder(str(self.folder))
-                with file_lock(self.folder / LOCK, seconds=SECONDS):
+                with file_lock(self.folder / LOCK, timeout=SECONDS):
                     if not path.exists():
                         secret = secrets.token_bytes(32)
                         outputs.write_atomically(str(path), secret, durable=True, private=True)
@@ -396,7 +396,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     gone: set[str] = set()
     label = SCHEMAS[Label].encode()
     try:
-        with nullcontext() if preview else file_lock(folder / LOCK, seconds=SECONDS):
+        with nullcontext() if preview else file_lock(folder / LOCK, timeout=SECONDS):
             for path, day in files([folder]).items():
                 try:
                     with path.open("rb") as file:

@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
-from judgekit.config import files
+from judgekit.config import files, locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
@@ -136,7 +136,7 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
         environment.private_folder(str(place))
         lock = place / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
-        with files.file_lock(lock, seconds=LOCK_SECONDS, waiting=lambda: progress(busy)):
+        with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=lambda: progress(busy)):
             if not target.is_file() or _digest(target) != model.sha256:
                 _assemble(model, target, progress)
     except TimeoutError as error:

@@ -11,7 +11,7 @@ import pytest
 from git_repo import GitRepo
 from pathspec import GitIgnoreSpec
 
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.config.patterns import Patterns
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from judgekit.config import files
-with files.file_lock(Path(sys.argv[1]), seconds=5):
+with locks.file_lock(Path(sys.argv[1]), timeout=5):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -108,7 +108,7 @@ with files.file_lock(Path(sys.argv[1]), seconds=5):
 def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     for _ in range(2):
-        with files.file_lock(path, seconds=0, waiting=lambda: pytest.fail("it is free")):
+        with locks.file_lock(path, timeout=0, on_wait=lambda: pytest.fail("it is free")):
             pass
     waits: list[str] = []
     holder = subprocess.Popen(
@@ -117,15 +117,15 @@ def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> Non
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert files.take(path) is None
+        assert locks.take(path) is None
         with (
             pytest.raises(TimeoutError, match="held by another process"),
-            files.file_lock(path, seconds=0.3, waiting=lambda: waits.append("waited")),
+            locks.file_lock(path, timeout=0.3, on_wait=lambda: waits.append("waited")),
         ):
             pytest.fail("two held it")
         assert waits == ["waited"]
     finally:
         holder.kill()
         holder.communicate(timeout=10)
-    with files.file_lock(path, seconds=5):
+    with locks.file_lock(path, timeout=5):
         pass

@@ -21,7 +21,7 @@ import pytest
 from git_repo import GitRepo
 from ledger_lines import NOW, label, override_for, verdict
 
-from judgekit.config.files import file_lock
+from judgekit.config.locks import file_lock
 from judgekit.errors import JudgekitError, UsageError
 from judgekit.ledger import (
     Fault,
@@ -128,7 +128,7 @@ def test_a_ledger_that_another_process_holds_is_said(
 ) -> None:
     add(ledger, "a")
     monkeypatch.setattr(store, "SECONDS", 0.05)
-    lock = file_lock(ledger.folder / store.LOCK, seconds=1)
+    lock = file_lock(ledger.folder / store.LOCK, timeout=1)
     with lock, pytest.raises(LedgerError, match="held by another process"):
         add(ledger, "b")
 
@@ -423,7 +423,7 @@ def test_each_line_is_handed_on_once_if_later(
         forward(ledger, away)
     assert away.ids == list("abcd")
     assert forward(ledger, Team(), seconds=0)[0] == 2
-    with file_lock(ledger.folder / export.LOCK, seconds=1):  # of two at once one does it
+    with file_lock(ledger.folder / export.LOCK, timeout=1):  # of two at once one does it
         assert sent(ledger) == ""
     assert sent(ledger) == "g"
 

@@ -32,7 +32,7 @@ from real_models import serving
 from scripted import NothingOpen
 from tiny_wheels import SLICES, tiny_model
 
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
 from judgekit.providers import local, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
@@ -191,7 +191,7 @@ def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.Monke
     index.wheel(3).unlink()
     refused(r"tiny-part3==1\.0: pip could not download it \(ERROR: No matching")
     monkeypatch.setattr(local, "LOCK_SECONDS", 0.3)
-    with files.file_lock(local.folder() / ".tiny.lock", seconds=0):  # one that is never freed
+    with locks.file_lock(local.folder() / ".tiny.lock", timeout=0):  # one that is never freed
         refused("held by another process")
     shutil.rmtree(local.folder())
     local.folder().write_text("a file in the way")

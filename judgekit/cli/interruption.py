@@ -1,0 +1,19 @@
+"""What an interrupted command says is kept."""
+
+from __future__ import annotations
+
+_CACHED = ": complete replies are cached{}; run the same command to continue"
+KEPT: dict[str, str | None] = {
+    **dict.fromkeys(("judge", "compare"), _CACHED.format(", unless with --no-cache")),
+    **dict.fromkeys(("search", "gate", "calibrate", "eval", "rubric"), _CACHED.format("")),
+    "demo": ": what was downloaded is kept; run the same command to continue",
+    "index": ": what was read is kept; the same command starts over, the next query reads only the rest",
+    "escalate": "; issues that are up to date stay so; run the same command for the rest",
+    **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
+}
+"""What an interrupted command says is kept; None where it has said so itself."""
+
+
+def keeps(command: str, message: str) -> None:
+    """Set what an interruption of a command from now on says is kept."""
+    KEPT[command] = f"; {message}"

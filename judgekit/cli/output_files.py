@@ -1,0 +1,66 @@
+"""The files that commands write their results and pages to: checked before anything is asked."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit import outputs
+from judgekit.cli.output import current, note
+from judgekit.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def into_file(path: Path | None) -> Path | None:
+    """Have the results written to a file when the command ends; raises as `unread` does."""
+    current.file = unread(_in_folder(path))
+    return path
+
+
+def page_file(path: Path | None) -> Path | None:
+    """Return where a page is to be written; raises as `unread` does, and for another ending."""
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html {path}: name a file that ends in .html")
+    return unread(_in_folder(path))
+
+
+def _in_folder(path: Path | None) -> Path | None:
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
+    return path
+
+
+def unread(path: Path | None) -> Path | None:
+    """Return where to write; raises `UsageError` where the command reads this file or none may be written."""
+    if path is not None and not outputs.is_stream(str(path)):
+        with _named_output(path):
+            outputs.place_of(str(path))
+    named = []
+    for word in current.words:
+        named.append(Path(word.rpartition("=")[2] if word.startswith("-") else word))
+    if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
+        raise UsageError(f"{path}: the command reads this file; name another one for the result")
+    return path
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file at once, so that none is half written (a device as it is), and say so."""
+    with _named_output(path):
+        if outputs.is_stream(str(path)):
+            path.write_text(text, encoding="utf-8")
+        else:
+            outputs.write_atomically(str(path), text)
+    note(f"Wrote {path}")
+
+
+@contextlib.contextmanager
+def _named_output(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except outputs.RefusedOutputError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
