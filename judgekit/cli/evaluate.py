@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import Resampling
+    from judgekit.hooks.relevance import Answers
     from judgekit.hooks.settings import Settings
-    from judgekit.hooks.trial import Answers, HookReport, Share, Trial
+    from judgekit.hooks.trial import HookReport, Share, Trial
     from judgekit.judging.score import DocumentJudge
     from judgekit.ledger.rates import Interval
     from judgekit.retrieval.confidence import Candidate
@@ -386,7 +387,7 @@ def memories(
     Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
     """
     from judgekit.evaluation import cases
-    from judgekit.hooks import settings, trial
+    from judgekit.hooks import relevance, settings, trial
     from judgekit.ledger.labels import at_terminal
 
     project = environment.project_root()
@@ -403,10 +404,10 @@ def memories(
         raise InputError(
             f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
         )
-    path = trial.answers_file(project)
+    path = relevance.answers_file(project)
     kept = labels or (path if path.exists() else None)
     if kept:
-        answers = trial.read_answers(kept, project)
+        answers = relevance.read_answers(kept, project)
     else:
         answers = {}
     if not (kept or as_json or at_terminal()):
@@ -463,7 +464,7 @@ def _check_hook(configured: Settings, *, fit: bool) -> None:
 
 def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
     """Ask a person about each pair, and keep each answer at once."""
-    from judgekit.hooks.trial import keep_answer
+    from judgekit.hooks.relevance import keep_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
         interruption.keeps(
@@ -485,16 +486,16 @@ def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> 
 
 def _fits(trials: Sequence[Trial], answers: Answers, configured: Settings) -> list[dict[str, Any]]:
     """Look for better thresholds of each kind of store, and write those that the labels support."""
-    from judgekit.hooks import trial as measured
+    from judgekit.hooks import fitting
 
     labels = {kind: each.labels for kind, each in configured.profiles.by_kind.items()}
     kinds = sorted({hit.kind for trial in trials for hit in trial.injections(mentions=True)})
     fits = []
     for kind in kinds:
-        fits.append(measured.fit(kind, trials, answers, labels, configured["max_inject"]))
+        fits.append(fitting.fit(kind, trials, answers, labels, configured["max_inject"]))
     project = Path(configured.project)
     fits = [
-        measured.write_labels(each, project) if each.after != each.before else each for each in fits
+        fitting.write_labels(each, project) if each.after != each.before else each for each in fits
     ]
     return [each.model_dump() for each in fits]
 

@@ -1,49 +1,33 @@
-"""Tries the prompt hook on prompts of the past: how relevant is what it adds, and which thresholds follow.
+"""Tries the prompt hook on prompts of the past: how relevant is what it adds.
 
 Each prompt is tried as the first of a session, with and without a judge. No session, log or notice is read
-or written. A line of answers has the digests of a prompt and of a memory's path, and what a person said.
+or written.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import time
-from math import floor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
-
-from judgekit import environment, outputs
-from judgekit.config import yaml_text, yamlfile
-from judgekit.errors import ConfigError, Exit, InputError, Usage, added
-from judgekit.evaluation.cases import lines
+from judgekit import environment
+from judgekit.errors import Exit, Usage, added
 from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
+from judgekit.hooks.relevance import prompt_key
 from judgekit.judging import search
 from judgekit.ledger.rates import exact
-from judgekit.retrieval import profiles, transcript
+from judgekit.retrieval import transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from judgekit.hooks.context import Shown
+    from judgekit.hooks.relevance import Answers, Pair
     from judgekit.hooks.settings import Settings
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 BAR = 0.8  # precision: the share of what is injected that is relevant
 FEWEST = 20  # labelled injections that say anything
-WIDEST = 0.3  # interval of a precision that a threshold may rest on
-_MOST = 1_000  # labels that a user is told to give
-_DIGEST = re.compile(r"[0-9a-f]{16}")
-
-Pair: TypeAlias = tuple[str, str]
-"""The digests of a prompt and of a memory's path."""
-Answers: TypeAlias = dict[Pair, bool | None]
-"""Whether a memory is relevant to a prompt; None where a person could not say."""
 
 
 class Trial(NamedTuple):
@@ -99,19 +83,6 @@ class HookReport(ReportPart):
         if self.precision.value >= BAR:
             return Exit.ACCEPTED
         return Exit.REJECTED
-
-
-class Fit(ReportPart):
-    """Thresholds for one kind of store; `refused` says why they stay, `more` how many labels are lacking."""
-
-    kind: str
-    before: dict[str, float]
-    after: dict[str, float]
-    precision: Share | None = None
-    coverage: Share | None = None
-    refused: str | None = None
-    more: int | None = None
-    written: list[str] = []
 
 
 def of_project(place: str, project: str, most: int) -> list[str]:
@@ -203,59 +174,6 @@ def _judged(
     return judged.decided(ranked, kept, undecided, configured)
 
 
-def prompt_key(prompt: str) -> str:
-    return environment.digest(" ".join(prompt.split()))
-
-
-def answers_file(project: str) -> Path:
-    return (
-        Path(environment.state_home()) / "relevance" / f"{environment.file_name_for(project)}.jsonl"
-    )
-
-
-class _Line(BaseModel, strict=True):
-    prompt: str
-    memory: str
-    relevant: bool | None
-
-
-def read_answers(path: Path, project: str) -> Answers:
-    """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`."""
-    found: Answers = {}
-    for place, text in lines(path, "name a file with a JSON object a line"):
-        try:
-            line = _Line.model_validate_json(text)
-        except ValidationError as error:
-            wrong = yamlfile.problem(
-                error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
-            )
-            raise InputError(f"{place}: {wrong}; correct or remove the line") from None
-        # A prompt's text and a memory's path (from `project`) may stand in place of their digests.
-        file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
-        if _DIGEST.fullmatch(line.prompt):
-            prompt = line.prompt
-        else:
-            prompt = prompt_key(line.prompt)
-        if _DIGEST.fullmatch(line.memory):
-            memory = line.memory
-        else:
-            memory = environment.digest(file)
-        found[prompt, memory] = line.relevant
-    return found
-
-
-def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
-    """Append one answer, readable by its owner alone; raises `InputError` when it cannot be kept."""
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = json.dumps({"prompt": pair[0], "memory": pair[1], "relevant": relevant, "at": at})
-    try:
-        outputs.append(str(path), f"{line}\n", private=False)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); make room or allow it"
-        ) from None
-
-
 def share(count: int, of: int) -> Share | None:
     """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
     if of:
@@ -305,110 +223,3 @@ def rows(trials: Sequence[Trial], answers: Answers, *, mentions: bool) -> list[d
         for trial in trials
         for hit in trial.injections(mentions=mentions)
     ]
-
-
-def more_needed(found: Share | None) -> int | None:
-    """Return how many more labels with the same share let a threshold be chosen; None beyond `_MOST`."""
-    if found is None:
-        return FEWEST
-    for of in range(max(found.of, FEWEST), _MOST):
-        wanted = share(round(found.value * of), of)
-        if wanted and wanted.high - wanted.low <= WIDEST:
-            return of - found.of
-    return None
-
-
-def fit(
-    kind: str,
-    trials: Sequence[Trial],
-    answers: Answers,
-    labels: Mapping[str, dict[str, float]],
-    most: int,
-) -> Fit:
-    """Return the thresholds of `kind` that give most prompts something relevant at a precision of `BAR`.
-
-    `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only where every
-    memory that it injects has an answer.
-    """
-    before = labels[kind]
-    tried = []
-    grid = {
-        floor(100 * hit.confidence) / 100
-        for trial in trials
-        for hit in trial.hits
-        if hit.kind == kind
-    }
-    for high in sorted({before["high"], *grid}):
-        least = {}
-        for name, each in labels.items():
-            if name == kind:
-                least[name] = high
-            else:
-                least[name] = each["high"]
-        said: list[list[tuple[str, Any]]] = []
-        for trial in trials:
-            known = []
-            for hit in trial.hits:
-                if hit.kind in least and not hit.damaged:
-                    known.append(hit)
-            hits = [hit for hit in known if hit.confidence >= least[hit.kind]]
-            said.append([(hit.kind, answers.get(trial.pair(hit), ...)) for hit in hits[:most]])
-        own = []
-        for words in said:
-            for name, word in words:
-                if name == kind:
-                    own.append(word)
-        precision = share(own.count(True), own.count(True) + own.count(False))
-        coverage = share(sum(any(word is True for _, word in words) for words in said), len(trials))
-        if ... not in own and precision and coverage:
-            tried.append((high, precision, coverage))
-    kept = Fit(kind=kind, before=before, after=before)
-    if not tried:
-        return kept.model_copy(
-            update={"refused": "no threshold has an answer about each injection"}
-        )
-    good = [each for each in tried if each[1].value >= BAR] or [
-        max(tried, key=lambda each: each[1].value)
-    ]
-    high, precision, coverage = max(
-        good, key=lambda each: (each[2].count, each[1].value, -abs(each[0] - before["high"]))
-    )
-    found: dict[str, Any] = {"precision": precision, "coverage": coverage}
-    if precision.value < BAR:
-        found["refused"] = (
-            f"no threshold reaches a precision of {BAR:.2f}; the best is high: {high:g}"
-        )
-    elif precision.of < FEWEST or precision.high - precision.low > WIDEST:
-        found["refused"] = f"too few labels for high: {high:g}"
-        found["more"] = more_needed(precision)
-    else:
-        found["after"] = {name: min(value, high) for name, value in before.items()} | {"high": high}
-    return kept.model_copy(update=found)
-
-
-def write_labels(found: Fit, project: Path) -> Fit:
-    """Write thresholds into the user's own profile, keep a copy of the old one, and return where both are.
-
-    Raises `ConfigError` when it cannot, also where the project has a profile, which comes before the user's.
-    """
-    source = profiles.find(found.kind, project)
-    own = Path(environment.config_home()) / "retrieval" / f"{found.kind}.yaml"
-    if source.is_relative_to(project / ".judgekit"):
-        labels = ", ".join(f"{name}: {value:g}" for name, value in found.after.items())
-        problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
-        raise ConfigError(problem, path=source, key="labels")
-    copy = own.with_name(f"{own.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    written = [str(own), *([str(copy)] if own.exists() else [])]
-    try:
-        outputs.make_folder(str(own.parent), private=True)
-        target = copy if own.exists() else own
-        outputs.write_atomically(str(target), source.read_bytes(), private=True)
-    except OSError as error:
-        raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
-    for name in (
-        "mention",
-        "medium",
-        "high",
-    ):  # in order after each step: the two lower ones never rise
-        yaml_text.put(own, "labels", name, float(f"{found.after[name]:g}"))
-    return found.model_copy(update={"written": written})

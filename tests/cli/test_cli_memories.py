@@ -15,7 +15,7 @@ from loopback import Loopback, fails, says
 from memory_store import MemoryStore
 
 from judgekit import environment
-from judgekit.hooks import claude_code, trial
+from judgekit.hooks import claude_code, fitting, relevance, trial
 from judgekit.retrieval import profiles
 from judgekit.rubric import search_path
 
@@ -133,7 +133,7 @@ def test_the_interval_is_the_exact_one() -> None:
     assert found is not None
     assert (round(found.low, 3), round(found.high, 3)) == (0.621, 0.968)  # as R's binom.test says
     assert trial.share(0, 0) is None
-    assert trial.more_needed(found) is not None
+    assert fitting.more_needed(found) is not None
 
 
 def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
@@ -148,7 +148,7 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
         "1 of 30",
     ):
         assert shown in done.err
-    path = trial.answers_file(environment.project_root())
+    path = relevance.answers_file(environment.project_root())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert str(path).startswith(environment.state_home())
     text = path.read_text()
