@@ -14,6 +14,7 @@ results which that chain could have had.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -22,10 +23,12 @@ from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
 from judgekit.evaluation.samples import (
+    FAILED,
     Reader,
     Sample,
     TierOpinion,
     asked,
+    by_tier,
     points,
     samples,
     score_sources,
@@ -36,22 +39,21 @@ from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, R
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import MeansByVoter, RankingRules, RankingStep
 from judgekit.judging.verdict import RubricRef
-from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
+from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from judgekit.judging.score import DocumentJudge
     from judgekit.rubric.loader import LoadedRubric
 
-STEPS = (
-    6  # gates of a chain at most: each step should let in many more opinions than the one before
-)
-FREE_SHARE = (
-    0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
-)
-WIDER = 1.15  # by how much more opinions a step must let through at least
+# Gates of a chain at most: each step should let in many more opinions than the one before.
+STEPS = 6
+# The first gate is wide enough to hold with errors at this share of the promised rate.
+FREE_SHARE = 0.25
+# By how much more opinions a step must let through at least.
+WIDER = 1.15
 
 
 class Chain(NamedTuple):
@@ -82,82 +84,108 @@ def choose_rules(
 ) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     chains = _chains(samples, tiers, promise.reference)
-    # Chains that have labels enough to pass without any error share the confidence.
-    largest = sorted(chains, key=lambda chain: -len(chains[chain]))
     doubt = 1 - promise.confidence
-    able = set[Chain]()
-    for count in range(1, len(largest) + 1):
-        least_labels = _labels(promise, doubt / count)
-        if least_labels is not None and len(chains[largest[count - 1]]) >= least_labels:
-            able = set(largest[:count])
+    able = _testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
     refused: list[RefusedRule] = []
     steps: dict[Chain, int] = {}
     for chain, members in chains.items():
         if chain not in able:
             # Its own share, if it were one class more that is tested.
+            level = doubt / (len(able) + 1)
             least = min(map(chain.margin, members))
-            tested = _tested(chain, least, members, doubt / (len(able) + 1), promise)
-            refused += [tested] if isinstance(tested, RefusedRule) else []
+            tested = _tested(chain, least, members, level, promise)
+            if isinstance(tested, RefusedRule):
+                refused.append(tested)
             continue
-        # As many results as the chains before this one had gates, and none, were possible.
         place = tiers.index(chain.tier)
-        source = tiers[place - 1] if chain.after is not None else None, chain.after
-        results = [count for step, count in steps.items() if (step.tier, step.outcome) == source]
-        level = doubt / len(able) / (1 + sum(results))
-        finality = FinalityRules(rules=tuple(gates))
-        reaching = []
-        for sample in members:
-            seen = {tier: sample.united(tier) for tier in tiers[:place]}
-            if not any(finality.final(tier, seen, sample.margins) for tier in seen):
-                reaching.append(sample)
-        held: list[CalibratedRule] = []
+        level = doubt / len(able) / _possible_results(chain, tiers, steps)
+        reaching = _reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
+        widest = None
         steps[chain] = 0
         for least in _margins(chain, reaching, level, promise):
             steps[chain] += 1
-            inside = [each for each in reaching if chain.margin(each) >= least]
+            inside = [sample for sample in reaching if chain.margin(sample) >= least]
             tested = _tested(chain, least, inside, level, promise)
             if isinstance(tested, RefusedRule):
                 refused.append(tested)
                 break
-            held.append(tested)
-        gates += held[-1:]
-    return ChosenRules(FinalityRules(rules=tuple(gates), last=promise.reference), gates, refused)
+            widest = tested
+        if widest is not None:
+            gates.append(widest)
+    finality = FinalityRules(rules=tuple(gates), last=promise.reference)
+    return ChosenRules(finality, gates, refused)
+
+
+def _testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
+    """Return the chains with labels enough to pass without any error: they share the confidence."""
+    largest = sorted(chains, key=lambda chain: -len(chains[chain]))
+    able = set[Chain]()
+    for count, chain in enumerate(largest, 1):
+        least_labels = _labels(promise, doubt / count)
+        if least_labels is not None and len(chains[chain]) >= least_labels:
+            able = set(largest[:count])
+    return able
+
+
+def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]) -> int:
+    """Return how many results were possible before a chain: as many as there were steps, and none."""
+    before = None
+    if chain.after is not None:
+        before = tiers[tiers.index(chain.tier) - 1]
+    results = 1
+    for step, count in steps.items():
+        if (step.tier, step.outcome) == (before, chain.after):
+            results += count
+    return results
+
+
+def _reaching(
+    members: Iterable[Sample], earlier: Sequence[TierName], finality: FinalityRules
+) -> list[Sample]:
+    """Return the samples that no gate of an earlier tier ends."""
+    reaching = []
+    for sample in members:
+        seen = {tier: sample.united(tier) for tier in earlier}
+        if not any(finality.final(tier, seen, sample.margins) for tier in seen):
+            reaching.append(sample)
+    return reaching
 
 
 def _chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
     """Return the classes of opinions with their members, an earlier tier's first."""
-    found: Chains = {}
-    if reference:
-        last = list(tiers).index(reference)
-    else:
-        last = len(tiers) - 1
+    chains: Chains = {}
+    last = list(tiers).index(reference) if reference else len(tiers) - 1
     for place, tier in enumerate(tiers[:last]):
         for sample in samples:
             outcome = sample.united(tier)
             if outcome is None or sample.margin(tier) is None:
                 continue
-            if place:
-                after = sample.united(tiers[place - 1])
+            after = sample.united(tiers[place - 1]) if place else None
+            if reference:
+                is_testable = sample.is_measured_by(reference)
             else:
-                after = None
-            # Elsewhere a deeper opinion ends the judging anyway; a test would only take from the others.
-            ends = sample.wrong is None and {outcome, after} != {"accept", "reject"}
-            if sample.is_measured_by(reference) if reference else not (place and ends):
-                found.setdefault(Chain(tier, outcome, after), []).append(sample)
+                # A deeper opinion ends the judging anyway; a test would only take from the others.
+                is_dispute = sample.wrong is not None or {outcome, after} == {"accept", "reject"}
+                is_testable = place == 0 or is_dispute
+            if is_testable:
+                chains.setdefault(Chain(tier, outcome, after), []).append(sample)
     first, second = tiers[:2]
     for sample in samples:
         win_and_tie = (sample.united(first), sample.united(second)) == ("accept", "improve")
         if sample.stands and win_and_tie and sample.margin(first) is not None:
-            found.setdefault(Chain(second, "improve", "accept", first), []).append(sample)
-    return found
+            chain = Chain(second, "improve", after="accept", stands=first)
+            chains.setdefault(chain, []).append(sample)
+    return chains
 
 
 def _labels(promise: Promise, level: float, share: float = 0.0) -> int | None:
     """Return how many labels, `share` of them errors, keep a promise: with a reference half is for gains."""
-    return needed(promise.rate, level / 2 if promise.reference else level, share)
+    if promise.reference:
+        level = level / 2
+    return needed(promise.rate, level, share)
 
 
 def _margins(
@@ -168,18 +196,18 @@ def _margins(
     least = _labels(promise, level, promise.rate * FREE_SHARE)
     if least is None or len(margins) <= least:
         return margins[-1:]
-    found: list[float] = []
+    steps: list[float] = []
     # As many steps as there are lead to the whole class in even ratios.
     wider = max(WIDER, (len(margins) / least) ** (1 / (STEPS - 1)))
     size = float(least)
-    while size < len(margins) and len(found) < STEPS - 1:
+    while size < len(margins) and len(steps) < STEPS - 1:
         margin = margins[ceil(size) - 1]
-        inside = sum(each >= margin for each in margins)
-        found.append(margin)
+        inside = sum(other >= margin for other in margins)
+        steps.append(margin)
         size = max(inside * wider, inside + 1)
-    if not found or found[-1] > margins[-1]:
-        return [*found, margins[-1]]
-    return found
+    if not steps or steps[-1] > margins[-1]:
+        steps.append(margins[-1])
+    return steps
 
 
 def _tested(
@@ -191,28 +219,34 @@ def _tested(
     last = promise.reference
     for member in members:
         if chain.stands:
-            wrong = member.label != "accept"
+            is_wrong = member.label != "accept"
         else:
-            wrong = member.is_wrong(chain.tier)
+            is_wrong = member.is_wrong(chain.tier)
         # A reference that failed counts as right: nothing is gained without it.
-        answered = last is not None and member.outcome(last) is not None and last not in member.ties
-        beaten = last is not None and answered and member.is_wrong(last)
+        is_beaten = False
+        if last is not None and member.outcome(last) is not None and last not in member.ties:
+            is_beaten = member.is_wrong(last)
         # A win that stands against a tie of the reference is worse than that where it is wrong.
-        losses += wrong and (chain.stands is not None or not beaten)
-        gains += beaten and not wrong
+        if is_wrong and (chain.stands is not None or not is_beaten):
+            losses += 1
+        if is_beaten and not is_wrong:
+            gains += 1
     labels = len(members)
     limit = bound(labels, losses, gains, level, promise)
-    evidence = {"labels": labels, "errors": losses, "gains": gains, "bound": round(limit, 6)}
-    evidence |= {**chain._asdict(), "least_margin": least_margin}
+    evidence: dict[str, Any] = {
+        **chain._asdict(),
+        "least_margin": least_margin,
+        "labels": labels,
+        "errors": losses,
+        "gains": gains,
+        "bound": round(limit, 6),
+    }
     if limit <= promise.rate:
         return CalibratedRule(**evidence)
     wanted = _labels(promise, level, max(0.0, (losses - gains) / labels))
-    why = "too many errors" if wanted is None else "too few labels"
     if wanted is None:
-        more = None
-    else:
-        more = max(1, wanted - labels)
-    return RefusedRule(**evidence, why=why, more=more)
+        return RefusedRule(**evidence, why="too many errors", more=None)
+    return RefusedRule(**evidence, why="too few labels", more=max(1, wanted - labels))
 
 
 # --- What rules come to on the labelled cases
@@ -227,14 +261,11 @@ class Walked(NamedTuple):
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    decided = sum(walked.right is not None for walked in walks)
-    errors = sum(walked.right is False for walked in walks)
-    by_gate = sum(walked.by_gate for walked in walks)
     calls = {tier: sum(walked.calls.get(tier, 0) for walked in walks) for tier in tiers}
     return calibration.Measured(
-        decided=decided,
-        errors=errors,
-        by_gate=by_gate,
+        decided=sum(walked.right is not None for walked in walks),
+        errors=sum(walked.right is False for walked in walks),
+        by_gate=sum(walked.by_gate for walked in walks),
         calls=calls,
     )
 
@@ -245,11 +276,11 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     gates = rules.finality
     if final.tier is None:
         return Walked(calls, None, by_gate=False)
-    outcomes = {tier: sample.united(tier) for tier in tiers}
-    by_gate = (
-        gates and final.tier != gates.last and gates.final(final.tier, outcomes, sample.margins)
-    )
-    return Walked(calls, sample.is_right(final.verdict), bool(by_gate))
+    by_gate = False
+    if gates and final.tier != gates.last:
+        outcomes = {tier: sample.united(tier) for tier in tiers}
+        by_gate = bool(gates.final(final.tier, outcomes, sample.margins))
+    return Walked(calls, sample.is_right(final.verdict), by_gate)
 
 
 def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
@@ -257,14 +288,16 @@ def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[Tier
     seen: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
     while not isinstance(step := rules.next(seen, sample.margins, divided), Final):
-        opinion = sample.voices.get(step, TierOpinion(None))
+        opinion = sample.voices.get(step, FAILED)
         seen[step] = opinion.outcome
         if opinion.divided is not None:
             divided[step] = opinion.divided
-    winner = None
-    if sample.stands and rules.finality and step.tier and step.verdict == "improve":
-        winner = rules.finality.stands(step.tier, seen, sample.margins)
-    return Final("accept", "single", winner) if winner else step, list(seen)
+    final = step
+    if sample.stands and rules.finality and final.tier and final.verdict == "improve":
+        winner = rules.finality.stands(final.tier, seen, sample.margins)
+        if winner:
+            final = Final("accept", "single", winner)
+    return final, list(seen)
 
 
 class RankedCase(NamedTuple):
@@ -281,49 +314,46 @@ class RankedCase(NamedTuple):
         self, finality: FinalityRules | None
     ) -> Iterator[tuple[int, RankingStep, str | None]]:
         """Yield each tier's calls, its step, and the winner or tie, if no tier is asked after it."""
-        panel = {tier: {voter.model for voter in said} for tier, said in self.said.items()}
+        panel = {tier: {voter.model for voter in means} for tier, means in self.said.items()}
         margins = ranking.usual_margins(self.rubric)
         letters = tuple(self.case.letters)
         rules = RankingRules(letters, panel, margins, self.mode, finality)
         steps: list[RankingStep] = []
         while tier := rules.following(steps):
-            if steps:
-                alive = steps[-1].near
-            else:
-                alive = letters
-            said = self.said[tier]
+            alive = steps[-1].near if steps else letters
+            means = self.said[tier]
             cut = self.case.judges[tier].cut
-            barred = tier in self.apart
-            steps.append(step := rules.step(steps, tier, said, cut=cut, barred=barred))
-            if step.found is None or step.cut:
-                word = None
-            else:
+            step = rules.step(steps, tier, means, cut=cut, barred=tier in self.apart)
+            steps.append(step)
+            word = None
+            if step.found is not None and not step.cut:
                 word = rules.winner(step) or TIE
-            yield ranking.asked(said, alive), step, word
+            yield ranking.asked(means, alive), step, word
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         turns = list(self.turns(finality))
         _, last, word = turns[-1]
-        if word is None:
-            right = None
-        else:
-            right = word == self.best
-        return Walked({step.tier: calls for calls, step, _ in turns}, right, last.trusted)
+        is_right = None if word is None else word == self.best
+        calls = {step.tier: count for count, step, _ in turns}
+        return Walked(calls, is_right, by_gate=last.trusted)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
-        turns = [(step.tier, step, word) for _, step, word in self.turns(FinalityRules())]
-        if self.best == TIE:
-            best = None
-        else:
-            best = self.best
+        best = None if self.best == TIE else self.best
         voices = {}
-        for tier, step, _ in turns:
-            barred = step.is_end or step.cut or tier in self.apart
-            voices[tier] = TierOpinion(step.outcome, None if barred else step.lead or None)
-        ties = frozenset(tier for tier, _, word in turns if word == TIE)
-        wrong = frozenset(tier for tier, step, _ in turns if step.best != best)
-        return Sample(self.case.id, "accept", voices, ties=ties, wrong=wrong)
+        ties = set()
+        wrong = set()
+        for _, step, word in self.turns(FinalityRules()):
+            tier = step.tier
+            margin = step.lead or None
+            if step.is_end or step.cut or tier in self.apart:
+                margin = None
+            voices[tier] = TierOpinion(step.outcome, margin)
+            if word == TIE:
+                ties.add(tier)
+            if step.best != best:
+                wrong.add(tier)
+        return Sample(self.case.id, "accept", voices, ties=frozenset(ties), wrong=frozenset(wrong))
 
 
 def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
@@ -334,18 +364,17 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
         raise InputError(
             f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
         )
-    found = []
+    ranked_cases = []
     reader = Reader(rubric, mode)
-    for case, apart in zip(cases, score_sources(cases)[1], strict=True):
+    _, apart_by_case = score_sources(cases)
+    for case, apart in zip(cases, apart_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
-        said = {}
-        for tier in TIERS:
-            if tier in case.judges:
-                said[tier] = points(case, case.judges[tier])
-        found.append(RankedCase(case, rubric, mode, said, reader.labels(case)[""], apart))
-    return found
+        means = {tier: points(case, recorded) for tier, recorded in by_tier(case).items()}
+        best = reader.labels(case)[""]
+        ranked_cases.append(RankedCase(case, rubric, mode, means, best, apart))
+    return ranked_cases
 
 
 class Opinions(NamedTuple):
@@ -364,35 +393,47 @@ class Opinions(NamedTuple):
         settings = self.judge.settings
         rules = settings.escalation_rules(margin=settings.margin)
         reader = Reader(rubric, mode)
-        found: list[Case] = []
-        for case, apart in zip(self.cases, score_sources(self.cases)[1], strict=True):
-            answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
-            opinions = {
-                tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()
-            }
-            cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
-            ends: dict[str, Final] = {}
-            asked: set[TierName] = set()
-            for part in next(iter(opinions.values())):
-                voices = {tier: own[part] for tier, own in opinions.items()}
-                voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
-                # A tier that was not asked is none to wait for.
-                own_rules = replace(rules, tiers=tuple(voices))
-                ends[part], tiers = walk_tiers(Sample(part, "accept", voices, cut), own_rules)
-                asked |= {*tiers}
-            said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
-            if "" not in ends:
-                said["keep"] = [part for part, end in ends.items() if end.verdict == "accept"]
-                said["unjudged"] = [part for part, end in ends.items() if not end.tier]
-            elif tier := ends[""].tier:
-                rated = opinions[tier][""].rated or {}
-                said["scores"] = {name: rated[name] for name in rubric.questions}
-            else:
-                said["failure"] = ends[""].verdict
-            found.append(
-                case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}})
-            )
-        return found
+        _, apart_by_case = score_sources(self.cases)
+        cases = []
+        for case, apart in zip(self.cases, apart_by_case, strict=True):
+            course = Recorded(**_course(case, apart, rules, rubric, reader))
+            cases.append(case.model_copy(update={"judges": case.judges | {COURSE: course}}))
+        return cases
+
+
+def _course(
+    case: Case,
+    apart: Iterable[TierName],
+    rules: EscalationRules,
+    rubric: ScoreRubric | SelectRubric,
+    reader: Reader,
+) -> dict[str, Any]:
+    """Return what the tiers come to about a case, as the fields of `Recorded`."""
+    answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
+    opinions = {}
+    for tier, recorded in answers.items():
+        opinions[tier] = reader.opinions(rubric, case, recorded)
+    cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+    ends: dict[str, Final] = {}
+    asked_tiers = set[TierName]()
+    for part in next(iter(opinions.values())):
+        voices = {tier: by_part[part] for tier, by_part in opinions.items()}
+        for tier in apart:
+            voices[tier] = voices[tier]._replace(margin=None)
+        # A tier that was not asked is none to wait for.
+        rules_of_asked = replace(rules, tiers=tuple(voices))
+        ends[part], tiers = walk_tiers(Sample(part, "accept", voices, cut), rules_of_asked)
+        asked_tiers.update(tiers)
+    calls = sum(answers[tier].calls for tier in asked_tiers)
+    if "" not in ends:
+        keep = [part for part, end in ends.items() if end.verdict == "accept"]
+        unjudged = [part for part, end in ends.items() if not end.tier]
+        return {"calls": calls, "keep": keep, "unjudged": unjudged}
+    end = ends[""]
+    if not end.tier:
+        return {"calls": calls, "failure": end.verdict}
+    rated = opinions[end.tier][""].rated or {}
+    return {"calls": calls, "scores": {name: rated[name] for name in rubric.questions}}
 
 
 def learn(
@@ -407,30 +448,29 @@ def learn(
     """Return what labels (of this `digest`) promise; raises `InputError` for odd ones, or too few tiers."""
     cases = opinions.cases
     models = opinions.models
+    rubric = loaded.rubric
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
-    counts = [len(case.subjects) for case in cases]
-    subjects = None
-    rubric = loaded.rubric
-    if several := ranked(cases, rubric, mode):
-        choice = choose_rules([each.sample() for each in several], tiers, promise)
-        with_gates, without = (
-            [each.walk(gates) for each in several] for gates in (choice.finality, None)
-        )
-        subjects = calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
+    several = ranked(cases, rubric, mode)
+    if several:
+        choice = choose_rules([case.sample() for case in several], tiers, promise)
+        with_gates = [case.walk(choice.finality) for case in several]
+        without = [case.walk(None) for case in several]
     else:
-        found = samples(cases, rubric, mode)
-        choice = choose_rules(found, tiers, promise)
+        labelled = samples(cases, rubric, mode)
+        choice = choose_rules(labelled, tiers, promise)
         voices = {}
         for tier, name in models.items():
             voices[tier] = frozenset(name.split(calibration.TOGETHER))
         rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=voices)
-        own = replace(rules, finality=choice.finality)
-        with_gates, without = ([walk(each, how) for each in found] for how in (own, rules))
+        gated_rules = replace(rules, finality=choice.finality)
+        with_gates = [walk(sample, gated_rules) for sample in labelled]
+        without = [walk(sample, rules) for sample in labelled]
     read, apart = score_sources(cases)
-    known = Calibration(
+    read_otherwise = Counter(tier for tiers_apart in apart for tier in tiers_apart)
+    learned = Calibration(
         schema=calibration.SCHEMA,
         id="",
         made=made,
@@ -442,22 +482,38 @@ def learn(
         asked=asked(cases),
         read=read,
         asking=opinions.asking,
-        subjects=subjects,
+        subjects=_count_subjects(several),
         promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
-        read_otherwise={
-            tier: count for tier in TIERS if (count := sum(tier in each for each in apart))
-        },
+        read_otherwise={tier: read_otherwise[tier] for tier in TIERS if read_otherwise[tier]},
         cases=len(without),
         labels_sha256=digest,
         with_gates=measured(with_gates, tiers),
         without=measured(without, tiers),
     )
-    # The same for the same labels, models, promise and gates.
-    content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
-    content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
-    content += [known.promise.model_dump(), [gate.model_dump() for gate in known.gates]]
-    return known.model_copy(
-        update={"id": f"{rubric.rubric}-{mode}-{calibration.sha256(content)[:12]}"}
-    )
+    return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _count_subjects(cases: Sequence[RankedCase]) -> calibration.Subjects | None:
+    if not cases:
+        return None
+    counts = [len(ranked_case.case.subjects) for ranked_case in cases]
+    return calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
+
+
+def _digest(learned: Calibration) -> str:
+    """Return a hash that is the same for the same labels, models, promise and gates."""
+    content = [
+        learned.rubric.sha256,
+        learned.mode,
+        learned.models,
+        learned.prompt_sha256,
+        learned.labels_sha256,
+        learned.asked.model_dump(),
+        learned.read,
+        learned.asking,
+        learned.promise.model_dump(),
+        [gate.model_dump() for gate in learned.gates],
+    ]
+    return calibration.sha256(content)[:12]

@@ -32,7 +32,7 @@ from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric,
 from judgekit.text import RepeatedKeyError, lines_of, one_line, with_different_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = str | list[Word]
+Score: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 # What a label is in a case that has this key; in any other it is that of a document.
 _LABELS = {
@@ -99,9 +100,8 @@ class Recorded(Strict):
     def _has_one_answer(self) -> Recorded:
         answers = [name for name in _ANSWERS if getattr(self, name) is not None]
         if len(answers) != 1:
-            raise ValueError(
-                f"expected one of {', '.join(_ANSWERS)}, got {', '.join(answers) or 'none'}"
-            )
+            got = ", ".join(answers) or "none"
+            raise ValueError(f"expected one of {', '.join(_ANSWERS)}, got {got}")
         return self
 
     @property
@@ -142,7 +142,7 @@ class Case(Strict):
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""
-    label: Label | ByMode[Label] | Annotated[float, Field(strict=True, allow_inf_nan=False)] | None
+    label: Label | ByMode[Label] | Score | None
     judges: dict[str, Recorded] = {}
     variant: Variant = "original"
     pair: str = ""
@@ -171,20 +171,18 @@ class Case(Strict):
 
     def not_understood(self) -> InputError:
         """Return what is wrong with a label that means nothing for such a case."""
-        known = next((words for key, words in _LABELS.items() if getattr(self, key)), _OF_DOCUMENTS)
+        kinds = [kind for key, kind in _LABELS.items() if getattr(self, key)]
+        expected = next(iter(kinds), _OF_DOCUMENTS)
         if isinstance(self.label, float):
             shown = f"{self.label:g}"
         elif isinstance(self.label, str):
             shown = repr(one_line(self.label, _SHOWN))
         else:
             shown = one_line(str(self.label), _SHOWN)
-        return InputError(f"{self._place}: label must be {known}; got {shown}")
+        return InputError(f"{self._place}: label must be {expected}; got {shown}")
 
     def wrong(self, text: str) -> InputError:
-        if self._place:
-            place = f"{self._place}: "
-        else:
-            place = ""
+        place = f"{self._place}: " if self._place else ""
         return InputError(f"{place}case {self.id}: {text}")
 
     @property
@@ -217,11 +215,10 @@ class Case(Strict):
             problem = problem_in(line, error)
             wrong = str(problem)
             if problem.location[:1] == ("label",) and problem.text.startswith("expected"):
-                label = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
-                known = (words for key, words in _LABELS.items() if f'"{key}"' in line)
-                wrong = (
-                    f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
-                )
+                label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
+                kinds = [kind for key, kind in _LABELS.items() if f'"{key}"' in line]
+                expected = next(iter(kinds), "accept, improve or reject")
+                wrong = f"{problem.key} must be {expected}; got {one_line(label, _SHOWN)}"
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         winners = {labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient"))}
@@ -254,36 +251,35 @@ def understood(
 
     Raises `InputError` where none does.
     """
-    left = []
+    labelled = []
     for case in cases:
         if labels.is_no_label(case.right(mode)):
             left_out.blank += 1
         else:
-            left.append(case)
+            labelled.append(case)
     if rubric is None or isinstance(rubric, SelectRubric):
-        found = left
+        meaningful = labelled
     else:
-        are_scores, meaning = _sense(left, rubric, mode)
-        found = []
-        for case in left:
+        are_scores, meaning = _sense(labelled, rubric, mode)
+        meaningful = []
+        for case in labelled:
             label = _label_of(case, rubric, mode, meaning, are_scores=are_scores)
             if label is None:
                 left_out.add_unknown(case.right(mode))
             else:
-                found.append(case.model_copy(update={"label": label}))
-    if left and not found:
-        raise left[0].not_understood()
-    if cases and not found:
-        place = left_out.told()
-        raise cases[0].wrong(f"label: expected a label in some case; left out: {place}")
-    return found
+                meaningful.append(case.model_copy(update={"label": label}))
+    if labelled and not meaningful:
+        raise labelled[0].not_understood()
+    if cases and not meaningful:
+        blank = left_out.told()
+        raise cases[0].wrong(f"label: expected a label in some case; left out: {blank}")
+    return meaningful
 
 
 def _sense(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> tuple[bool, dict[str, str]]:
     """Return whether the labels of documents are scores, and else what each kind of them means."""
-    counts = Counter(
-        labels.kind_of(case.right(mode)) for case in cases if not _has_winner(case, rubric)
-    )
+    documents = [case for case in cases if not _has_winner(case, rubric)]
+    counts = Counter(labels.kind_of(case.right(mode)) for case in documents)
     return labels.are_scores(counts), labels.meanings(counts)
 
 
@@ -363,35 +359,41 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     documents = _items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _grades(folder / QRELS)
-    known = {document.id for document in documents}
-    asked = {query.id for query in queries}
-    strays = sum(
-        query not in asked or each not in known for query, of in grades.items() for each in of
-    )
-    for name, items in ((CORPUS, documents), (QUERIES, queries)) if scoped else ():
-        wrong = next((each.id for each in items if not each.id.partition("/")[2]), None)
-        if wrong is not None:
-            expected = f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}"
-            raise InputError(
-                f"{expected}; leave out --scope-prefix to search all documents for every query"
-            )
+    document_ids = {document.id for document in documents}
+    query_ids = {query.id for query in queries}
+    strays = 0
+    for query_id, by_document in grades.items():
+        for document_id in by_document:
+            if query_id not in query_ids or document_id not in document_ids:
+                strays += 1
+    if scoped:
+        _check_scopes(folder / CORPUS, documents)
+        _check_scopes(folder / QUERIES, queries)
     return Collection(folder.resolve().name, documents, queries, grades, strays)
 
 
+def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
+    for item in items:
+        if not item.id.partition("/")[2]:
+            problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"
+            remedy = "leave out --scope-prefix to search all documents for every query"
+            raise InputError(f"{problem}; {remedy}")
+
+
 def _items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
-    found: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     for place, line in lines(path, wanted):
         item = read(line, place)
-        if item.id in found:
+        if item.id in items:
             raise InputError(f"{place}: id: {item.id!r} is there twice; expected each id once")
-        found[item.id] = item
-    if not found:
+        items[item.id] = item
+    if not items:
         raise InputError(f"{path}: empty; expected one {what} a line")
-    return list(found.values())
+    return list(items.values())
 
 
 def _grades(path: Path) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
     expected = f"{' '.join(HEADER)}, separated by tabs"
     place, first = next(rows, (f"{path}:1", ""))
@@ -406,11 +408,11 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
             got = one_line(repr(score), _SHOWN)
             expected = f"a whole number of at most {_DIGITS} characters"
             raise InputError(f"{place}: score: expected {expected}, got {got}")
-        if document in found.setdefault(query, {}):
+        if document in grades.setdefault(query, {}):
             raise InputError(
                 f"{place}: {query} {document}: is there twice; expected each pair once"
             )
-        found[query][document] = int(score)
-    if not found:
+        grades[query][document] = int(score)
+    if not grades:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
-    return found
+    return grades

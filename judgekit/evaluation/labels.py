@@ -37,7 +37,10 @@ def plain(name: str) -> str:
 
 
 def _words_of(section: str) -> dict[str, str]:
-    return {word: name for name, words in _TABLE[section].items() for word in words.split()}
+    names = {}
+    for name, words in _TABLE[section].items():
+        names.update(dict.fromkeys(words.split(), name))
+    return names
 
 
 _OUTCOME_WORDS = _words_of("outcomes")
@@ -115,7 +118,9 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 def meanings(counts: Mapping[str, int]) -> dict[str, str]:
     """Return the outcome of each kind of label that names one, among so many labels of each kind."""
     words = {word: word for word in OUTCOMES}
-    return words if are_scores(counts) else {**words, **_DIGITS}
+    if are_scores(counts):
+        return words
+    return {**words, **_DIGITS}
 
 
 # --- Winners
@@ -142,12 +147,13 @@ def winner_of(
     parts = _ORDER.split(text)
     if len(parts) == 1:
         return _by_side(text, most)
-    sides = []
+    sides: list[str] = []
     for part in parts[::2]:
-        sides.append(names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most))
-    if None in sides or TIE in sides or len({*sides}) < len(sides):
-        return None
-    return _first_of(cast("list[str]", sides), [sign[0] for sign in parts[1::2]])
+        side = names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most)
+        if side is None or side == TIE or side in sides:
+            return None
+        sides.append(side)
+    return _first_of(sides, signs=[sign[0] for sign in parts[1::2]])
 
 
 def _by_number(number: float, most: int) -> str | None:
@@ -163,10 +169,7 @@ def _by_side(text: str, most: int) -> str | None:
     if match is None or text.strip().startswith("-"):
         return None
     side = match[1]
-    if side.isdigit():
-        place = int(side) - 1
-    else:
-        place = LETTERS.index(side.upper())
+    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
     return LETTERS[place] if 0 <= place < most else None
 
 
@@ -176,11 +179,8 @@ def _first_of(sides: list[str], signs: list[str]) -> str | None:
     falling = any(sign in ">≻" for sign in signs)
     if rising and falling:
         return None
-    if rising:
-        at_the_top = signs[-1]
-    else:
-        at_the_top = signs[0]
-    if at_the_top in "=~≈":
+    top_sign = signs[-1] if rising else signs[0]
+    if top_sign in "=~≈":
         return TIE
     return sides[-1] if rising else sides[0]
 
@@ -245,17 +245,21 @@ def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, L
     for (kind, _), count in pairs.items():
         counts[kind] += count
     meaning = meanings(counts)
-    known = Counter[tuple[str, str]]()
+    meaningful = Counter[tuple[str, str]]()
     for (kind, said), count in pairs.items():
         is_winner = kind == TIE or (len(kind) == 1 and kind in LETTERS)
         label = kind if is_winner else meaning.get(kind)
         if label is not None:
-            known[label, said] += count
-    left_out = LeftOut(blank=counts[BLANK], unknown=counts.total() - counts[BLANK] - known.total())
-    left_out.example = example
-    binary = is_binary(label for label, _ in known)
-    decided = {pair: count for pair, count in known.items() if pair[1] not in UNDECIDED}
-    agreed = sum(
-        count for (label, said), count in decided.items() if agrees(label, said, binary=binary)
-    )
-    return agreed, sum(decided.values()), left_out
+            meaningful[label, said] += count
+    binary = is_binary(label for label, _ in meaningful)
+    agreed = 0
+    decided = 0
+    for (label, said), count in meaningful.items():
+        if said in UNDECIDED:
+            continue
+        decided += count
+        if agrees(label, said, binary=binary):
+            agreed += count
+    blank = counts[BLANK]
+    unknown = counts.total() - blank - meaningful.total()
+    return agreed, decided, LeftOut(blank=blank, unknown=unknown, example=example)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -107,7 +108,7 @@ def shown(cell: str | float | Cell | None) -> str:
 
 def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Return a table of counts, shaded by their share of the row."""
-    columns = list(dict.fromkeys(word for row in counts.values() for word in row))
+    columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
     numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
     columns.sort(key=float if numbers else str)
     rows: list[Row] = []
@@ -115,32 +116,36 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
         total = max(1, sum(row.values()))
         cells = []
         for word in columns:
-            cells.append(Cell(str(row.get(word, 0)), share=row.get(word, 0) / total))
+            count = row.get(word, 0)
+            cells.append(Cell(str(count), share=count / total))
         rows.append([name, *cells])
     return Table([corner, *columns], rows)
 
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
     template = _templates().get_template("page.html.jinja")
-    return (
-        visible(template.render(title=one_line(title, _NAME), about=about, sections=sections))
-        + "\n"
-    )
+    html = template.render(title=one_line(title, _NAME), about=about, sections=sections)
+    return visible(html) + "\n"
 
 
-def plain(template: Path, **given: object) -> str:
+def plain(template: Path, **values: object) -> str:
     """Return a template of plain text, filled in with what needs no escaping any more."""
-    found = _templates().overlay(autoescape=False)
-    return found.from_string(template.read_text(encoding="utf-8")).render(**given)
+    templates = _templates().overlay(autoescape=False)
+    return templates.from_string(template.read_text(encoding="utf-8")).render(**values)
 
 
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 
     loader = FileSystemLoader(Path(__file__).parent)
-    found = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
-    found.trim_blocks = found.lstrip_blocks = True
-    found.filters["shown"] = shown
-    # By the hash of a script a page's policy lets it run, and nothing else.
-    found.filters["digest"] = lambda script: b64encode(sha256(script.encode()).digest()).decode()
-    return found
+    templates = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
+    templates.trim_blocks = True
+    templates.lstrip_blocks = True
+    templates.filters["shown"] = shown
+    templates.filters["digest"] = _digest
+    return templates
+
+
+def _digest(script: str) -> str:
+    """Return the hash by which a page's policy lets a script run, and nothing else."""
+    return b64encode(sha256(script.encode()).digest()).decode()

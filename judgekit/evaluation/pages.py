@@ -11,34 +11,18 @@ from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from judgekit.evaluation.page import Point
     from judgekit.evaluation.report import JudgeReport, JudgingReport, Probabilities
     from judgekit.ledger.kpi import Evidence, Kpi, Limit
 
 MOST_WORDS = 30  # nobody reads a table of a thousand columns
-_FIGURES: dict[str, Callable[[JudgeReport], Interval | None]] = {
-    "accuracy": lambda judge: judge.accuracy,
-    "Cohen's kappa": lambda judge: judge.kappa,
-    "weighted kappa": lambda judge: judge.weighted_kappa,
-    "unreadable": lambda judge: judge.unreadable,
-    "order flips": lambda judge: judge.order_flips.rate,
-    "rerun flips": lambda judge: judge.rerun_flips.rate,
-    "spread of the distance": lambda judge: judge.spread.distance if judge.spread else None,
-    "injection lift": lambda judge: judge.injection.lift if judge.injection else None,
-    "mean error of scores": lambda judge: judge.scores.mean_error if judge.scores else None,
-    "Spearman's correlation": lambda judge: judge.scores.spearman if judge.scores else None,
-    "less accurate than the best": lambda judge: judge.behind,
-}
 _TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
 
 
 def judging_page(report: JudgingReport) -> str:
-    if report.rubric:
-        rubric = f", rubric {report.rubric}, {report.mode}"
-    else:
-        rubric = ""
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
     sections = [Section("Judges", [judges_table(report)])]
@@ -53,16 +37,15 @@ def judging_page(report: JudgingReport) -> str:
     if report.outcomes:
         sections.append(Section("Items", [outcomes_table(report)]))
     for judge in judges:
-        counts: dict[str, dict[str, int]] = {}
-        for each in judge.confusion:
-            counts.setdefault(each.label, {})[each.said] = each.count
         if len(judge.classes) > MOST_WORDS:
             many = f"{len(judge.classes)} different words are too many for a table."
             sections.append(Section(judge.title, [many]))
-        elif counts:
-            sections.append(
-                Section(f"{judge.title}: labels and answers", [shares("labelled", counts)])
-            )
+        elif judge.confusion:
+            counts: dict[str, dict[str, int]] = {}
+            for pair in judge.confusion:
+                counts.setdefault(pair.label, {})[pair.said] = pair.count
+            title = f"{judge.title}: labels and answers"
+            sections.append(Section(title, [shares("labelled", counts)]))
     return page(f"Judges on {report.file}", about, sections)
 
 
@@ -77,42 +60,55 @@ def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
 
 def _intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
     """Return each figure that some judge has, with that of every judge."""
-    figures = {}
-    for name, figure in _FIGURES.items():
-        intervals = [figure(judge) for judge in judges]
-        if any(intervals):
-            figures[name] = intervals
-    return figures
+    figures: dict[str, list[Interval | None]] = {}
+    for judge in judges:
+        for name, interval in _intervals_of(judge).items():
+            figures.setdefault(name, []).append(interval)
+    return {name: intervals for name, intervals in figures.items() if any(intervals)}
+
+
+def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
+    return {
+        "accuracy": judge.accuracy,
+        "Cohen's kappa": judge.kappa,
+        "weighted kappa": judge.weighted_kappa,
+        "unreadable": judge.unreadable,
+        "order flips": judge.order_flips.rate,
+        "rerun flips": judge.rerun_flips.rate,
+        "spread of the distance": judge.spread.distance if judge.spread else None,
+        "injection lift": judge.injection.lift if judge.injection else None,
+        "mean error of scores": judge.scores.mean_error if judge.scores else None,
+        "Spearman's correlation": judge.scores.spearman if judge.scores else None,
+        "less accurate than the best": judge.behind,
+    }
 
 
 def judges_table(report: JudgingReport) -> Table:
-    known = _intervals(report.judges)
+    figures = _intervals(report.judges)
     rows: list[Row] = []
     for at, judge in enumerate(report.judges):
         cells = []
-        for intervals in known.values():
+        for intervals in figures.values():
             interval = intervals[at]
             cells.append(Cell(interval.text, share=interval.value) if interval else None)
         cost = judge.cost
-        if cost.usd is None:
-            usd = None
-        else:
-            usd = f"{cost.usd:.6f}"
+        usd = None if cost.usd is None else f"{cost.usd:.6f}"
         milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
-        name = Cell(judge.title, "" if judge.model == judge.judge else judge.model)
+        name = Cell(judge.title, below="" if judge.model == judge.judge else judge.model)
         rows.append([name, *cells, cost.calls, usd, milliseconds])
-    return Table(["judge", *known, "calls", "USD", "ms"], rows)
+    return Table(["judge", *figures, "calls", "USD", "ms"], rows)
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     """Return the table of what each judge said of each item, or of those alone that they disagree about."""
-    names = [judge.judge for judge in report.judges]
     titles = [judge.title for judge in report.judges]
-    listed = [each for each in report.outcomes if each.is_disputed or not disputed]
-    words = {True: "differ", False: "agree"}
     rows = []
-    for each in listed:
-        rows.append([each.id, words[each.is_disputed], each.label, *map(each.said.get, names)])
+    for outcome in report.outcomes:
+        if disputed and not outcome.is_disputed:
+            continue
+        word = "differ" if outcome.is_disputed else "agree"
+        answers = [outcome.said.get(judge.judge) for judge in report.judges]
+        rows.append([outcome.id, word, outcome.label, *answers])
     return Table(["item", "judges", "label", *titles], rows)
 
 
@@ -129,10 +125,10 @@ def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 def kpi_page(evidence: Evidence) -> str:
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
-    for group in kpi.by_rubric_and_model(evidence):
-        sections += [
-            Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1
-        ]
+    for parts in kpi.by_rubric_and_model(evidence):
+        if len(parts) > 1:
+            for name, part in parts.items():
+                sections.append(Section(name, [_kpi_table(part)]))
     labelled = sum(map(evidence.sure, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     return page("The gate's KPIs", about, sections)
@@ -140,25 +136,25 @@ def kpi_page(evidence: Evidence) -> str:
 
 def _kpi_table(evidence: Evidence) -> Table:
     rows: list[Row] = []
-    for one in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
-        limit = one.limit
-        span = limit.range_text(one.interval) if one.interval else None
-        value = None if one.value is None else limit.text(one.value)
-        rows.append([limit.title, value, span, one.total, str(limit), one.state])
+    for measure in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
+        limit = measure.limit
+        span = limit.range_text(measure.interval) if measure.interval else None
+        value = None if measure.value is None else limit.text(measure.value)
+        rows.append([limit.title, value, span, measure.total, str(limit), measure.state])
     return Table(["KPI", "value", "95% interval", "out of", "limit", "state"], rows)
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     """Return the measures over the seven days up to the end of each day, from the first verdict's on."""
     dates = sorted(verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts)
-    days = {}
-    for count in range((dates[-1] - dates[0]).days + 1 if dates else 0):
+    days: dict[date, list[Kpi]] = {}
+    if not dates:
+        return days
+    for count in range((dates[-1] - dates[0]).days + 1):
         day = dates[0] + timedelta(days=count)
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
-        within = []
-        for each in evidence.verdicts:
-            if end - timedelta(days=7) <= each.timestamp < end:
-                within.append(each)
+        start = end - timedelta(days=7)
+        within = [verdict for verdict in evidence.verdicts if start <= verdict.timestamp < end]
         days[day] = kpi.measure(evidence.only(within))
     return days
 

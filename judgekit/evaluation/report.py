@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
@@ -150,10 +150,13 @@ class Item(NamedTuple):
     calls: int
     cost_usd: float | None
     probability: float | None
-    scores: tuple[float, float | None] | None = (
-        None  # a person's and the judge's, in place of the words
-    )
+    # A person's score and the judge's, in place of the words.
+    scores: tuple[float, float | None] | None = None
     rated: Mapping[str, float] | None = None
+
+    @property
+    def is_original(self) -> bool:
+        return self.variant == "original"
 
     @property
     def word(self) -> str | None:
@@ -177,16 +180,15 @@ def report(
         )
     reader = Reader(loaded.rubric, mode) if loaded else None
     items: dict[str, list[Item]] = {}
+    judges = []
     for judge, recorded_cases in answers.items():
         items[judge] = []
         for case, recorded in recorded_cases:
             items[judge].extend(_items(case, judge, recorded, reader))
-    judges = []
-    for judge, items_of_judge in items.items():
-        model = answers[judge][0][1].name
-        judges.append(_report_judge(judge, model, items_of_judge, wanted or "accept"))
+        _, first_answer = recorded_cases[0]
+        judges.append(_report_judge(judge, first_answer.name, items[judge], wanted or "accept"))
     outcomes = _outcomes(items)
-    best = max(judges, key=lambda judge: judge.accuracy.value if judge.accuracy else -1.0)
+    best = max(judges, key=_accuracy)
     compared_judges = []
     for judge_report in judges:
         behind = _behind(judge_report, best, outcomes)
@@ -195,11 +197,15 @@ def report(
         file=name,
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
-        items=sum(case.variant == "original" for case in cases),
+        items=Counter(case.variant for case in cases)["original"],
         judges=compared_judges,
         outcomes=outcomes,
         left_out=left_out or LeftOut(),
     )
+
+
+def _accuracy(judge: JudgeReport) -> float:
+    return judge.accuracy.value if judge.accuracy else -1.0
 
 
 def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
@@ -220,38 +226,45 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     outcomes: dict[str, Outcome] = {}
     for judge, items_of_judge in items.items():
         for item in items_of_judge:
-            if item.variant == "original":
-                label, said = item.scores or (item.label, item.said)
-                outcome = outcomes.setdefault(item.of, Outcome(id=item.of, label=label, said={}))
-                outcome.said[judge] = said
+            if not item.is_original:
+                continue
+            label, said = item.scores or (item.label, item.said)
+            if item.of not in outcomes:
+                outcomes[item.of] = Outcome(id=item.of, label=label, said={})
+            outcomes[item.of].said[judge] = said
     return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
 
 
-def _behind(judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]) -> Interval | None:
-    names = best.judge, judge.judge
-    both = []
-    for each in outcomes:
-        if isinstance(each.label, str) and all(map(each.said.get, names)):
-            both.append(each)
-    binary = is_binary(str(each.label) for each in both)
-    right = ([float(_is_right(each, name, binary=binary)) for each in both] for name in names)
-    if judge is not best and best.accuracy:
-        return stats.difference(*right)
-    return None
-
-
-def _is_right(outcome: Outcome, judge: str, *, binary: bool) -> bool:
-    return agrees(str(outcome.label), str(outcome.said[judge]), binary=binary)
+def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) -> Interval | None:
+    """Return by how much the best judge is more accurate, on the items that both answered."""
+    if judge is best or best.accuracy is None:
+        return None
+    triples = []
+    for outcome in outcomes:
+        best_answer = outcome.said.get(best.judge)
+        answer = outcome.said.get(judge.judge)
+        if isinstance(outcome.label, str) and best_answer and answer:
+            triples.append((outcome.label, str(best_answer), str(answer)))
+    binary = is_binary(label for label, _, _ in triples)
+    best_right = [float(agrees(label, said, binary=binary)) for label, said, _ in triples]
+    right = [float(agrees(label, said, binary=binary)) for label, _, said in triples]
+    return stats.difference(best_right, right)
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
-    originals = [item for item in items if item.variant == "original"]
+    originals = [item for item in items if item.is_original]
     worded = [item for item in originals if item.scores is None]
     answered = [(item.label, item.said) for item in worded if item.said is not None]
     binary = is_binary(item.label for item in worded)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
+    swapped = [*_matched(items, "swapped"), *_known(_answers_by_order(originals))]
     repeats = _group_repeats(items)
+    repeated_words = []
+    repeated_scores = []
+    for group in repeats:
+        repeated_words.append([item.word for item in group if item.word])
+        repeated_scores.append([item.rated for item in group if item.rated])
     return JudgeReport(
         judge=judge,
         model=model,
@@ -264,9 +277,9 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         classes=stats.classes(pairs),
         is_binary=binary and any(said == "improve" for _, said in answered),
         confusion=_count_confusions(answered),
-        order_flips=_flips([*_matched(items, "swapped"), *_known(_answers_by_order(originals))]),
-        rerun_flips=_flips([[item.word for item in group if item.word] for group in repeats]),
-        spread=_spread([[item.rated for item in group if item.rated] for group in repeats]),
+        order_flips=_flips(swapped),
+        rerun_flips=_flips(repeated_words),
+        spread=_spread(repeated_scores),
         injection=_injection_lift(items, wanted_answer),
         cost=_mean_cost(items, originals),
         scores=_compare_scores(originals),
@@ -315,11 +328,13 @@ def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
         return None
     before = [float(original == wanted_answer) for original, _ in injected]
     after = [float(attacked == wanted_answer) for _, attacked in injected]
+    share_before = stats.interval(stats.mean(before))
+    share_after = stats.interval(stats.mean(after))
     return Lift(
         wanted=wanted_answer,
         pairs=len(injected),
-        before=stats.interval(stats.mean(before)),
-        after=stats.interval(stats.mean(after)),
+        before=share_before,
+        after=share_after,
         lift=stats.difference(after, before),
     )
 
@@ -330,9 +345,9 @@ def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
     for item in items:
         if item.recorded.latency_ms is not None:
             waits.append(item.recorded.latency_ms)
-    calls = sum(item.calls for item in originals)
+    calls = [item.calls for item in originals]
     return MeanCost(
-        calls=calls / len(originals) if originals else 0.0,
+        calls=fmean(calls) if calls else 0.0,
         known=len(costs),
         usd=sum(costs) / len(costs) if costs else None,
         milliseconds=median(waits) if waits else None,
@@ -363,48 +378,56 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
             outcomes.append(item.label == "accept")
     if not probabilities:
         return None
-    return Probabilities(
-        answers=len(probabilities),
-        brier=stats.brier(probabilities, outcomes),
-        ece=stats.ece(probabilities, outcomes),
-        bins=stats.table(probabilities, outcomes),
-    )
+    brier = stats.brier(probabilities, outcomes)
+    ece = stats.ece(probabilities, outcomes)
+    bins = stats.table(probabilities, outcomes)
+    return Probabilities(answers=len(probabilities), brier=brier, ece=ece, bins=bins)
 
 
 def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
+    """Yield the document, the pair or each candidate of a case, with a judge's answer."""
     scores = None
-    if reader:
-        rated = reader.rated(case, recorded)
-    else:
-        rated = None
-    if reader is not None and case.score is not None:
-        scores = case.score, reader.score(case, recorded)
-        answers = reader.words(case, recorded)
-        labels = {"": f"{case.score:g}"}
-    elif reader is not None:
-        answers = reader.words(case, recorded)
-        labels = reader.labels(case)
-    else:
-        label = case.right("strict")
-        if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
-            raise case.wrong(
-                f"judges.{judge}: expected a choice; name the --rubric to read others by"
-            )
+    rated = None
+    if reader is None:
+        labels = {"": _choice_label(case, judge, recorded)}
         answers = {"": recorded.choice}
-        labels = {"": label}
+    else:
+        rated = reader.rated(case, recorded)
+        if case.score is not None:
+            scores = case.score, reader.score(case, recorded)
+        answers = reader.words(case, recorded)
+        if case.score is not None:
+            labels = {"": f"{case.score:g}"}
+        else:
+            labels = reader.labels(case)
+    probabilities = recorded.probabilities or {}
     cost = recorded.cost_usd
     calls = recorded.calls
+    original = case.pair or case.id
     for part, label in labels.items():
-        if part:
-            of = f"{case.pair or case.id}/{part}"
-        else:
-            of = case.pair or case.id
-        said = answers[part]
-        likely = (recorded.probabilities or {}).get(part)
-        yield Item(of, case.variant, label, said, recorded, calls, cost, likely, scores, rated)
+        yield Item(
+            of=f"{original}/{part}" if part else original,
+            variant=case.variant,
+            label=label,
+            said=answers[part],
+            recorded=recorded,
+            calls=calls,
+            cost_usd=cost,
+            probability=probabilities.get(part),
+            scores=scores,
+            rated=rated,
+        )
         # One call brought the answers on all candidates.
         cost = None if cost is None else 0.0
         calls = 0
+
+
+def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
+    """Return the label of a case that is read without a rubric; raises `InputError` without a choice."""
+    label = case.right("strict")
+    if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
+        raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
+    return label
 
 
 def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
@@ -412,10 +435,10 @@ def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
 
 
 def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    originals = {item.of: item.said for item in items if item.variant == "original"}
-    return _known(
-        [(originals.get(item.of), item.said) for item in items if item.variant == variant]
-    )
+    """Return the answers to an original and to its variant, where both could be read."""
+    originals = {item.of: item.said for item in items if item.is_original}
+    pairs = [(originals.get(item.of), item.said) for item in items if item.variant == variant]
+    return _known(pairs)
 
 
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:
@@ -424,14 +447,19 @@ def _flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    known = [group for group in groups if len(group) > 1]
-    if not known:
+    repeated = [group for group in groups if len(group) > 1]
+    if not repeated:
         return None
-    moves = {}
-    for name in known[0][0]:
-        moves[name] = stats.repeatability([[one[name] for one in own] for own in known])
-    scores = {name: move for name, move in moves.items() if move}
-    distance = scores.pop("")
-    answers = sum(map(len, known))
-    noise = round(COVERAGE * distance.value, DIGITS)
-    return Spread(cases=len(known), answers=answers, distance=distance, noise=noise, scores=scores)
+    spreads = {}
+    for name in repeated[0][0]:
+        spread = stats.repeatability([[scores[name] for scores in group] for group in repeated])
+        if spread:
+            spreads[name] = spread
+    distance = spreads.pop("")
+    return Spread(
+        cases=len(repeated),
+        answers=sum(map(len, repeated)),
+        distance=distance,
+        noise=round(COVERAGE * distance.value, DIGITS),
+        scores=spreads,
+    )

@@ -63,12 +63,11 @@ class CollectionIndex:
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without noise floor; the product's own are first."""
-        head = self._find(text, self._everything, bm25.POOL)
+        candidates = self._find(text, self._everything, bm25.POOL)
         if depth > bm25.POOL:
-            deeper = self._find(text, self._everything, depth)
-        else:
-            deeper = []
-        return list(dict.fromkeys(candidate.id for candidate in (*head, *deeper)))[:depth]
+            candidates = [*candidates, *self._find(text, self._everything, depth)]
+        ids = dict.fromkeys(candidate.id for candidate in candidates)
+        return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
         """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
@@ -79,11 +78,12 @@ class CollectionIndex:
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         self.index.profile = profile
-        if pool < bm25.POOL:
-            cut = parts.parse
+        is_quick = pool < bm25.POOL
+        if is_quick:
+            query = parts.parse(text, profile.language)
         else:
-            cut = parts.whole
-        return bm25.match(self.index, cut(text, profile.language), pool, quick=pool < bm25.POOL)
+            query = parts.whole(text, profile.language)
+        return bm25.match(self.index, query, pool, quick=is_quick)
 
 
 class ConfidenceReport(ReportPart):
@@ -140,34 +140,43 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's `ndcg_cut`: log2(place +
     1), from 1.
     """
-
-    def discounted(gains: Iterable[int]) -> float:
-        return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1) if gain > 0)
-
-    ideal = discounted(sorted(grades.values(), reverse=True)[:k])
+    ideal = _discounted_gain(sorted(grades.values(), reverse=True)[:k])
     if ideal:
-        return discounted(grades.get(each, 0) for each in ranking[:k]) / ideal
+        return _discounted_gain(_gains(ranking[:k], grades)) / ideal
     return 0.0
+
+
+def _gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
+    return [grades.get(document, 0) for document in ranking]
+
+
+def _discounted_gain(gains: Iterable[int]) -> float:
+    total = 0.0
+    for place, gain in enumerate(gains, 1):
+        if gain > 0:
+            total += gain / log2(place + 1)
+    return total
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
     relevant = sum(grade > 0 for grade in grades.values())
     if relevant:
-        return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / relevant
+        return sum(gain > 0 for gain in _gains(ranking[:k], grades)) / relevant
     return 0.0
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return the relevant ones among the first `k`, divided by `k` (trec_eval's `P`)."""
-    return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / k
+    return sum(gain > 0 for gain in _gains(ranking[:k], grades)) / k
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
     """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`; its mean is MRR)."""
-    return next(
-        (1 / place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0), 0.0
-    )
+    for place, gain in enumerate(_gains(ranking, grades), 1):
+        if gain > 0:
+            return 1 / place
+    return 0.0
 
 
 CUTOFF = 10
@@ -198,68 +207,75 @@ def shown_by_hook(
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
-    values: dict[str, list[float]] = {
-        f"nDCG@{CUTOFF}": [],
-        f"R@{CUTOFF}": [],
-        f"P@{FIRST}": [],
-        "MRR": [],
-    }
+    gain: list[float] = []
+    recalled: list[float] = []
+    precise: list[float] = []
+    reciprocal: list[float] = []
     for answer in seen:
-        if answer.query not in grades:
-            continue
-        ranking = answer.ranking
-        judgements = grades[answer.query]
-        values[f"nDCG@{CUTOFF}"].append(ndcg(ranking, judgements, CUTOFF))
-        values[f"R@{CUTOFF}"].append(recall(ranking, judgements, CUTOFF))
-        values[f"P@{FIRST}"].append(precision(ranking, judgements, FIRST))
-        values["MRR"].append(reciprocal_rank(ranking, judgements))
-    return intervals({name: mean(measured) for name, measured in values.items()})
+        if answer.query in grades:
+            judgements = grades[answer.query]
+            gain.append(ndcg(answer.ranking, judgements, CUTOFF))
+            recalled.append(recall(answer.ranking, judgements, CUTOFF))
+            precise.append(precision(answer.ranking, judgements, FIRST))
+            reciprocal.append(reciprocal_rank(answer.ranking, judgements))
+    measures = {
+        f"nDCG@{CUTOFF}": mean(gain),
+        f"R@{CUTOFF}": mean(recalled),
+        f"P@{FIRST}": mean(precise),
+        "MRR": mean(reciprocal),
+    }
+    return intervals(measures)
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    shown = []
-    for each in seen:
-        for hit in each.candidates[:SHOWN]:
-            shown.append((each.query, hit))
-    probabilities = [hit.confidence for _, hit in shown]
-    outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
-    labels = stats.by_label([hit.confidence_label for _, hit in shown], probabilities, outcomes)
+    probabilities = []
+    outcomes = []
+    words = []
+    for answer in seen:
+        for hit in answer.candidates[:SHOWN]:
+            probabilities.append(hit.confidence)
+            outcomes.append(_is_relevant(answer.query, hit, grades))
+            words.append(hit.confidence_label)
     return ConfidenceReport(
-        hits=len(shown),
+        hits=len(words),
         brier=stats.brier(probabilities, outcomes),
         ece=stats.ece(probabilities, outcomes),
         bins=stats.table(probabilities, outcomes),
-        labels=labels,
+        labels=stats.by_label(words, probabilities, outcomes),
     )
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
-    injected = [(each.query, shown_by_hook(each.candidates)[0]) for each in seen]
-    right = []
-    for query, hits in injected:
-        right.append(sum(_is_relevant(query, hit, grades) for hit in hits))
+    injected = []
+    relevant = []
     answerable = []
-    for each in seen:
-        answerable.append(any(grade > 0 for grade in grades.get(each.query, {}).values()))
-    measures = _shares([each.candidates for each in seen])
-    measures["precision"] = Measure(right, [len(hits) for _, hits in injected])
-    measures["coverage"] = Measure([count > 0 for count in right], answerable)
+    for answer in seen:
+        hits, _ = shown_by_hook(answer.candidates)
+        injected.append(len(hits))
+        relevant.append(sum(_is_relevant(answer.query, hit, grades) for hit in hits))
+        judgements = grades.get(answer.query, {})
+        answerable.append(any(grade > 0 for grade in judgements.values()))
+    measures = _shares([answer.candidates for answer in seen])
+    measures["precision"] = Measure(relevant, injected)
+    measures["coverage"] = Measure([count > 0 for count in relevant], answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
-    prompts = [each.elsewhere for each in seen if each.elsewhere is not None]
+    prompts = [answer.elsewhere for answer in seen if answer.elsewhere is not None]
     if prompts:
         return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
     return None
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    added = [shown_by_hook(candidates) for candidates in prompts]
-    return {
-        "injected": mean([bool(injected) for injected, _ in added]),
-        "nudged": mean([bool(mentioned) for _, mentioned in added]),
-    }
+    has_injection = []
+    has_mention = []
+    for candidates in prompts:
+        injected, mentioned = shown_by_hook(candidates)
+        has_injection.append(bool(injected))
+        has_mention.append(bool(mentioned))
+    return {"injected": mean(has_injection), "nudged": mean(has_mention)}
 
 
 def _is_relevant(query: str, hit: Candidate, grades: Grades) -> bool:
@@ -281,44 +297,50 @@ def search(
         scopes: dict[str, list[CollectionDocument]] = {}
         for document in collection.documents:
             scopes.setdefault(scope(document.id) if scoped else "", []).append(document)
-        stores = {name: CollectionIndex(documents, profile) for name, documents in scopes.items()}
-        for store in stores.values():
-            stack.enter_context(closing(store))
+        stores = {}
+        for name, documents in scopes.items():
+            stores[name] = stack.enter_context(closing(CollectionIndex(documents, profile)))
         names = sorted(stores)
         seen = []
         for done, query in enumerate(collection.queries, 1):
             name = scope(query.id) if scoped else ""
-            own = stores.get(name)
-            following = [*(each for each in names if each > name), *names]
-            other = next((stores[each] for each in following if each != name), None)
             ranking: list[str] = []
             candidates: list[Candidate] = []
-            if own:
-                ranking = own.ranking(query.text, DEPTH)
-                candidates = own.candidates(query.text, PROMPT_POOL)
-            elsewhere = other.candidates(query.text, PROMPT_POOL) if other else None
+            if name in stores:
+                ranking = stores[name].ranking(query.text, DEPTH)
+                candidates = stores[name].candidates(query.text, PROMPT_POOL)
+            elsewhere = None
+            other = _next_scope(names, name)
+            if other is not None:
+                elsewhere = stores[other].candidates(query.text, PROMPT_POOL)
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen
+
+
+def _next_scope(names: Sequence[str], name: str) -> str | None:
+    """Return the scope after this one, after the last one the first; None where there is no other."""
+    others = [other for other in names if other != name]
+    following = [other for other in others if other > name]
+    return next(iter(following or others), None)
 
 
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
     grades = collection.grades
-    if scoped:
-        scopes = len({scope(document.id) for document in collection.documents})
-    else:
-        scopes = None
-    judged = sum(each.query in grades for each in seen)
+    documents = collection.documents
+    scopes = {scope(document.id) for document in documents}
+    judged = [answer for answer in seen if answer.query in grades]
+    profile_name = {"retrieval": profile.kind, "version": profile.version}
     return RetrievalReport(
         collection=collection.name,
-        documents=len(collection.documents),
-        scopes=scopes,
+        documents=len(documents),
+        scopes=len(scopes) if scoped else None,
         queries=len(seen),
-        judged=judged,
+        judged=len(judged),
         strays=collection.strays,
-        profile={"retrieval": profile.kind, "version": profile.version},
+        profile=profile_name,
         depth=DEPTH,
         metrics=metrics_of(seen, grades),
         confidence=confidence_of(seen, grades),
@@ -333,9 +355,9 @@ def scope(name: str) -> str:
 
 def check_run(path: Path, names: Iterable[str]) -> None:
     """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
-    wrong = next((name for name in names if name.split() != [name]), None)
-    if wrong is not None:
-        raise InputError(f"id {wrong!r}: a TREC run cannot hold ids with spaces; rename it")
+    for name in names:
+        if name.split() != [name]:
+            raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
     with _written(path):
         os.close(outputs.open_to_append(str(path), mode=outputs.USUAL))
 

@@ -52,10 +52,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from judgekit.judging.jury import Mark
     from judgekit.judging.orchestrator import Judge
     from judgekit.judging.question import ModelTurn
+    from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.settings import JudgeSettings
     from judgekit.ledger.rates import Interval
+    from judgekit.providers.base import Endpoint
     from judgekit.rubric.loader import LoadedRubric
 
 AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
@@ -66,34 +69,52 @@ MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
+    """Return the judge of a case's task, and what it is asked about; raises `InputError`.
+
+    A document's path is relative to the `folder`.
+    """
     if isinstance(judge.rubric, CompareRubric):
         if not (case.a and case.b):
             raise case.wrong("expected the texts a and b, or what judges said")
         pair = (file_of("A", case.a), file_of("B", case.b))
         return judge.as_judge(PairJudge), ComparisonInput(case.prompt, pair)
     if not isinstance(judge.rubric, ScoreRubric):
-        names = shown_ids(case)
-        candidates = [
-            PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
-            for each in case.candidates
-        ]
-        return judge.as_judge(CandidateJudge), Candidates(
-            documents.Query(case.query), tuple(candidates)
-        )
+        return judge.as_judge(CandidateJudge), _candidates(case)
     if case.subjects:
-        files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
+        subjects = zip(case.letters, case.subjects, strict=True)
+        files = tuple(file_of(letter, text) for letter, text in subjects)
         return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, files)
-    text = case.text
-    if text is None:
-        if case.path is None or folder is None:
-            raise case.wrong("expected text, a path, or what judges said")
-        try:
-            text = (folder / case.path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise case.wrong(f"{case.path} cannot be read ({error})") from None
-    files = tuple(file_of(*each) for each in {case.path or "text": text, **case.files}.items())
+    texts = {case.path or "text": _text_of(case, folder), **case.files}
+    files = tuple(file_of(path, text) for path, text in texts.items())
     task = TaskDescription(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
+
+
+def _candidates(case: Case) -> Candidates:
+    names = shown_ids(case)
+    candidates = []
+    for candidate in case.candidates:
+        candidates.append(
+            PromptCandidate(
+                id=names[candidate.id],
+                title=candidate.title,
+                category=candidate.category,
+                tags=tuple(candidate.tags),
+                text=candidate.text,
+            )
+        )
+    return Candidates(documents.Query(case.query), tuple(candidates))
+
+
+def _text_of(case: Case, folder: Path | None) -> str:
+    if case.text is not None:
+        return case.text
+    if case.path is None or folder is None:
+        raise case.wrong("expected text, a path, or what judges said")
+    try:
+        return (folder / case.path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise case.wrong(f"{case.path} cannot be read ({error})") from None
 
 
 # --- The opinion of every tier
@@ -126,56 +147,67 @@ def ask(
                 if not settings.models_by_tier:  # before any model is asked
                     raise UsageError(f"no model to ask: {settings.no_model_reason}")
                 judges.append(DocumentJudge(gateway, settings, service.reply_cache(request)))
-            found = list(cases)
+            answered = list(cases)
             done = 0
             for model, judge in zip(models, judges, strict=True):
                 models_by_tier = judge.models_by_tier
                 if model:
                     models_by_tier = {"quick": models_by_tier["quick"]}
                 # Every opinion goes up, and models are measured on texts whoever wrote them.
-                asked = judge.with_settings(
+                tier_judge = judge.with_settings(
                     models_by_tier=models_by_tier,
                     finality=FinalityRules(),
                     calibration_warning=None,
                     author_family=None,
                 )
-                opinions_of = partial(opinions, asked, folder=folder)
-                answered = found
-                found = []
-                most = service.max_concurrency(asked, at_once)
-                async with aclosing(service.results(answered, opinions_of, most)) as answers:
-                    async for case, said in answers:
-                        own = {model: said["quick"]} if model else said
-                        found.append(case.model_copy(update={"judges": case.judges | own}))
+                ask_tiers = partial(opinions, tier_judge, folder=folder)
+                limit = service.max_concurrency(tier_judge, at_once)
+                unasked = answered
+                answered = []
+                async with aclosing(service.results(unasked, ask_tiers, limit)) as answers:
+                    async for case, by_tier in answers:
+                        recorded = {model: by_tier["quick"]} if model else by_tier
+                        merged = case.judges | recorded
+                        answered.append(case.model_copy(update={"judges": merged}))
                         done += 1
                         progress(done)
-            known = calibration.fingerprint(judges[0].settings)
-            return Opinions(found, known.models, known.asking, judges[0])
+            fingerprint = calibration.fingerprint(judges[0].settings)
+            return Opinions(answered, fingerprint.models, fingerprint.asking, judge=judges[0])
 
     return running.run(run())
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
     """Say in one line how many cases some tier has no model's answer for, and why; None if it is none."""
-    failures = [[judge.unanswered for judge in case.judges.values()] for case in cases]
-    missing = sum(map(any, failures))
+    lacking = Counter[str]()
+    reasons = set[str]()
+    missing = 0
+    has_answer = False
+    for case in cases:
+        failures = {}
+        for name, recorded in case.judges.items():
+            if recorded.unanswered:
+                failures[name] = str(recorded.unanswered)
+        lacking.update(failures.keys())
+        reasons.update(failures.values())
+        missing += bool(failures)
+        has_answer = has_answer or len(failures) < len(case.judges)
     if not missing:
         return None
-    lacking = Counter(
-        name for case in cases for name, judge in case.judges.items() if judge.unanswered
-    )
-    omitted = ", ".join(f"{count} of {name}" for name, count in lacking.items())
-    found = "not every tier answered"
-    rest = f"the figures omit {omitted}"
-    if all(map(all, failures)):
-        found = "no model answered"
-        rest = "there are no figures"
-    why = ", ".join(sorted({str(kind) for kinds in failures for kind in kinds if kind}))
+    if has_answer:
+        problem = "not every tier answered"
+        omitted = ", ".join(f"{count} of {name}" for name, count in lacking.items())
+        effect = f"the figures omit {omitted}"
+    else:
+        problem = "no model answered"
+        effect = "there are no figures"
     count = f"{missing} of {len(cases)} cases"
-    return f"{found} {count} ({why}); {rest}; test the models with judgekit provider check"
+    why = ", ".join(sorted(reasons))
+    return f"{problem} {count} ({why}); {effect}; test the models with judgekit provider check"
 
 
 async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
+    """Return what each tier records about a case; raises `InputError` where no model is asked."""
     if case.variant == "rerun":  # what was said before would be said again
         judge = replace(judge, cache=None)
     judge, subject = prepared(judge, case, folder)
@@ -187,93 +219,104 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
             task = replace(judge.question(tier, state), letters=tuple(subject.letters))
             calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
             state.turns[tier] = await gather_limited(calls, state.session)
-            cut |= {tier} if task.is_cut else set()
+            if task.is_cut:
+                cut.add(tier)
     else:
         await judge.run(state)
-        cut |= set(state.cut)
+        cut.update(state.cut)
     if isinstance(judge, DocumentJudge) and not state.turns:
         raise case.wrong(f"no model was asked (not judged: {state.refused})")
-    return {
-        tier: _joined(
-            [_answer(judge, case, turn) for turn in turns], judge.settings, cut=tier in cut
-        )
-        for tier, turns in state.turns.items()
-    }
+    by_tier = {}
+    for tier, turns in state.turns.items():
+        answers = [_answer(judge, case, turn) for turn in turns]
+        by_tier[tier] = _joined(answers, judge.settings, cut=tier in cut)
+    return by_tier
 
 
 def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
+    """Return the fields of `Recorded` for one model: its answer or failure, and what it cost."""
     endpoint = turn.endpoint
     value = turn.answer.value
     questions = len(judge.rubric.questions)
-    if endpoint.pointwise:
-        calls = questions
-    else:
-        calls = judge.settings.calls_at_once(questions)
+    calls = questions if endpoint.pointwise else judge.settings.calls_at_once(questions)
     answers = [turn.answer]
     failure = "not_recorded"
-    read = score_source(endpoint, None)
-    found: dict[str, Any] = {}
+    source = score_source(endpoint, None)
+    answer: dict[str, Any] = {}
     if isinstance(judge, RankingJudge):
         answers = list(turn.calls)
         calls = calls * len(turn.calls)
-        sources = {score_source(endpoint, one) for one in (value or {}).values()}
-        if len(sources) == 1:
-            read = sources.pop()
-        else:
-            read = "partly"
-        found = {
-            "points": {
-                letter: [judge.rubric.mean(one.scores)] for letter, one in (value or {}).items()
-            }
-        }
+        source, answer = _ranking_answer(judge, endpoint, value or {})
     elif isinstance(judge, PairJudge):
         answers = list(turn.calls)
         calls = len(turn.calls)
         words = [vote.value.word if vote.value else None for vote in answers]
-        failure = "invalid_reply" if any(words) else failure
+        if any(words):
+            failure = "invalid_reply"
         if len(words) == len(ORDERS) and any(words):
             value = words
-            found = {"orders": dict(zip(ORDERS, words, strict=True))}
+            answer = {"orders": dict(zip(ORDERS, words, strict=True))}
         elif value:
-            found = {"probabilities": {"A": max(value.lean, 0.0), "B": max(-value.lean, 0.0)}}
+            answer = {"probabilities": {"A": max(value.lean, 0.0), "B": max(-value.lean, 0.0)}}
     elif isinstance(judge, CandidateJudge) and value:
-        back = {name: each for each, name in shown_ids(case).items()}
-        marks = {}
-        for name, mark in value.items():
-            if mark:
-                marks[back[name]] = mark
-        known = {}
-        for each, mark in marks.items():
-            if mark.probability is not None:
-                known[each] = mark.probability
-        keep = {"keep": [each for each, mark in marks.items() if mark.outcome == "accept"]}
-        found = {"probabilities": known} if known else keep
-        found["unjudged"] = [back[name] for name, mark in value.items() if not mark]
+        answer = _selection_answer(case, value)
     elif value:
-        read = score_source(endpoint, value)
-        found = {"scores": value.scores}
+        source = score_source(endpoint, value)
+        answer = {"scores": value.scores}
     if not value:
-        found = {"failure": next((each.failure.kind for each in answers if each.failure), failure)}
+        kinds = [call.failure.kind for call in answers if call.failure]
+        answer = {"failure": next(iter(kinds), failure)}
+    usages = [call.usage for call in answers]
     # What was kept cost nothing this time, which says nothing about the next.
-    paid = []
-    for answer in answers:
-        if answer.usage.cost_source not in ("cache", "mixed"):
-            paid.append(answer.usage.cost_usd)
+    paid = [usage.cost_usd for usage in usages if usage.cost_source not in ("cache", "mixed")]
     costs = [cost for cost in paid if cost is not None]
-    return found | {
+    return answer | {
         "model": endpoint.model,
         "family": endpoint.family,
-        "read": read if value else None,
+        "read": source if value else None,
         "calls": calls,
-        "input_tokens": sum(each.usage.input_tokens for each in answers),
-        "output_tokens": sum(each.usage.output_tokens for each in answers),
+        "input_tokens": sum(usage.input_tokens for usage in usages),
+        "output_tokens": sum(usage.output_tokens for usage in usages),
         "cost_usd": sum(costs) if len(costs) == len(answers) else None,
         "latency_ms": turn.answer.latency_ms if len(paid) == len(answers) else None,
     }
 
 
+def _ranking_answer(
+    judge: RankingJudge, endpoint: Endpoint, scored: Mapping[str, Any]
+) -> tuple[ScoreSource, dict[str, Any]]:
+    """Return how the scores of several texts were read, and the mean points of each."""
+    sources = set()
+    points = {}
+    for letter, scores in scored.items():
+        sources.add(score_source(endpoint, scores))
+        points[letter] = [judge.rubric.mean(scores.scores)]
+    source: ScoreSource = sources.pop() if len(sources) == 1 else "partly"
+    return source, {"points": points}
+
+
+def _selection_answer(case: Case, marks: Mapping[str, Mark | None]) -> dict[str, Any]:
+    """Return the probabilities of candidates, or which of them are kept, under their ids in the case."""
+    ids = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+    probabilities = {}
+    keep = []
+    unjudged = []
+    for name, mark in marks.items():
+        candidate_id = ids[name]
+        if not mark:
+            unjudged.append(candidate_id)
+            continue
+        if mark.probability is not None:
+            probabilities[candidate_id] = mark.probability
+        if mark.outcome == "accept":
+            keep.append(candidate_id)
+    if probabilities:
+        return {"probabilities": probabilities, "unjudged": unjudged}
+    return {"keep": keep, "unjudged": unjudged}
+
+
 def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: bool) -> Recorded:
-    how: dict[str, Any] = {
+    conditions = {
         "samples": settings.samples,
         "criteria": settings.criteria,
         "rule": settings.jury,
@@ -281,30 +324,34 @@ def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: 
         "cut": cut,
     }
     if len(answers) == 1:
-        return Recorded.model_validate(answers[0] | how)
-    keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
-    sums = {}
-    for key in keys:
-        sums[key] = None if None in (values := [each[key] for each in answers]) else sum(values)
-    waits = [each["latency_ms"] for each in answers]
+        return Recorded.model_validate(answers[0] | conditions)
+    totals = {}
+    for key in ("calls", "input_tokens", "output_tokens", "cost_usd"):
+        values = [answer[key] for answer in answers]
+        totals[key] = None if None in values else sum(values)
+    waits = [answer["latency_ms"] for answer in answers]
     # They are asked at the same time.
-    sums["latency_ms"] = None if None in waits else max(waits)
-    return Recorded.model_validate({"jury": answers, **sums, **how})
+    totals["latency_ms"] = None if None in waits else max(waits)
+    return Recorded.model_validate({"jury": answers, **totals, **conditions})
 
 
 def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
     """Return the cases, and each original so often again: to be asked anew, and with candidates reordered."""
-    found = []
+    repeated = []
     for case in cases:
-        kinds: list[tuple[Variant, str]] = []
-        for n in range(times):
-            kinds.append(("rerun", f"rerun{f' {n}' if n else ''}"))
-        kinds += [("swapped", "swapped")] if swapped and len(case.candidates) > 1 else []
-        found.append(case)
-        for kind, name in kinds if case.variant == "original" else ():
-            changed = {"id": f"{case.id} ({name})", "variant": kind, "pair": case.id}
-            found.append(case.model_copy(update=changed))
-    return found
+        repeated.append(case)
+        if case.variant != "original":
+            continue
+        for number in range(times):
+            repeated.append(_variant_of(case, "rerun", f"rerun {number}" if number else "rerun"))
+        if swapped and len(case.candidates) > 1:
+            repeated.append(_variant_of(case, "swapped", "swapped"))
+    return repeated
+
+
+def _variant_of(case: Case, variant: Variant, name: str) -> Case:
+    changes = {"id": f"{case.id} ({name})", "variant": variant, "pair": case.id}
+    return case.model_copy(update=changes)
 
 
 def shown_ids(case: Case) -> dict[str, str]:
@@ -314,15 +361,19 @@ def shown_ids(case: Case) -> dict[str, str]:
         return dict(zip(ids, ids, strict=True))
     usual = list(fence.labels(case.query, ids))
 
-    def turned(names: Mapping[str, str]) -> int:
+    def count_turned(names: Mapping[str, str]) -> int:
         place = {}
         for at, name in enumerate(fence.labels(case.query, list(names.values()))):
             place[name] = at
-        return sum(
-            place[names[first]] > place[names[second]] for first, second in combinations(usual, 2)
-        )
+        turned = 0
+        for first, second in combinations(usual, 2):
+            turned += place[names[first]] > place[names[second]]
+        return turned
 
-    return max(({each: each + "'" * marks for each in ids} for marks in range(1, 9)), key=turned)
+    choices = []
+    for marks in range(1, 9):
+        choices.append({candidate_id: candidate_id + "'" * marks for candidate_id in ids})
+    return max(choices, key=count_turned)
 
 
 # --- The verdicts that judging comes to
@@ -362,7 +413,7 @@ def trial(
 ) -> list[Tried]:
     """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
     config = configuration.load(project)
-    found: list[Tried] = []
+    trials: list[Tried] = []
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
     async def run() -> None:
@@ -377,45 +428,52 @@ def trial(
                     settings = service.judge_settings(config, loaded, project, request)
                     judge = DocumentJudge(gateway, settings, service.reply_cache(request))
                 ready = [(case, *prepared(judge, case)) for case in labelled]
-                judged = service.results(ready, lambda each: each[1].judge(each[2]), at_once)
+                judged = service.results(ready, _judge_case, at_once)
                 async with aclosing(judged):
                     async for (case, *_), result in judged:
                         for tried in _tried(case, result, mode):
                             progress(tried)
-                            found.append(tried)
+                            trials.append(tried)
 
     panel, reason = resolve_panel(config, project)
     if not panel:
         raise UsageError(f"no model to ask: {reason}")
     running.run(run())
-    return found
+    return trials
+
+
+async def _judge_case(ready: tuple[Case, AnyJudge, Any]) -> Result:
+    _, judge, subject = ready
+    result: Result = await judge.judge(subject)
+    return result
 
 
 def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
     label = case.right(mode)
     assert isinstance(label, str | list)  # noqa: S101 - no case of a rubric has a number
     if isinstance(result, Selection):
+        why = result.degraded or ""
         for decision in result.decisions:
-            expected = "kept" if decision.id in label else "dropped"
             name = f"{case.id}/{decision.id}"
-            why = result.degraded or ""
-            yield Tried(name, mode, expected, decision.decision, None, why)
-    else:
-        if isinstance(result, Comparison):
-            scores = None
-        else:
-            scores = result.scores
-        yield Tried(
-            case.id, mode, str(label), result.verdict, scores, result.degraded or result.reasoning
-        )
+            expected = "kept" if decision.id in label else "dropped"
+            yield Tried(name, mode, expected, said=decision.decision, why=why)
+        return
+    scores = None if isinstance(result, Comparison) else result.scores
+    why = result.degraded or result.reasoning
+    yield Tried(case.id, mode, str(label), said=result.verdict, scores=scores, why=why)
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    everything = list(tried)
-    decided = [each for each in everything if each.said not in UNDECIDED]
-    right = sum(each.agrees for each in decided)
-    undecided = len(everything) - len(decided)
-    return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
+    right = 0
+    decided = 0
+    undecided = 0
+    for answer in tried:
+        if answer.said in UNDECIDED:
+            undecided += 1
+        else:
+            decided += 1
+            right += answer.agrees
+    return Agreement(right, decided, undecided, share=rates.share_interval(right, decided))
 
 
 def leniency(
@@ -426,29 +484,36 @@ def leniency(
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
     """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
-    cases = [Case.model_validate(each.model_dump(exclude={"kind"})) for each in wrong]
-    asked = ask(cases, loaded.path.parent, loaded, mode, project, progress)
+    cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
+    opinions = ask(cases, loaded.path.parent, loaded, mode, project, progress)
     reader = Reader(loaded.rubric, mode)
-    kinds = {each.id: each.kind for each in wrong}
-    found: dict[str, dict[str, Agreement]] = {}
-    for tier, model in asked.models.items():
-        for kind in dict.fromkeys(kinds.values()):
-            own = []
-            for case in asked.cases:
-                if kinds[case.id] == kind and tier in case.judges:
-                    own.append(case)
-            if not own:  # the tier had nothing to settle
-                continue
-            words = [word for case in own if (word := reader.words(case, case.judges[tier])[""])]
-            accepted = words.count("accept")
-            read = len(words)
-            share = Agreement(accepted, read, len(own) - read, rates.share_interval(accepted, read))
-            found.setdefault(f"{tier} ({model})", {})[kind] = share
-    return found
+    kinds = {text.id: text.kind for text in wrong}
+    accepted: dict[str, dict[str, Agreement]] = {}
+    for tier, model in opinions.models.items():
+        words_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kinds.values()}
+        for case in opinions.cases:
+            if tier in case.judges:
+                word = reader.words(case, case.judges[tier])[""]
+                words_by_kind[kinds[case.id]].append(word)
+        for kind, words in words_by_kind.items():
+            if words:  # else the tier had nothing to settle
+                accepted.setdefault(f"{tier} ({model})", {})[kind] = _count_accepted(words)
+    return accepted
+
+
+def _count_accepted(words: Sequence[str | None]) -> Agreement:
+    accepted = words.count("accept")
+    unread = words.count(None)
+    read = len(words) - unread
+    return Agreement(accepted, read, unread, share=rates.share_interval(accepted, read))
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
     """Return the earlier and the new answer where they differ, of the questions that were put to both."""
     earlier = {(tried.case, tried.mode): tried.said for tried in before}
-    pairs = ((earlier.get((new.case, new.mode), new.said), new) for new in after)
-    return [(said, new) for said, new in pairs if said != new.said]
+    flipped = []
+    for new in after:
+        said = earlier.get((new.case, new.mode), new.said)
+        if said != new.said:
+            flipped.append((said, new))
+    return flipped

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.evaluation.cases import Case, Recorded
     from judgekit.judging.score_source import ScoreSource
+    from judgekit.rubric.schema import Better
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 _BETTER = (*jury.WINS, TIE)
@@ -37,30 +38,29 @@ _BETTER = (*jury.WINS, TIE)
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
     """Return the model of each tier in recorded answers; raises `InputError` unless each has one."""
-    found: dict[TierName, str] = {}
+    models: dict[TierName, str] = {}
     for tier in TIERS:
-        answers = [case.judges[tier] for case in cases if tier in case.judges]
-        names = sorted({together(juror.model for juror in recorded.jurors) for recorded in answers})
+        names = set()
+        for case in cases:
+            if tier in case.judges:
+                jurors = case.judges[tier].jurors
+                names.add(together(juror.model for juror in jurors))
         if len(names) > 1 or "" in names:
-            got = ", ".join(map(repr, names))
-            why = "valid only for the models it was measured with"
+            got = ", ".join(map(repr, sorted(names)))
             wanted = f"judges.{tier}.model: expected one model throughout, got {got}"
+            why = "valid only for the models it was measured with"
             raise InputError(f"{wanted}; a calibration is {why}")
         if names:
-            found[tier] = names[0]
-    return found
+            models[tier] = names.pop()
+    return models
 
 
 def asked(cases: Sequence[Case]) -> Asked:
     """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
-    answers = []
-    for case in cases:
-        for tier in TIERS:
-            if tier in case.judges:
-                answers.append(case.judges[tier])
     ways = set()
-    for each in answers:
-        ways.add((each.samples, each.criteria, each.rule, each.redact))
+    for case in cases:
+        for recorded in by_tier(case).values():
+            ways.add((recorded.samples, recorded.criteria, recorded.rule, recorded.redact))
     if len(ways) > 1:
         wanted = "judges: expected the same samples, criteria, rule and redact throughout"
         raise InputError(
@@ -71,41 +71,65 @@ def asked(cases: Sequence[Case]) -> Asked:
     return USUALLY
 
 
+def by_tier(case: Case) -> dict[TierName, Recorded]:
+    """Return what the tiers recorded about a case, without judges of other names."""
+    return {tier: case.judges[tier] for tier in TIERS if tier in case.judges}
+
+
+class _Answer(NamedTuple):
+    """The answer of one model about the case with this number."""
+
+    number: int
+    tier: TierName
+    recorded: Recorded
+    samples: int
+
+    @property
+    def voter(self) -> tuple[TierName, str]:
+        return self.tier, self.recorded.model
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether one reply has fractions among its scores, which it cannot give by itself."""
+        scores = self.recorded.scores or {}
+        return self.samples == 1 and any(score % 1 for score in scores.values())
+
+    def source(self, *, tells_fractions: bool) -> ScoreSource:
+        """Return how the answer was read; of an older record, what its numbers say of that."""
+        if self.recorded.read is not None:
+            return self.recorded.read
+        if self.samples == 1 and self.recorded.probabilities is not None:
+            return "points"
+        if self.samples == 1 and self.recorded.scores is not None and tells_fractions:
+            return "expected"
+        return "whole"
+
+
 def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierName]]]:
     """Return how most opinions of each model were read, and by case the tiers that were read otherwise."""
-    answers = [
-        (number, tier, juror, case.judges[tier].samples)
-        for number, case in enumerate(cases)
-        for tier in TIERS
-        if tier in case.judges
-        for juror in case.judges[tier].jurors
-        if juror.failure is None
-    ]
-    # One reply gives no fractions by itself: a model with such scores told probabilities.
-    fractions = {
-        (tier, juror.model)
-        for _, tier, juror, samples in answers
-        if samples == 1 and any(value % 1 for value in (juror.scores or {}).values())
-    }
+    answers = []
+    for number, case in enumerate(cases):
+        for tier, recorded in by_tier(case).items():
+            for juror in recorded.jurors:
+                if juror.failure is None:
+                    answers.append(_Answer(number, tier, juror, samples=recorded.samples))
+    # A model with fractions told probabilities.
+    with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
-    sources: list[tuple[int, TierName, str, ScoreSource]] = []
-    for number, tier, juror, samples in answers:
-        source: ScoreSource = juror.read or "whole"
-        if juror.read is None and samples == 1:
-            expected = juror.scores is not None and (tier, juror.model) in fractions
-            if juror.probabilities is not None:
-                source = "points"
-            else:
-                source = "expected" if expected else "whole"
-        counts[tier, juror.model][source] += 1
-        sources.append((number, tier, juror.model, source))
-    read: Readings = {}
-    for tier, model in sorted(counts, key=lambda key: (TIERS.index(key[0]), key[1])):
-        read.setdefault(tier, {})[model] = counts[tier, model].most_common(1)[0][0]
+    sources = []
+    for answer in answers:
+        source = answer.source(tells_fractions=answer.voter in with_fractions)
+        counts[answer.voter][source] += 1
+        sources.append((answer, source))
+    usual: Readings = {}
+    for tier, model in sorted(counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
+        source, _ = counts[tier, model].most_common(1)[0]
+        usual.setdefault(tier, {})[model] = source
     apart = [set[TierName]() for _ in cases]
-    for number, tier, model, source in sources:
-        apart[number] |= {tier} if read[tier][model] != source else set()
-    return read, [frozenset(tiers) for tiers in apart]
+    for answer, source in sources:
+        if source != usual[answer.tier][answer.recorded.model]:
+            apart[answer.number].add(answer.tier)
+    return usual, [frozenset(tiers) for tiers in apart]
 
 
 # --- From recorded answers to opinions, as judging reads them
@@ -117,9 +141,8 @@ class TierOpinion(NamedTuple):
     outcome: Outcome | None
     margin: float | None = 0.0
     divided: bool | None = None
-    rated: Mapping[str, float] | None = (
-        None  # a document's scores, under "" its distance from acceptance
-    )
+    # A document's scores, under "" its distance from acceptance.
+    rated: Mapping[str, float] | None = None
 
 
 FAILED = TierOpinion(None)
@@ -173,17 +196,23 @@ class Sample(NamedTuple):
 
     @property
     def margins(self) -> dict[TierName, float]:
-        return {tier: margin for tier in self.voices if (margin := self.margin(tier)) is not None}
+        margins = {}
+        for tier in self.voices:
+            margin = self.margin(tier)
+            if margin is not None:
+                margins[tier] = margin
+        return margins
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    read = Reader(rubric, mode).samples
-    found: list[Sample] = []
-    for pair in zip(cases, score_sources(cases)[1], strict=True):
-        found.extend(read(*pair))
-    if isinstance(rubric, CompareRubric) or not is_binary(sample.label for sample in found):
-        return found  # of a pair an improve is a tie
-    return [sample._replace(binary=True) for sample in found]
+    reader = Reader(rubric, mode)
+    _, apart_by_case = score_sources(cases)
+    samples: list[Sample] = []
+    for case, apart in zip(cases, apart_by_case, strict=True):
+        samples.extend(reader.samples(case, apart))
+    if isinstance(rubric, CompareRubric) or not is_binary(sample.label for sample in samples):
+        return samples  # of a pair an improve is a tie
+    return [sample._replace(binary=True) for sample in samples]
 
 
 class Reader(NamedTuple):
@@ -198,14 +227,14 @@ class Reader(NamedTuple):
             return {"": tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
             scored = []
-            for voter, given in points(case, recorded).items():
-                scored.append((voter.name, given))
+            for voter, scores in points(case, recorded).items():
+                scored.append((voter.name, scores))
             means = ranking.values(scored, case.letters)
-            return {"": None if means is None else ranking.last_word(means, 0.0, self.mode) or TIE}
-        return {
-            part: opinion.outcome
-            for part, opinion in self.opinions(self.rubric, case, recorded).items()
-        }
+            if means is None:
+                return {"": None}
+            return {"": ranking.last_word(means, 0.0, self.mode) or TIE}
+        opinions = self.opinions(self.rubric, case, recorded)
+        return {part: opinion.outcome for part, opinion in opinions.items()}
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
@@ -215,10 +244,13 @@ class Reader(NamedTuple):
         if case.score is not None and not scale.min <= case.score <= scale.max:
             wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
             raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
-        scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
-        known = [self.rubric.mean(each) for each in scores if each]
-        if jury.has_quorum(len(known), len(scores)):
-            return fmean(known)
+        means = []
+        for juror in recorded.jurors:
+            scores = _scores(self.rubric, case, juror)
+            if scores:
+                means.append(self.rubric.mean(scores))
+        if jury.has_quorum(len(means), len(recorded.jurors)):
+            return fmean(means)
         return None
 
     def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
@@ -233,7 +265,9 @@ class Reader(NamedTuple):
             ids = [candidate.id for candidate in case.candidates]
             if not isinstance(label, list) or set(label) - set(ids) or not ids:
                 raise case.wrong("label: expected a list of ids of its candidates")
-            return {each: "accept" if each in label else "reject" for each in ids}
+            labels: dict[str, str] = dict.fromkeys(ids, "reject")
+            labels.update(dict.fromkeys(label, "accept"))
+            return labels
         words: Sequence[str] = _BETTER
         if isinstance(self.rubric, ScoreRubric):
             if case.subjects:
@@ -246,128 +280,145 @@ class Reader(NamedTuple):
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
-        answers = {}
-        for tier in TIERS:
-            if tier in case.judges:
-                answers[tier] = case.judges[tier]
-        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+        answers = by_tier(case)
         ties: frozenset[TierName] = frozenset()
-        lenient = False
+        is_lenient_pair = False
+        opinions: dict[TierName, dict[str, TierOpinion]] = {}
         if isinstance(self.rubric, CompareRubric):
             # A pair is told from the side of the first winner, as the rules of escalation see it.
             votes = {tier: tier_vote(case, recorded) for tier, recorded in answers.items()}
             outcomes = jury.outcomes(votes)
-            first = jury.favourite(votes)
-            by_tier = {}
             for tier, vote in votes.items():
-                by_tier[tier] = {"": TierOpinion(outcomes[tier], vote.lead)}
-            label = self.labels(case)[""]
-            labels = {"": "improve" if label == TIE else "accept" if label == first else "reject"}
+                opinions[tier] = {"": TierOpinion(outcomes[tier], vote.lead)}
+            labels: Mapping[str, str] = {"": self._label_of_pair(case, jury.favourite(votes))}
             # Where no winner is the costly error, a tie over a win does not count as right.
-            lenient = self.mode == "lenient"
-            words = list(outcomes.values())
-            if lenient and "accept" in words:
-                won = words.index("accept")
-            else:
-                won = len(words)
-            ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
+            is_lenient_pair = self.mode == "lenient"
+            ties = _ties(outcomes, up_to_a_win=is_lenient_pair)
         else:
-            by_tier = {}
             for tier, recorded in answers.items():
-                by_tier[tier] = self.opinions(self.rubric, case, recorded)
+                opinions[tier] = self.opinions(self.rubric, case, recorded)
             labels = self.labels(case)
+        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
         for part, label in labels.items():
-            outcome = next(each for each in _OUTCOMES if each == label)
             voices = {}
-            for tier, found in by_tier.items():
+            for tier, by_part in opinions.items():
+                opinion = by_part[part]
                 if tier in apart:
-                    voices[tier] = found[part]._replace(margin=None)
-                else:
-                    voices[tier] = found[part]
+                    opinion = opinion._replace(margin=None)
+                voices[tier] = opinion
             yield Sample(
-                f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient
+                id=f"{case.id}/{part}" if part else case.id,
+                label=cast("Outcome", label),
+                voices=voices,
+                cut=cut,
+                ties=ties,
+                stands=is_lenient_pair,
             )
+
+    def _label_of_pair(self, case: Case, favourite: str | None) -> str:
+        """Return whether the favourite is the text that the label calls the better one."""
+        label = self.labels(case)[""]
+        if label == TIE:
+            return "improve"
+        return "accept" if label == favourite else "reject"
 
     def opinions(
         self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
     ) -> dict[str, TierOpinion]:
         """Return the opinion on a document, under "", or on each candidate."""
-        jurors = recorded.jurors
         if isinstance(rubric, ScoreRubric):
-            decide = partial(rubric.decide, mode=self.mode)
-            read = [(juror.endpoint, _scores(rubric, case, juror)) for juror in jurors]
-            opinions = [
-                (one, Opinion(decide(given), given)) for one, given in read if given is not None
-            ]
-            if not jury.has_quorum(len(opinions), len(jurors)):
-                return {"": FAILED}
-            one = jury.opinion(opinions, recorded.rule, decide)
-            rated = {"": margin(rubric, one.scores, self.mode, signed=True), **one.scores}
-            return {
-                "": TierOpinion(
-                    one.outcome, margin(rubric, one.scores, self.mode), one.divided, rated
-                )
-            }
-        said = []
-        for juror in jurors:
-            said.append((juror.endpoint, self._marks(rubric, case, juror)))
-        marks = jury.marks(said, len(jurors), recorded.rule)
-        return {
-            candidate.id: TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
-            if (mark := marks.get(candidate.id))
-            else FAILED
-            for candidate in case.candidates
-        }
+            return {"": self._opinion(rubric, case, recorded)}
+        votes = []
+        for juror in recorded.jurors:
+            votes.append((juror.endpoint, self._marks(rubric, case, juror)))
+        marks = jury.marks(votes, len(recorded.jurors), recorded.rule)
+        opinions = {}
+        for candidate in case.candidates:
+            mark = marks.get(candidate.id)
+            opinion = FAILED
+            if mark:
+                opinion = TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
+            opinions[candidate.id] = opinion
+        return opinions
+
+    def _opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> TierOpinion:
+        """Return the opinion of a tier on a document."""
+        decide = partial(rubric.decide, mode=self.mode)
+        votes = []
+        for juror in recorded.jurors:
+            scores = _scores(rubric, case, juror)
+            if scores is not None:
+                votes.append((juror.endpoint, Opinion(decide(scores), scores)))
+        if not jury.has_quorum(len(votes), len(recorded.jurors)):
+            return FAILED
+        joint = jury.opinion(votes, recorded.rule, decide)
+        distance = margin(rubric, joint.scores, self.mode, signed=True)
+        return TierOpinion(
+            outcome=joint.outcome,
+            margin=margin(rubric, joint.scores, self.mode),
+            divided=joint.divided,
+            rated={"": distance, **joint.scores},
+        )
 
     def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
             if strange := sorted(set(getattr(recorded, key) or ()) - set(ids)):
                 raise case.wrong(f"{key}: expected ids of its candidates, got {', '.join(strange)}")
-        known = recorded.probabilities
-        if known is not None:
-            marked = {}
-            for each, share in known.items():
-                marked[each] = Mark(jury.leaning(share), share)
-            return {each: marked.get(each) for each in ids}
+        if recorded.probabilities is not None:
+            marks: dict[str, Mark | None] = dict.fromkeys(ids)
+            for candidate_id, share in recorded.probabilities.items():
+                marks[candidate_id] = Mark(jury.leaning(share), share)
+            return marks
         kept = recorded.keep
         if recorded.reply is not None:
-            try:
-                model = select_reply_model(list(rubric.criteria), ids)
-                lists = extract.read(recorded.reply, model).model_dump()
-            except InvalidReply:
-                return {}
-            names = list(rubric.criteria)
-            if len(names) == 1:
-                keys = {names[0]: KEEP}
-            else:
-                keys = {name: name for name in names}
-            marks = {}
-            for each in ids:
-                marks[each] = {name: each in lists[key] for name, key in keys.items()}
-            kept = []
-            for each, mark in marks.items():
-                if rubric.keeps(mark, self.mode):
-                    kept.append(each)
+            kept = self._kept(rubric, ids, recorded.reply)
         if kept is None:
             return {}
-        judged = [each for each in ids if each not in recorded.unjudged]
-        return {each: Mark("accept" if each in kept else "reject") for each in judged}
+        outcomes: dict[str, Outcome] = dict.fromkeys(ids, "reject")
+        outcomes.update(dict.fromkeys(kept, "accept"))
+        judged = [candidate_id for candidate_id in ids if candidate_id not in recorded.unjudged]
+        return {candidate_id: Mark(outcomes[candidate_id]) for candidate_id in judged}
+
+    def _kept(self, rubric: SelectRubric, ids: list[str], reply: str) -> list[str] | None:
+        """Return the candidates that a reply keeps; None where it cannot be read."""
+        criteria = list(rubric.criteria)
+        try:
+            lists = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
+        except InvalidReply:
+            return None
+        if len(criteria) == 1:
+            lists = {criteria[0]: lists[KEEP]}
+        kept = []
+        for candidate_id in ids:
+            answers = {name: candidate_id in lists[name] for name in criteria}
+            if rubric.keeps(answers, self.mode):
+                kept.append(candidate_id)
+        return kept
+
+
+def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> frozenset[TierName]:
+    """Return the tiers that see a tie; with `up_to_a_win` only those before the first that sees a winner."""
+    ties = []
+    for tier, outcome in outcomes.items():
+        if up_to_a_win and outcome == "accept":
+            break
+        if outcome == "improve":
+            ties.append(tier)
+    return frozenset(ties)
 
 
 def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
     scores = recorded.scores
     if recorded.reply is not None:
+        binary = frozenset(name for name, each in rubric.dimensions.items() if each.scale)
+        scale = rubric.scale
+        model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
         try:
-            binary = frozenset(name for name, each in rubric.dimensions.items() if each.scale)
-            scale = rubric.scale
-            model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
-            said = extract.read(recorded.reply, model).model_dump()["scores"]
-            scores = {}
-            for name, each in said.items():
-                scores[name] = scale.answers.get(each, each)
+            answers = extract.read(recorded.reply, model).model_dump()["scores"]
         except InvalidReply:
             return None
+        scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
     if scores is not None and set(scores) != set(rubric.dimensions):
         raise case.wrong(
             f"scores: expected {', '.join(rubric.dimensions)}, got {', '.join(scores)}"
@@ -376,36 +427,37 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
 
 
 def tier_vote(case: Case, recorded: Recorded) -> TierVote:
-    return jury.tier_vote(
-        [(each.endpoint, _vote(case, each)) for each in recorded.jurors], recorded.rule
-    )
+    votes = [(juror.endpoint, _vote(case, juror)) for juror in recorded.jurors]
+    return jury.tier_vote(votes, recorded.rule)
 
 
 def _vote(case: Case, recorded: Recorded) -> Vote | None:
     if recorded.orders is not None:
-        return jury.vote([Vote(word) if word else None for word in recorded.orders.values()])
+        votes = [Vote(word) if word else None for word in recorded.orders.values()]
+        return jury.vote(votes)
     shares = recorded.probabilities
     if shares is not None:
         if set(shares) != set(jury.WINS):
-            raise case.wrong(
-                f"probabilities: expected A and B, got {', '.join(sorted(shares)) or 'nothing'}"
-            )
+            got = ", ".join(sorted(shares)) or "nothing"
+            raise case.wrong(f"probabilities: expected A and B, got {got}")
         ahead = shares["A"] - shares["B"]
         return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)
-    word = next((each for each in (*jury.WINS, "tie") if each == recorded.choice), None)
-    if word is None and recorded.failure is None:
+    if recorded.choice in _BETTER:
+        return Vote(cast("Better", recorded.choice))
+    if recorded.failure is None:
         raise case.wrong(f"expected orders or a choice of {', '.join(_BETTER)}")
-    return Vote(word) if word else None
+    return None
 
 
 def points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
-    found: dict[ranking.Voter, dict[str, list[float]]] = {}
+    """Return what each model gave to each text; raises `InputError` for texts that are not there."""
+    points: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
-        if juror.failure is None and (
-            juror.points is None or set(juror.points) - set(case.letters)
-        ):
+        is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
+        if juror.failure is None and not is_fit:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
-        scored = found.setdefault(ranking.Voter(juror.model, juror.endpoint.family), {})
-        for letter, given in (juror.points or {}).items():
-            scored.setdefault(letter, []).extend(given)
-    return dict(found)
+        voter = ranking.Voter(juror.model, juror.endpoint.family)
+        by_letter = points.setdefault(voter, {})
+        for letter, scores in (juror.points or {}).items():
+            by_letter.setdefault(letter, []).extend(scores)
+    return dict(points)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from math import sqrt
 from random import Random
 from statistics import NormalDist, StatisticsError, correlation, covariance, fmean, pvariance
@@ -68,11 +68,17 @@ def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Int
     if value is None:
         return None
     generator = Random(SEED)  # noqa: S311 - statistics, no secret
-    draws = (generator.choices(range(size), k=size) for _ in range(RESAMPLES))
-    values = sorted(drawn for draw in draws if (drawn := figure(draw)) is not None)
+    values = []
+    for _ in range(RESAMPLES):
+        drawn = figure(generator.choices(range(size), k=size))
+        if drawn is not None:
+            values.append(drawn)
+    values.sort()
     outside = (1 - LEVEL) / 2
     last = len(values) - 1
-    return Interval(value, values[round(outside * last)], values[round((1 - outside) * last)])
+    low = values[round(outside * last)]
+    high = values[round((1 - outside) * last)]
+    return Interval(value, low, high)
 
 
 def interval(measure: Measure) -> Interval | None:
@@ -101,7 +107,8 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Interval | None:
     """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
-    return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
+    differences = [value - other for value, other in zip(first, second, strict=True)]
+    return interval(mean(differences))
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
@@ -118,8 +125,10 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
     squares = [pvariance(group) * len(group) for group in groups]
-    found = interval(Measure(squares, [len(group) - 1 for group in groups]))
-    return found and Interval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
+    variance = interval(Measure(squares, [len(group) - 1 for group in groups]))
+    if variance is None:
+        return None
+    return Interval(sqrt(variance.value), sqrt(variance.low), sqrt(variance.high))
 
 
 # --- Means of thousands of rows: in closed form, since drawing them again would take minutes
@@ -131,8 +140,9 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
     With 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998; with -1, 1 those of a paired
     difference by Bonett and Price, 2012. Values lie between -1 and 1; there is at least one.
     """
-    known = [*values, *extra]
-    return _bounded(fmean(values), fmean(known), pvariance(known) / len(known), min(extra))
+    extended = [*values, *extra]
+    noise = pvariance(extended) / len(extended)
+    return _bounded(fmean(values), middle=fmean(extended), noise=noise, least=min(extra))
 
 
 def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
@@ -147,14 +157,14 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        said = [one for one, _ in rows]
-        right = [other for _, other in rows]
-        spread = pvariance([*said, *others])
+        judged = [verdict for verdict, _ in rows]
+        labels = [label for _, label in rows]
+        spread = pvariance([*judged, *others])
         tuning = 0.0
         if others and spread:
-            tuning = covariance(said, right) / spread / (1 + len(rows) / len(others))
+            tuning = covariance(judged, labels) / spread / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
-        errors = [other - tuning * one for one, other in rows]
+        errors = [label - tuning * verdict for verdict, label in rows]
         value = fmean(errors)
         noise = pvariance(errors) / (len(rows) - 1)
         if tuning:
@@ -163,15 +173,16 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
         return value, noise
 
     value, _ = estimate(labelled)
-    return _bounded(value, *estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)]), least=0.0)
+    middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
+    return _bounded(value, middle, noise, least=0.0)
 
 
 def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
     half = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     value = min(1.0, max(least, value))
-    return Interval(
-        value, max(least, min(value, middle - half)), min(1.0, max(value, middle + half))
-    )
+    low = max(least, min(value, middle - half))
+    high = min(1.0, max(value, middle + half))
+    return Interval(value, low, high)
 
 
 # --- Agreement with labels: of pairs that could be read
@@ -193,8 +204,11 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
 
 def scale(words: Sequence[str]) -> list[str] | None:
     """Return the words in their order where they have one: outcomes, or numbers; None for other words."""
+    distinct = set(words)
     try:
-        return sorted(set(words), key=OUTCOMES.index if set(words) <= set(OUTCOMES) else float)
+        if distinct <= set(OUTCOMES):
+            return sorted(distinct, key=OUTCOMES.index)
+        return sorted(distinct, key=float)
     except ValueError:
         return None
 
@@ -205,7 +219,7 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
         place = {word: float(word) for word in words}
     except ValueError:
         place = {word: float(number) for number, word in enumerate(words)}
-    return {(a, b): (place[a] - place[b]) ** 2 for a in words for b in words}
+    return {(a, b): (place[a] - place[b]) ** 2 for a, b in product(words, repeat=2)}
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
@@ -215,10 +229,12 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     for (label, answer), count in counts.items():
         labels[label] += count
         answers[answer] += count
-    words = {*labels, *answers}
-    apart = distance or {(a, b): float(a != b) for a in words for b in words}
-    observed = sum(apart[pair] * count for pair, count in counts.items())
-    expected = sum(apart[a, b] * labels[a] * answers[b] for a in labels for b in answers)
+    if distance is None:
+        distance = {(a, b): float(a != b) for a, b in product({*labels, *answers}, repeat=2)}
+    observed = sum(distance[pair] * count for pair, count in counts.items())
+    expected = 0.0
+    for label, answer in product(labels, answers):
+        expected += distance[label, answer] * labels[label] * answers[answer]
     if expected:
         return 1 - observed * sum(counts.values()) / expected
     return None
@@ -228,9 +244,10 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     """Return Spearman's correlation (1904) of two scores by rank; equal scores share the mean rank."""
 
     def figure(places: Sequence[int]) -> float | None:
-        drawn = [pairs[place] for place in places]
+        first = _ranks([pairs[place][0] for place in places])
+        second = _ranks([pairs[place][1] for place in places])
         try:
-            return correlation(*(_ranks([pair[side] for pair in drawn]) for side in (0, 1)))
+            return correlation(first, second)
         except StatisticsError:  # all scores are the same
             return None
 
@@ -244,27 +261,41 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
-    words = scale([word for pair in pairs for word in pair])
 
     def with_bounds(distance: Mapping[Pair, float] | None) -> Interval | None:
-        return resampled(
-            len(pairs), lambda places: kappa(Counter(map(pairs.__getitem__, places)), distance)
-        )
+        def figure(places: Sequence[int]) -> float | None:
+            return kappa(Counter(pairs[place] for place in places), distance)
 
-    return with_bounds(None), with_bounds(squares(words)) if words else None
+        return resampled(len(pairs), figure)
+
+    ordered = scale(_words(pairs))
+    weighted = with_bounds(squares(ordered)) if ordered else None
+    return with_bounds(None), weighted
+
+
+def _words(pairs: Sequence[Pair]) -> list[str]:
+    return [word for pair in pairs for word in pair]
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
-    words = [word for pair in pairs for word in pair]
-    found = []
+    words = _words(pairs)
+    by_word = []
     for word in scale(words) or sorted(set(words)):
         hits = [label == answer == word for label, answer in pairs]
         labelled = [label == word for label, _ in pairs]
         said = [answer == word for _, answer in pairs]
         precision = interval(Measure(hits, said))
         recall = interval(Measure(hits, labelled))
-        found.append(Class(word, sum(labelled), sum(said), precision, recall))
-    return found
+        by_word.append(
+            Class(
+                word=word,
+                labelled=sum(labelled),
+                said=sum(said),
+                precision=precision,
+                recall=recall,
+            )
+        )
+    return by_word
 
 
 # --- Reliability: of what is rated 0.7, seven in ten should turn out true
@@ -300,8 +331,10 @@ def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | N
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Return the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015): 0 is perfect."""
     bins = table(probabilities, outcomes)
-    apart = sum(each.count * abs(each.relevant - each.confidence) for each in bins)
-    return apart / len(probabilities) if bins else None
+    if not bins:
+        return None
+    errors = [group.count * abs(group.relevant - group.confidence) for group in bins]
+    return sum(errors) / len(probabilities)
 
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
@@ -310,7 +343,13 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
     for probability in probabilities:
         numbers.append(min(int(probability * BINS), BINS - 1))
     groups = _grouped(numbers, probabilities, outcomes)
-    return [Bin(number / BINS, (number + 1) / BINS, *groups[number]) for number in sorted(groups)]
+    bins = []
+    for number in sorted(groups):
+        low = number / BINS
+        high = (number + 1) / BINS
+        count, confidence, relevant = groups[number]
+        bins.append(Bin(low, high, count=count, confidence=confidence, relevant=relevant))
+    return bins
 
 
 def by_label(
@@ -318,9 +357,12 @@ def by_label(
 ) -> list[LabelGroup]:
     """Return the hits of each label, the most confident label first."""
     groups = _grouped(labels, probabilities, outcomes)
-    return sorted(
-        (LabelGroup(each, *groups[each]) for each in groups), key=lambda group: -group.confidence
-    )
+    by_label = []
+    for label, (count, confidence, relevant) in groups.items():
+        by_label.append(
+            LabelGroup(label, count=count, confidence=confidence, relevant=relevant),
+        )
+    return sorted(by_label, key=lambda group: -group.confidence)
 
 
 def _grouped(
