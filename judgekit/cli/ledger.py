@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     Purge = Callable[..., Counter[str]]
 
     from judgekit.judging.shared import Shared
-    from judgekit.ledger import Damage, Ledger, LineFilter, Record, VerdictLine
+    from judgekit.ledger import (
+        Damage,
+        Ledger,
+        LineFilter,
+        ModeChange,
+        OverrideLine,
+        Record,
+        VerdictLine,
+    )
     from judgekit.ledger.database import Database
     from judgekit.ledger.kpi import Evidence, Readiness
     from judgekit.ledger.labels import Triage
@@ -77,10 +85,10 @@ def export(
 
     found = lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
-        emit(rows(each.record for each in found))
+        emit(rows(line.record for line in found))
         return
-    for each in found:
-        emit(each.raw.decode())
+    for line in found:
+        emit(line.raw.decode())
 
 
 @app.command("import")
@@ -107,10 +115,7 @@ def import_(
     if unsaid := done.damaged[_MOST_SAID:]:
         more = counted(len(unsaid), "more line", "more lines")
         warn(f"and {more} that cannot be read; are these ledgers?")
-    if done.known:
-        known = f", {counted(done.known, 'was', 'were')} already there"
-    else:
-        known = ""
+    known = f", {counted(done.known, 'was', 'were')} already there" if done.known else ""
     say(f"{counted(done.added, 'line', 'lines')} added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0
 
@@ -138,18 +143,19 @@ def purge(
         purges = _purges_of_team(day, project)
     else:
         check(project)
-        if project is None:
-            wanted = here().name
-        else:
-            wanted = project
-        chosen = []
-        for each in _all():
-            if project == "all" or store.same_project(each.name, wanted):
-                chosen.append(each)
-        purges = {each.name: partial(store.purge, each, day) for each in chosen}
-    counts = {name: count for name, purge in purges.items() if (count := purge(preview=True))}
+        wanted = here().name if project is None else project
+        purges = {}
+        for folder in _all():
+            if project == "all" or store.same_project(folder.name, wanted):
+                purges[folder.name] = partial(store.purge, folder, day)
+    counts = {}
+    for name, purge in purges.items():
+        count = purge(preview=True)
+        if count:
+            counts[name] = count
     for name, count in counts.items():
-        say(f"{name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
+        kinds = [f"{number} {kind}" for kind, number in sorted(count.items())]
+        say(f"{name}: {', '.join(kinds)}")
     if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return
@@ -168,16 +174,14 @@ def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
     """Return what removes the lines from before a day, by the name of their ledger."""
     from judgekit.ledger.database import Database
 
-    if project is None or not isinstance(found := team(), Database):
-        store = "set server.store: only its owner removes lines"
-        raise UsageError(f"--team: {'name a --project or `all`' if project is None else store}")
-    if day == date.max:
-        before = None
-    else:
-        before = datetime.combine(day, time.min, UTC)
-    return {
-        "the team's ledger": partial(found.purge, before, None if project == "all" else project)
-    }
+    if project is None:
+        raise UsageError("--team: name a --project or `all`")
+    database = team()
+    if not isinstance(database, Database):
+        raise UsageError("--team: set server.store: only its owner removes lines")
+    before = None if day == date.max else datetime.combine(day, time.min, UTC)
+    name = None if project == "all" else project
+    return {"the team's ledger": partial(database.purge, before, name)}
 
 
 @app.command()
@@ -345,23 +349,29 @@ def kpi(
         write_file(html, pages.kpi_page(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
-        parts = {"rubrics": rubrics, "models": models}
         groups = {
-            part: {name: _group(each) for name, each in found.items()}
-            for part, found in parts.items()
+            "all": _group(evidence),
+            "rubrics": {name: _group(part) for name, part in rubrics.items()},
+            "models": {name: _group(part) for name, part in models.items()},
         }
-        emit(json.dumps({"all": _group(evidence), **groups}, indent=2, ensure_ascii=False))
+        emit(json.dumps(groups, indent=2, ensure_ascii=False))
         return
-    tables = {"all": evidence}
+    _say_kpis("all", evidence)
     for group in (rubrics, models):
-        tables |= {f"\n{name}": part for name, part in group.items()} if len(group) > 1 else {}
-    for name, part in tables.items():
-        count = counted(len(part.verdicts), "verdict", "verdicts")
-        say(f"{name}: {count}, {sum(map(part.sure, part.verdicts))} of them labelled")
-        say(
-            "\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part))
-        )
-        say("\n".join(f"  {'':<7} {one}" for one in kpi.reliance(part)))
+        if len(group) > 1:
+            for name, part in group.items():
+                _say_kpis(f"\n{name}", part)
+
+
+def _say_kpis(name: str, evidence: Evidence) -> None:
+    from judgekit.ledger.kpi import measure, reliance
+
+    count = counted(len(evidence.verdicts), "verdict", "verdicts")
+    say(f"{name}: {count}, {sum(map(evidence.sure, evidence.verdicts))} of them labelled")
+    for kpi in measure(evidence):
+        say(f"  {_MARKS.get(kpi.state, kpi.state):<7} {kpi}")
+    for kpi in reliance(evidence):
+        say(f"  {'':<7} {kpi}")
 
 
 def _group(evidence: Evidence) -> dict[str, Any]:
@@ -423,9 +433,12 @@ def promote(
     dependent = settings.load(project).judge.independence != "require"
     found, rubric = readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
-    for each in (each for each in found.kpis if each.state == "holds"):
-        say(f"  ok       {each}")
-    missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
+    for measure in found.kpis:
+        if measure.state == "holds":
+            say(f"  ok       {measure}")
+    missing = [*found.missing]
+    if dependent and not accept_dependence:
+        missing.append(_DEPENDENT)
     warn(*(f"missing: {lack}" for lack in missing))
     if missing and not force:
         warn("not promoted; see judgekit kpi for the figures, or use --force")
@@ -447,11 +460,10 @@ def readiness(
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
 
-    rubric = loader.configured_rubric(
-        "gate", settings.load(project).gate.rubric, project
-    ).rubric.ref
-    found = store.entries(places(ledger, None), kpi.window(), on_damage)
-    return kpi.readiness((line.record for line in found), rubric), rubric
+    name = settings.load(project).gate.rubric
+    rubric = loader.configured_rubric("gate", name, project).rubric.ref
+    lines = store.entries(places(ledger, None), kpi.window(), on_damage)
+    return kpi.readiness((line.record for line in lines), rubric), rubric
 
 
 def triage(
@@ -475,63 +487,81 @@ def triage(
         line.record for line in lines(named, project or "all", since, of_team=team, host=host)
     )
     if as_json:
-        listed: dict[str, object] = {}
-        for name in ("nogo", "unclear", "overrides", "skips", "changes"):
-            listed[name] = [
-                record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)
-            ]
-        listed["faults"] = [{"problem": why, "count": n} for why, n in found.faults.most_common()]
-        keys = ("kind", "model", "message", "count")
-        failures = found.failures.most_common()
-        listed["failures"] = [
-            dict(zip(keys, (*failure, n), strict=True)) for failure, n in failures
-        ]
-        emit(json.dumps({**listed, "settled": found.settled}, indent=2, ensure_ascii=False))
+        emit(json.dumps(_triage_json(found), indent=2, ensure_ascii=False))
         return
-    shown: list[str] = []
+    output: list[str] = []
     for title, group in _groups(found).items():
-        shown += [f"{title} ({len(group)})"] if group else []
-        shown += [f"  {one_line(line, 4 * _CHARS)}" for line in group]
+        if group:
+            output.append(f"{title} ({len(group)})")
+        for line in group:
+            output.append(f"  {one_line(line, 4 * _CHARS)}")
     if found.settled:
-        shown.append(f"{found.settled} more are settled: fixed or overridden since")
-    say("\n".join(shown) or "nothing needs a person")
+        output.append(f"{found.settled} more are settled: fixed or overridden since")
+    say("\n".join(output) or "nothing needs a person")
+
+
+def _triage_json(found: Triage) -> dict[str, Any]:
+    listed: dict[str, Any] = {}
+    for name in ("nogo", "unclear", "overrides", "skips", "changes"):
+        records = getattr(found, name)
+        listed[name] = [record.model_dump(mode="json", by_alias=True) for record in records]
+    listed["faults"] = []
+    for problem, count in found.faults.most_common():
+        listed["faults"].append({"problem": problem, "count": count})
+    listed["failures"] = []
+    for (kind, model, message), count in found.failures.most_common():
+        failure = {"kind": kind, "model": model, "message": message, "count": count}
+        listed["failures"].append(failure)
+    listed["settled"] = found.settled
+    return listed
 
 
 def _groups(found: Triage) -> dict[str, list[str]]:
-    failed = found.failures.most_common()
+    """Return the lines to print, by their heading."""
     return {
         "NO-GO": [_verdict(verdict) for verdict in found.nogo],
         "UNDETERMINED: review it yourself": [_verdict(verdict) for verdict in found.unclear],
-        "Overrides": [
-            f"{override.task_id}: {override.decision} by {override.who}"
-            f"{'' if override.terminal else ' WITHOUT A TERMINAL'}: {override.why}"
-            for override in found.overrides
-        ],
+        "Overrides": [_override(override) for override in found.overrides],
         "Skipped the gate": [
             f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips
         ],
-        "Changes of mode": [
-            f"{change.project}: {change.mode}{' (forced)' if change.forced else ''}"
-            f"{' (dependence accepted)' if change.dependent else ''} {'; '.join(change.why)}"
-            for change in found.changes
-        ],
+        "Changes of mode": [_change(change) for change in found.changes],
         "Not judged": [
-            f"{counted(n, 'time', 'times')}: {why}" for why, n in found.faults.most_common()
+            f"{_times(count)}: {problem}" for problem, count in found.faults.most_common()
         ],
         "Models that did not answer": [
-            f"{counted(n, 'time', 'times')} {kind}, {name}: {why}"
-            for (kind, name, why), n in failed
+            f"{_times(count)} {kind}, {model}: {message}"
+            for (kind, model, message), count in found.failures.most_common()
         ],
     }
 
 
+def _times(count: int) -> str:
+    return counted(count, "time", "times")
+
+
+def _override(override: OverrideLine) -> str:
+    where = "" if override.terminal else " WITHOUT A TERMINAL"
+    return f"{override.task_id}: {override.decision} by {override.who}{where}: {override.why}"
+
+
+def _change(change: ModeChange) -> str:
+    words = [f"{change.project}: {change.mode}"]
+    if change.forced:
+        words.append("(forced)")
+    if change.dependent:
+        words.append("(dependence accepted)")
+    return f"{' '.join(words)} {'; '.join(change.why)}"
+
+
 def _verdict(verdict: VerdictLine) -> str:
-    scores = " ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
+    words = [f"{verdict.project}: {verdict.task_id}"]
     if verdict.commit:
-        commit = f" in {verdict.commit[:12]}"
-    else:
-        commit = ""
+        words.append(f"in {verdict.commit[:12]}")
+    scores = [f"{name} {value:g}" for name, value in (verdict.scores or {}).items()]
+    what = f"{' '.join(words)}: {' '.join([verdict.verdict, *scores])}"
     issues = [finding.issue or finding.suggestion for finding in verdict.findings]
     why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
-    what = f"{verdict.project}: {verdict.task_id}{commit}: {verdict.verdict} {scores}".rstrip()
-    return f"{verdict.timestamp.date()} {what}{': ' if why else ''}{why}"
+    if why:
+        what = f"{what}: {why}"
+    return f"{verdict.timestamp.date()} {what}"

@@ -117,13 +117,13 @@ class Database:
             self._turns.release()
 
     def _failed(self, error: Exception) -> JudgekitError:
-        told = one_line(str(error), 300)  # libpq repeats no password
+        message = one_line(str(error), 300)  # libpq repeats no password
         missing = (self._driver.errors.UndefinedTable, self._driver.errors.InvalidSchemaName)
         if isinstance(error, missing):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")
         if isinstance(error, self._driver.errors.InsufficientPrivilege):
-            return ConfigError(f"the store refuses: {told}; use the role that may do this")
-        return StoreError(f"the store cannot be used: {told}; check server.store and PostgreSQL")
+            return ConfigError(f"the store refuses: {message}; use the role that may do this")
+        return StoreError(f"the store cannot be used: {message}; check server.store and PostgreSQL")
 
     def _do(self, name: str, values: Sequence[object] | dict[str, Any] = ()) -> list[Any]:
         """Return the rows of a statement, if it has any."""
@@ -135,14 +135,13 @@ class Database:
         """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
         with self.transaction() as connection:
             (number, needs) = self._schema(connection)
-            own = max(self._steps())
-        if number < own:
-            problem = f"the store has schema {number}, and this judgekit needs {own}"
+        newest = max(self._steps())
+        if number < newest:
+            problem = f"the store has schema {number}, and this judgekit needs {newest}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
-        if needs > own:
-            problem = (
-                f"the store works with judgekit of schema {needs} or later, and this one has {own}"
-            )
+        if needs > newest:
+            later = f"the store works with judgekit of schema {needs} or later"
+            problem = f"{later}, and this one has {newest}"
             raise ConfigError(f"{problem}; upgrade judgekit")
 
     def migrate(self, runtime_role: str | None = None) -> list[str]:
@@ -163,20 +162,10 @@ class Database:
             for step, path in sorted(self._steps().items()):
                 if step > number:
                     text = path.read_text(encoding="utf-8")
-                    found = _NEEDS.search(text)
-                    if found:
-                        needs = int(found[1])
-                    else:
-                        needs = step
-                    asked = (needs, ALIVE_SECONDS)
-                    if number and (
-                        old := connection.execute(self._sql["old"], asked).fetchone()[0]
-                    ):
-                        servers = counted(old, "running server has", "running servers have")
-                        problem = f"{servers} a judgekit of a schema before {needs}"
-                        raise ConfigError(
-                            f"{problem}; upgrade and restart them first, then migrate"
-                        )
+                    match = _NEEDS.search(text)
+                    needs = int(match[1]) if match else step
+                    if number:
+                        self._refuse_old_servers(connection, needs)
                     connection.execute(text)
                     connection.execute(self._sql["step"], (step, needs, path.name))
                     taken.append(path.name)
@@ -186,9 +175,22 @@ class Database:
                 connection.execute(self._driver.sql.SQL(grants).format(role=role))
         return taken
 
+    def _refuse_old_servers(self, connection: Connection, needs: int) -> None:
+        """Raise `ConfigError` while a replica runs that does not work with a schema that `needs` more."""
+        (old,) = connection.execute(self._sql["old"], (needs, ALIVE_SECONDS)).fetchone()
+        if old:
+            servers = counted(old, "running server has", "running servers have")
+            problem = f"{servers} a judgekit of a schema before {needs}"
+            raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
+
     def _steps(self) -> dict[int, Path]:
-        names = ((_MIGRATION.fullmatch(path.name), path) for path in self._migrations.iterdir())
-        return {int(found[1]): path for found, path in names if found}
+        """Return the files of the migrations by their number."""
+        steps = {}
+        for path in self._migrations.iterdir():
+            match = _MIGRATION.fullmatch(path.name)
+            if match:
+                steps[int(match[1])] = path
+        return steps
 
     def _schema(self, connection: Connection) -> tuple[int, int]:
         """Return the schema's number, and that of the oldest judgekit it works with."""
@@ -227,7 +229,7 @@ class Database:
         """Write the lines of the team's ledger into a file. Raises `StoreError`."""
         with into.open("wb") as file:
             lines = self.lines(store.point(since), None if project == "all" else project)
-            file.writelines(each + b"\n" for each in lines)
+            file.writelines(line + b"\n" for line in lines)
 
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
@@ -290,14 +292,14 @@ class Database:
                         budget, usd, *connection.execute(self._sql["spent"], per).fetchone()
                     )
                 return None
-            found = connection.execute(self._sql["earlier"], asked).fetchone()
-            if found and found[0] != attempt.body:
+            earlier = connection.execute(self._sql["earlier"], asked).fetchone()
+            if earlier and earlier[0] != attempt.body:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
-            if found is None or found[2] is None:
+            if earlier is None or earlier[2] is None:
                 raise StoreError(
                     "this request is being judged; ask again for its verdict", 1, kind="busy"
                 )
-            return str(found[2])
+            return str(earlier[2])
 
     def settle(
         self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
@@ -310,13 +312,13 @@ class Database:
         with self.transaction() as connection:
             end = self._sql["give_up" if answer is None else "answer"]
             is_ended = connection.execute(end, asked).rowcount == 1
-            found = connection.execute(self._sql["earlier"], asked).fetchone()
+            earlier = connection.execute(self._sql["earlier"], asked).fetchone()
             # Once an attempt, whatever has become of its request since, and however often it is settled.
             if usd and connection.execute(self._sql["note_spend"], asked).rowcount == 1:
                 connection.execute(self._sql["spend"], asked)
             if is_ended and record is not None:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
-            return "" if found is None else found[2] or ""
+            return "" if earlier is None else earlier[2] or ""
 
     # Kept replies, of all replicas; a fault of them costs a call, never a verdict
 
@@ -354,8 +356,8 @@ def _check_budget(
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
     if spent + usd > budget.usd:
         when = "at midnight UTC" if budget.per == "day" else "when the month ends (UTC)"
-        told = f"{limit} does not allow {usd:g} more ({spent:.4f} spent); it begins anew {when}"
-        raise StoreError(told, left_seconds + 1, status=429, kind="budget")
+        message = f"{limit} does not allow {usd:g} more ({spent:.4f} spent); it begins anew {when}"
+        raise StoreError(message, left_seconds + 1, status=429, kind="budget")
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
 

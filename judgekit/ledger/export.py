@@ -23,20 +23,9 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config
 
 COLUMNS = (
-    *(
-        "timestamp",
-        "project",
-        "id",
-        "task_id",
-        "commit",
-        "rubric",
-        "version",
-        "mode",
-        "verdict",
-        "gate",
-    ),
-    *("average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd", "degraded"),
-    *("author", "imported", "label", "override"),
+    *("timestamp", "project", "id", "task_id", "commit", "rubric", "version", "mode", "verdict"),
+    *("gate", "average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd"),
+    *("degraded", "author", "imported", "label", "override"),
 )
 PLACES = "forwarded.json"
 LOCK = ".forward.lock"
@@ -53,32 +42,44 @@ def rows(records: Iterable[Record]) -> str:
     overrides = [record for record in records if isinstance(record, OverrideLine)]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for verdict in records:
-        if not isinstance(verdict, VerdictLine):
-            continue
-        hashes = [subject.sha256 for subject in verdict.subjects]
-        override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
-        scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
-        cells: list[object] = [
-            verdict.timestamp.isoformat(),
-            verdict.project,
-            verdict.id,
-            verdict.task_id,
-        ]
-        cells += [
-            verdict.commit,
-            verdict.rubric.id,
-            verdict.rubric.version,
-            verdict.mode,
-            verdict.verdict,
-        ]
-        cells += [verdict.word, verdict.average, scores, verdict.model, verdict.judge_tier]
-        cells += [verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded]
-        cells += [verdict.author.name, verdict.imported is not None]
-        cells += [labels.get(verdict.id), override and override.decision]
-        safe = (defused(cell) if isinstance(cell, str) else cell for cell in cells)
-        writer.writerow(safe)
+    for record in records:
+        if isinstance(record, VerdictLine):
+            cells = _cells(record, labels.get(record.id), overrides)
+            writer.writerow(defused(cell) if isinstance(cell, str) else cell for cell in cells)
     return out.getvalue().removesuffix("\n")
+
+
+def _cells(
+    verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
+) -> list[object]:
+    """Return a cell for each of `COLUMNS`."""
+    hashes = [subject.sha256 for subject in verdict.subjects]
+    override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
+    scores = [f"{name}={value:g}" for name, value in (verdict.scores or {}).items()]
+    return [
+        verdict.timestamp.isoformat(),
+        verdict.project,
+        verdict.id,
+        verdict.task_id,
+        verdict.commit,
+        verdict.rubric.id,
+        verdict.rubric.version,
+        verdict.mode,
+        verdict.verdict,
+        verdict.word,
+        verdict.average,
+        " ".join(scores),
+        verdict.model,
+        verdict.judge_tier,
+        verdict.consensus,
+        verdict.duration_ms / 1000,
+        verdict.cost_usd,
+        verdict.degraded,
+        verdict.author.name,
+        verdict.imported is not None,
+        label,
+        override and override.decision,
+    ]
 
 
 def forward(
@@ -96,7 +97,8 @@ def forward(
             for lines, note in _batches(ledger):
                 remark = send(lines)
                 count += len(lines)
-                remarks += [remark] if remark else []
+                if remark:
+                    remarks.append(remark)
                 outputs.write_atomically(str(ledger.folder / PLACES), note, private=True)
                 if time.monotonic() > end:
                     break
@@ -124,11 +126,13 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
 def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
     """Yield whole lines that were not handed on, and what to note then: each file's inode and offset."""
+    places = {}
     try:
-        found = json.loads((ledger.folder / PLACES).read_bytes())
-        places = {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}
+        noted = json.loads((ledger.folder / PLACES).read_bytes())
+        for name, (inode, offset) in noted.items():
+            places[name] = (int(inode), int(offset))
     except (OSError, ValueError, TypeError, AttributeError):
-        places = {}
+        places.clear()
     for path in store.files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())

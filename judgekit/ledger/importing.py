@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from judgekit.config import TierName
+
 Fields: TypeAlias = dict[str, Any]
 
 SECONDS = 60.0  # for all that a host sends
@@ -39,174 +41,188 @@ _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less th
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 # The keys of an older line that a verdict has a place for.
 _BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
-_PUSH = _BOTH - {"average"} | {"commit", "author", "judge_model", "files_evaluated", "findings"}
-_PUSH |= {"revision_suggestions"}
-_TASK = _BOTH | {
-    "task_id",
-    "model",
-    "mode",
-    "reasoning",
-    "improvements",
-    "round",
-    "judge_tier",
-    "consensus",
+_PUSH = {
+    *_BOTH - {"average"},
+    *("commit", "author", "judge_model", "files_evaluated", "findings", "revision_suggestions"),
 }
-_TASK |= {"human_override"}
+_TASK = {
+    *_BOTH,
+    *("task_id", "model", "mode", "reasoning", "improvements", "round", "judge_tier", "consensus"),
+    "human_override",
+}
+_OF_FINDING = ("dimension", "location", "issue", "suggestion")
 
 
-def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
+def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     """Return the verdict in an older line, always with the same id; raises `ValueError`, saying why."""
-    if "files_evaluated" in found or "judge_model" in found:
-        fields = _of_push(found)
-        known = _PUSH
-    elif "task_id" in found:
-        fields = _of_task(found, text=text)
-        known = _TASK
+    if "files_evaluated" in older or "judge_model" in older:
+        fields = _of_push(older)
+        known_keys = _PUSH
+    elif "task_id" in older:
+        fields = _of_task(older, text=text)
+        known_keys = _TASK
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
-    scores = _scores(found)
-    average = _number(found.get("average"))
-    rest = {}
-    for key, value in found.items():
-        if key not in known:
-            rest[key] = value
-    whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
-    imported = json.loads(encodable(json.dumps(rest, ensure_ascii=False)))
+    scores = _scores(older)
+    average = _number(older.get("average"))
+    if not average:
+        average = round(fmean(scores.values()), 2) if scores else None
+    rest = {key: value for key, value in older.items() if key not in known_keys}
+    whole = json.dumps(older, sort_keys=True, ensure_ascii=True)
     common: Fields = {
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
-        "timestamp": _time(found.get("timestamp")),
+        "timestamp": _time(older.get("timestamp")),
         "scores": scores,
-        "average": average or (round(fmean(scores.values()), 2) if scores else None),
+        "average": average,
         "duration_ms": 0,
-        "imported": imported,
+        "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
     }
     return VerdictLine.model_validate(common | fields)
 
 
-def _of_push(found: Fields) -> Fields:
-    paths = [_text(path) for path in _list(found.get("files_evaluated"))]
-    commit = _text(found.get("commit")) or None
-    author = found.get("author")
-    word = _word(_WORDS, found, str(found.get("verdict")).upper())
-    keys = ("dimension", "location", "issue", "suggestion")
-    listed = []
-    for each in _list(found.get("findings")):
-        if isinstance(each, dict):
-            one = each
-        else:
-            one = {"issue": each}
-        listed.append({key: _text(one.get(key)) for key in keys})
-    task_id = "@".join(filter(None, [", ".join(paths), commit])) or "a push"
-    findings = [*listed, *_suggestions(found.get("revision_suggestions"))]
+def _of_push(older: Fields) -> Fields:
+    """Return the fields of a verdict on the files of a push."""
+    paths = [_text(path) for path in _list(older.get("files_evaluated"))]
+    commit = _text(older.get("commit")) or None
+    word = _word(_WORDS, older, str(older.get("verdict")).upper())
+    findings = []
+    for finding in _list(older.get("findings")):
+        if not isinstance(finding, dict):
+            finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
+        findings.append({key: _text(finding.get(key)) for key in _OF_FINDING})
+    findings += _suggestions(older.get("revision_suggestions"))
+    author = older.get("author")
+    if isinstance(author, dict):
+        author = author.get("name")
+    names = [name for name in (", ".join(paths), commit) if name]
     return {
-        "task_id": task_id,
+        "task_id": "@".join(names) or "a push",
         "subjects": [{"path": path, "sha256": ""} for path in paths],
         "mode": "lenient",
         "verdict": word,
         "findings": findings,
         "consensus": "none" if word == "undetermined" else "single",
-        "model": _text(found.get("judge_model")) or None,
-        "author": {
-            "name": _text(author.get("name") if isinstance(author, dict) else author) or None
-        },
+        "model": _text(older.get("judge_model")) or None,
+        "author": {"name": _text(author) or None},
         "commit": commit,
     }
 
 
-def _of_task(found: Fields, *, text: bool) -> Fields:
+def _of_task(older: Fields, *, text: bool) -> Fields:
+    """Return the fields of a verdict on a task of an agent."""
     rounds = []
-    for number, each in enumerate([*_list(found.get("previous_rounds")), found], 1):
-        if isinstance(each, dict):
-            tier = each.get("judge_tier") or each.get("mode")
-            scores = _scores(each)
-            if scores:
-                opinion = {"outcome": each.get("verdict"), "scores": scores}
-            else:
-                opinion = None
-            one = {"round": number, "tier": tier if tier in TIERS else "quick", "opinion": opinion}
-            rounds.append({**one, "model": _text(each.get("model"))})
-    given = found.get("human_override")
-    override = None  # as a word or as an object
-    if not isinstance(given, dict):
-        given = {"decision": given}
-    decision = given.get("decision")
-    if decision in ("accept", "reject"):
-        at = _time(given.get("at") or found.get("timestamp"), "human_override.at")
-        said = {key: _text(given.get(key)) for key in ("why", "who")}
-        override = {"decision": decision, "at": at, **said}
-    consensus = found.get("consensus")
-    tier = found.get("judge_tier") or found.get("mode")
-    if text:
-        reasoning = _text(found.get("reasoning"))
-    else:
-        reasoning = ""
+    for number, earlier in enumerate([*_list(older.get("previous_rounds")), older], 1):
+        if isinstance(earlier, dict):
+            rounds.append(_round(number, earlier))
+    consensus = older.get("consensus")
+    words = {word: word for word in get_args(VerdictWord)}
     return {
-        "task_id": _text(found["task_id"]),
+        "task_id": _text(older["task_id"]),
         "subjects": [],
         "mode": "strict",
-        "verdict": _word(
-            {word: word for word in get_args(VerdictWord)}, found, found.get("verdict")
-        ),
-        "reasoning": reasoning,
-        "findings": _suggestions(found.get("improvements")),
+        "human_override": _override(older),
+        "reasoning": _text(older.get("reasoning")) if text else "",
+        "verdict": _word(words, older, older.get("verdict")),
+        "findings": _suggestions(older.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
-        "judge_tier": tier if tier in TIERS else None,
-        "model": _text(found.get("model")) or None,
+        "judge_tier": _tier(older),
+        "model": _text(older.get("model")) or None,
         "rounds": rounds,
-        "human_override": override,
         "of_task": True,
     }
 
 
-def _word(words: dict[str, str], found: Fields, word: object) -> str:
+def _round(number: int, older: Fields) -> Fields:
+    scores = _scores(older)
+    opinion = None
+    if scores:
+        opinion = {"outcome": older.get("verdict"), "scores": scores}
+    tier = _tier(older) or "quick"
+    return {
+        "round": number,
+        "tier": tier,
+        "opinion": opinion,
+        "model": _text(older.get("model")),
+    }
+
+
+def _tier(older: Fields) -> TierName | None:
+    name = older.get("judge_tier") or older.get("mode")
+    return next((tier for tier in TIERS if tier == name), None)
+
+
+def _override(older: Fields) -> Fields | None:
+    """Return what a person decided, which stands there as a word or as an object."""
+    override = older.get("human_override")
+    if not isinstance(override, dict):
+        override = {"decision": override}
+    decision = override.get("decision")
+    if decision not in ("accept", "reject"):
+        return None
+    at = _time(override.get("at") or older.get("timestamp"), "human_override.at")
+    return {
+        "decision": decision,
+        "at": at,
+        "why": _text(override.get("why")),
+        "who": _text(override.get("who")),
+    }
+
+
+def _word(words: dict[str, str], older: Fields, word: object) -> str:
     if not isinstance(word, str) or word not in words:
-        got = one_line(repr(found.get("verdict")), _SHOWN)
+        got = one_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
 
 
-def _time(found: object, key: str = "timestamp") -> datetime:
+def _time(value: object, key: str = "timestamp") -> datetime:
     with suppress(ValueError):
-        if isinstance(found, str):
-            return store.aware(datetime.fromisoformat(found.strip()))
+        if isinstance(value, str):
+            return store.aware(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
-    raise ValueError(f"{key}: {expected}, got {one_line(repr(found), _SHOWN)}; correct the line")
+    raise ValueError(f"{key}: {expected}, got {one_line(repr(value), _SHOWN)}; correct the line")
 
 
-def _scores(found: Fields) -> dict[str, float] | None:
-    scores = found.get("scores")
-    if isinstance(scores, dict):
-        numbers = {}
-        for name, each in scores.items():
-            numbers[str(name)] = _number(each)
-    else:
-        numbers = {}
-    return {name: number for name, number in numbers.items() if number is not None} or None
+def _scores(older: Fields) -> dict[str, float] | None:
+    scores = older.get("scores")
+    if not isinstance(scores, dict):
+        return None
+    numbers = {}
+    for name, value in scores.items():
+        number = _number(value)
+        if number is not None:
+            numbers[str(name)] = number
+    return numbers or None
 
 
-def _number(found: object) -> float | None:
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float | str):
+        return None
     with suppress(ValueError, OverflowError):
-        if isinstance(found, int | float | str) and isfinite(number := float(found)):
+        number = float(value)
+        if isfinite(number):
             return number
     return None
 
 
-def _suggestions(found: object) -> list[Fields]:
-    return [{"issue": "", "suggestion": _text(each)} for each in _list(found)]
+def _suggestions(values: object) -> list[Fields]:
+    return [{"issue": "", "suggestion": _text(value)} for value in _list(values)]
 
 
-def _list(found: object) -> list[Any]:
-    if isinstance(found, list):
-        return found
-    return [] if found in (None, "") else [found]
+def _list(value: object) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [] if value in (None, "") else [value]
 
 
-def _text(found: object) -> str:
-    return encodable(
-        found if isinstance(found, str) else "" if found is None else json.dumps(found)
-    )
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return encodable(value)
+    return encodable(json.dumps(value))
 
 
 class Imported(NamedTuple):
@@ -244,22 +260,22 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
 def _read(raw: bytes, *, text: bool) -> Record | str:
     """Return the record in a line that can be written and read again, else what is wrong with it."""
     try:
-        found = json.loads(raw)
+        fields = json.loads(raw)
     except (ValueError, RecursionError):
         return "not JSON"
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return "not an object"
     try:
-        if "schema" in found:
+        if "schema" in fields:
             record = store.parse(raw)
         else:
-            record = verdict(found, text=text)
+            record = verdict(fields, text=text)
         if isinstance(record, str):
             return record
         record.timestamp.astimezone(UTC)
         again = store.parse(records.line(record))
     except ValidationError as error:
-        return str(problem(error.errors(include_url=False), found))
+        return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
         return _NO_PLACE
     except ValueError as error:
@@ -274,18 +290,12 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     program = programs.find("ssh", environment.environ())
     if program is None:
         raise UsageError("--host: ssh is not installed")
-    words = [
-        "judgekit",
-        "ledger",
-        "export",
-        "--jsonl",
-        *(["--since", since.isoformat()] if since else []),
-    ]
+    argv = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
+    if since:
+        argv += ["--since", since.isoformat()]
+    environ = environment.environ()
     try:
-        argv = [program, *_SSH, host, *words]
-        code, lines, errors = programs.run(
-            argv, environment.environ(), seconds=SECONDS, most=MOST_BYTES
-        )
+        code, lines, errors = programs.run(argv, environ, seconds=SECONDS, most=MOST_BYTES)
     except programs.Unfinished:
         limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
         raise InputError(
@@ -294,7 +304,8 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     except (OSError, ValueError) as error:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
     to.write_bytes(lines)
-    last = one_line(next(filter(str.strip, reversed(lines_of(errors))), ""), _SAID)
+    complaints = [line for line in lines_of(errors) if line.strip()]
+    last = one_line(complaints[-1], _SAID) if complaints else ""
     if code:
         raise InputError(f"{host}: ssh: {last or f'exit code {code}'}")
     return last

@@ -183,35 +183,51 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     tasks: dict[str, str] = {}
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
-            name = contents[record.id] = tasks[record.task_id] = content(record)
-            unversioned = record.imported is not None and not record.rubric.version
-            if rubric and unversioned:
-                version = rubric.rpartition("@")[2]
-            else:
-                version = record.rubric.version
-            if not used_again(record) and rubric in (None, f"{record.rubric.id}@{version}"):
+            name = content(record)
+            contents[record.id] = name
+            tasks[record.task_id] = name
+            if _is_under(record, rubric) and not used_again(record):
                 before = measured.setdefault(name, record)
                 if (record.answered, record.timestamp) > (before.answered, before.timestamp):
                     measured[name] = record
-    labels = (each for each in records if isinstance(each, Label) and each.of in contents)
-    said = [label.model_copy(update={"of": contents[label.of]}) for label in labels]
-    decided: set[str] = set()
-    for override in (each for each in records if isinstance(each, OverrideLine) and each.terminal):
-        # Who accepts a content says that it should go.
-        by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
-        of = _joined(override.subjects) or next(by_task, None)
-        if of is not None:
-            word: LabelWord = "go" if override.decision == "accept" else "no-go"
-            said.append(Label(of=of, label=word, who=override.who, timestamp=override.timestamp))
-            decided |= {measured[of].id} if of in measured else set()
-    faults = (each for each in records if isinstance(each, Fault))
+    labels = []
+    overrides = []
+    decided = set()
     unjudged = set()
-    for each in faults:
-        for path in each.paths or [f"\0{each.id}"]:
-            unjudged.add(path)
-    words = agreed(said)
+    for record in records:
+        if isinstance(record, Label) and record.of in contents:
+            labels.append(record.model_copy(update={"of": contents[record.of]}))
+        elif isinstance(record, OverrideLine) and record.terminal:
+            label = _label_of_override(record, tasks)
+            if label is not None:
+                overrides.append(label)
+                if label.of in measured:
+                    decided.add(measured[label.of].id)
+        elif isinstance(record, Fault):
+            unjudged.update(record.paths or [f"\0{record.id}"])
+    words = agreed([*labels, *overrides])
     by_id = {verdict.id: words[name] for name, verdict in measured.items() if name in words}
-    return Evidence(list(measured.values()), by_id, len(unjudged), decided)
+    return Evidence(list(measured.values()), by_id, faults=len(unjudged), decided=decided)
+
+
+def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
+    """Whether a verdict is one of the rubric's version; an older record without a version always is."""
+    if rubric is None:
+        return True
+    version = verdict.rubric.version
+    if verdict.imported is not None and not version:
+        version = rubric.rpartition("@")[2]
+    return rubric == f"{verdict.rubric.id}@{version}"
+
+
+def _label_of_override(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
+    """Return what an override says of a content: who accepts it says that it should go."""
+    by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
+    content = _joined(override.subjects) or next(by_task, None)
+    if content is None:
+        return None
+    word: LabelWord = "go" if override.decision == "accept" else "no-go"
+    return Label(of=content, label=word, who=override.who, timestamp=override.timestamp)
 
 
 def used_again(verdict: VerdictLine) -> bool:
@@ -233,7 +249,7 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     last: dict[str, dict[str, LabelWord]] = {}
     for label in sorted(labels, key=lambda label: label.timestamp):
         last.setdefault(label.of, {})[label.who] = label.label
-    return {verdict_id: _majority(words.values()) for verdict_id, words in last.items()}
+    return {of: _majority(words.values()) for of, words in last.items()}
 
 
 def _majority(words: Iterable[LabelWord]) -> LabelWord:
@@ -246,27 +262,27 @@ def _majority(words: Iterable[LabelWord]) -> LabelWord:
     return counts[0][0]
 
 
-def measure(found: Evidence) -> list[Kpi]:
-    strata = found.strata()
+def measure(evidence: Evidence) -> list[Kpi]:
+    strata = evidence.strata()
     kpis = []
     for name, limit in LIMITS.items():
         if limit.rate:
             word, quality = limit.rate
             rate = rates.rate(strata, word, quality)
             kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
-    words = Counter(verdict.word for verdict in found.verdicts)
-    answered = sum(verdict.answered for verdict in found.verdicts)
-    total = len(found.verdicts) + found.faults
+    words = Counter(verdict.word for verdict in evidence.verdicts)
+    answered = sum(verdict.answered for verdict in evidence.verdicts)
+    total = len(evidence.verdicts) + evidence.faults
     kpis.append(share("go", words["GO"], total))
-    kpis.append(share("undetermined", words["UNDETERMINED"] + found.faults, total))
+    kpis.append(share("undetermined", words["UNDETERMINED"] + evidence.faults, total))
     kpis.append(share("availability", answered, total))
-    kpis.append(_latency(found))
+    kpis.append(_latency(evidence))
     return kpis
 
 
-def _latency(found: Evidence) -> Kpi:
+def _latency(evidence: Evidence) -> Kpi:
     seconds = []
-    for verdict in found.verdicts:
+    for verdict in evidence.verdicts:
         if verdict.imported is None:
             seconds.append(verdict.duration_ms / 1000)
     seconds.sort()
@@ -274,8 +290,10 @@ def _latency(found: Evidence) -> Kpi:
     return Kpi("latency", middle, rates.median_interval(seconds), total=len(seconds))
 
 
-def reliance(found: Evidence) -> list[Kpi]:
-    counts = Counter((verdict.word, found.labels.get(verdict.id)) for verdict in found.verdicts)
+def reliance(evidence: Evidence) -> list[Kpi]:
+    counts = Counter(
+        (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
+    )
     nogo = counts["NO-GO", "go"] + counts["NO-GO", "no-go"]
     go = counts["GO", "go"] + counts["GO", "no-go"]
     return [
@@ -290,27 +308,28 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
     return Kpi(name, value, interval, total, hits=hits)
 
 
-def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
+def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
     """Return the evidence of each rubric version, and of each model by the name under which it is asked.
 
     A reply may give another name, and a failure gives none.
     """
-    aliases = _configured_names(found.verdicts)
+    aliases = _configured_names(evidence.verdicts)
     rubrics = defaultdict[str, list[VerdictLine]](list)
     models = defaultdict[str, list[VerdictLine]](list)
-    for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
+    for verdict in sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
         rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
         models[_model_name(verdict, aliases)].append(verdict)
-    by_rubric = {name: found.only(group) for name, group in rubrics.items()}
-    return by_rubric, {name: found.only(group) for name, group in models.items()}
+    by_rubric = {name: evidence.only(group) for name, group in rubrics.items()}
+    return by_rubric, {name: evidence.only(group) for name, group in models.items()}
 
 
 def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
     """Return the configured names of the models that decided, else of the first one that was asked."""
-    replied = verdict.model or next((each.model for each in verdict.rounds), "no model")
-    known = {**aliases, **verdict.configured}
-    return ", ".join(known.get(name, name) for name in replied.split(", "))
+    asked = [round_.model for round_ in verdict.rounds]
+    replied = verdict.model or next(iter(asked), "no model")
+    names = {**aliases, **verdict.configured}
+    return ", ".join(names.get(name, name) for name in replied.split(", "))
 
 
 def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
@@ -326,13 +345,13 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
         for name, behind in verdict.configured.items():
             learned.setdefault(name, set()).add(behind)
             configured.add(behind)
-        for each in verdict.rounds:
-            if each.opinion is not None:
-                replied.add(each.model)
-            elif each.model not in verdict.configured:
-                configured.add(each.model)
+        for round_ in verdict.rounds:
+            if round_.opinion is not None:
+                replied.add(round_.model)
+            elif round_.model not in verdict.configured:
+                configured.add(round_.model)
     for name in replied - learned.keys() - configured:
-        learned[name] = {each for each in configured if _bare(each) == _bare(name)}
+        learned[name] = {other for other in configured if _bare(other) == _bare(name)}
     return {name: next(iter(behind)) for name, behind in learned.items() if len(behind) == 1}
 
 
@@ -346,7 +365,7 @@ class Readiness(NamedTuple):
 
     kpis: list[Kpi]
     missing: list[str]
-    found: Evidence
+    evidence: Evidence
     labels: Mapping[GateWord, int]
 
 
@@ -363,42 +382,44 @@ def standing(
 
     Only what people said since the last promotion counts: shares and times are in the hands of who pushes.
     """
-    told = False
+    is_recorded = False
     since: list[Record] = []
     for record in sorted(_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
-            told = record.mode == "advisory"
-            since = since if told else []
+            is_recorded = record.mode == "advisory"
+            if not is_recorded:
+                since = []
         since.append(record)
-    missed = (
-        kpi for kpi in measure(evidence(since, rubric)) if kpi.limit.rate and kpi.state == "missed"
-    )
-    return [*map(str, missed)], told
+    missed = []
+    for kpi in measure(evidence(since, rubric)):
+        if kpi.limit.rate and kpi.state == "missed":
+            missed.append(str(kpi))
+    return missed, is_recorded
 
 
 def readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    found = evidence(_recent(records, now), rubric)
-    strata = found.strata()
+    recent = evidence(_recent(records, now), rubric)
+    strata = recent.strata()
     now = now or datetime.now(UTC)
-    covered = now - min((verdict.timestamp for verdict in found.verdicts), default=now)
+    covered = now - min((verdict.timestamp for verdict in recent.verdicts), default=now)
     missing: list[str] = []
     if covered < CALIBRATION:
         days = counted(covered.days, "day", "days")
         missing.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
-    kpis = measure(found)
-    for each in kpis:
+    kpis = measure(recent)
+    for kpi in kpis:
         wanted: rates.Wanted | None = {}
-        if each.limit.rate:
-            wanted = rates.wanted(strata, *each.limit.rate, each.limit.high or 0)
-            labels |= {
-                word: max(count, labels.get(word, 0)) for word, count in (wanted or {}).items()
-            }
-        if each.state != "holds":
-            missing.append(f"{each}{_remedy(each, wanted)}")
-    return Readiness(kpis, missing, found, labels)
+        if kpi.limit.rate:
+            word, quality = kpi.limit.rate
+            wanted = rates.wanted(strata, word, quality, kpi.limit.high or 0)
+            for word, count in (wanted or {}).items():
+                labels[word] = max(count, labels.get(word, 0))
+        if kpi.state != "holds":
+            missing.append(f"{kpi}{_remedy(kpi, wanted)}")
+    return Readiness(kpis, missing, recent, labels)
 
 
 def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:

@@ -26,7 +26,7 @@ from judgekit.ledger.records import (
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from judgekit.ledger.records import GateWord, Record
 
@@ -44,58 +44,59 @@ def waiting(
     """
     lines = list(records)
     mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
-    verdicts = []
-    for line in lines:
-        if isinstance(line, VerdictLine) and not line.of_task:
-            verdicts.append(line)
-    labelled = set()
-    for each in verdicts:
-        if mine.get(each.id, "withdrawn") != "withdrawn":
-            labelled.add(kpi.content(each))
-    verdicts.sort(key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp))
+    verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
+    verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
     # Of several verdicts on one content, the measured one stands last.
-    last = {kpi.content(verdict): verdict for verdict in verdicts}
-    fresh = [verdict for name, verdict in last.items() if name not in labelled]
-    lots = {}
-    for each in fresh:
-        lots[each.id] = hashlib.sha256(each.id.encode()).hexdigest()
-    fresh.sort(key=lambda each: lots[each.id])
-    chances = {}
-    for name, lot in lots.items():
-        chances[name] = int(lot[-8:], 16) / 2**32
+    last = {}
+    labelled = set()
+    for verdict in verdicts:
+        content = kpi.content(verdict)
+        last[content] = verdict
+        if mine.get(verdict.id, "withdrawn") != "withdrawn":
+            labelled.add(content)
+    fresh = [verdict for content, verdict in last.items() if content not in labelled]
+    fresh.sort(key=_lot)
+    wanted: Mapping[GateWord, int] = {}
+    open_ids = set()
     if lacking:
         wanted = lacking.labels
-        found = lacking.found
-    else:
-        wanted = {}
-        found = kpi.Evidence([], {})
-    open_ids = {each.id for each in found.verdicts if not found.sure(each)}
+        evidence = lacking.evidence
+        open_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
     queue: list[tuple[bool, float, VerdictLine]] = []
     for word in _WORDS:
-        group = [each for each in fresh if each.word == word]
-        first = [each for each in group if each.id in open_ids][: wanted.get(word, 0)]
-        taken = {each.id for each in first}
+        first: list[VerdictLine] = []
         rest = []
-        for each in group:
-            if each.id not in taken and word != "UNDETERMINED":
-                rest.append(each)
-        for late, verdicts, size in ((False, first, len(first)), (True, rest, 1)):
-            queue += [
-                (late, (rank + chances[each.id]) / size, each) for rank, each in enumerate(verdicts)
-            ]
-    return [verdict for _, _, verdict in sorted(queue, key=lambda entry: entry[:2])]
+        for verdict in fresh:
+            if verdict.word != word:
+                continue
+            if verdict.id in open_ids and len(first) < wanted.get(word, 0):
+                first.append(verdict)
+            elif word != "UNDETERMINED":
+                rest.append(verdict)
+        for rank, verdict in enumerate(first):
+            queue.append((False, (rank + _chance(verdict)) / len(first), verdict))
+        for rank, verdict in enumerate(rest):
+            queue.append((True, rank + _chance(verdict), verdict))
+    queue.sort(key=lambda entry: entry[:2])
+    return [verdict for _, _, verdict in queue]
+
+
+def _lot(verdict: VerdictLine) -> str:
+    return hashlib.sha256(verdict.id.encode()).hexdigest()
+
+
+def _chance(verdict: VerdictLine) -> float:
+    """Return a number from 0 to below 1 that is drawn from the id."""
+    return int(_lot(verdict)[-8:], 16) / 2**32
 
 
 def who(folder: Path | None = None) -> str:
     """Return the person's address as git knows it in `folder`, else the login name at this machine."""
-    try:
-        email = (
-            Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace")
-        )
-    except GitError:
-        email = ""
-    if email.strip():
-        return email.strip()
+    with suppress(GitError):
+        answer = Repository(folder or Path.cwd()).ask("config", "user.email")
+        email = answer.decode("utf-8", "replace").strip()
+        if email:
+            return email
     try:
         login = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user without a name
@@ -105,18 +106,19 @@ def who(folder: Path | None = None) -> str:
 
 def signed(record: Record, name: str) -> Record:
     """Return a record that came over the network as said by `name`, whoever it names itself."""
-    if isinstance(record, VerdictLine):
-        override = record.human_override
-        by = {"who": name}
-        findings = [
-            each.model_copy(
-                update={"dismissed": each.dismissed and each.dismissed.model_copy(update=by)}
-            )
-            for each in record.findings
-        ]
-        decided = override and override.model_copy(update=by)
-        return record.model_copy(update={"human_override": decided, "findings": findings})
-    return record.model_copy(update={"who": name} if "who" in type(record).model_fields else {})
+    by = {"who": name}
+    if not isinstance(record, VerdictLine):
+        return record.model_copy(update=by if "who" in type(record).model_fields else {})
+    override = record.human_override
+    if override:
+        override = override.model_copy(update=by)
+    findings = []
+    for finding in record.findings:
+        dismissed = finding.dismissed
+        if dismissed:
+            dismissed = dismissed.model_copy(update=by)
+        findings.append(finding.model_copy(update={"dismissed": dismissed}))
+    return record.model_copy(update={"human_override": override, "findings": findings})
 
 
 def at_terminal() -> bool:
@@ -126,18 +128,14 @@ def at_terminal() -> bool:
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
     """Return each judged file's visible text by its path; None where it is gone or another one now."""
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for subject in verdict.subjects:
-        contents = _contents(subject.path, verdict.commit, project)
-        same = (
-            data for data in contents if subject.sha256 in ("", hashlib.sha256(data).hexdigest())
-        )
-        data = next(same, None)
-        if data is None:
-            found[subject.path] = None
-        else:
-            found[subject.path] = visible(data.decode("utf-8", "replace"))
-    return found
+        texts[subject.path] = None
+        for data in _contents(subject.path, verdict.commit, project):
+            if subject.sha256 in ("", hashlib.sha256(data).hexdigest()):
+                texts[subject.path] = visible(data.decode("utf-8", "replace"))
+                break
+    return texts
 
 
 def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
@@ -152,10 +150,10 @@ def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
 class Triage:
     """What a person must look at, newest first; `settled` counts paths fixed or overridden since."""
 
-    overrides: list[OverrideLine]
-    skips: list[Skip]
-    changes: list[ModeChange]
-    faults: Counter[str]
+    overrides: list[OverrideLine] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    changes: list[ModeChange] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
     nogo: list[VerdictLine] = field(default_factory=list)
     unclear: list[VerdictLine] = field(default_factory=list)
     failures: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -164,34 +162,35 @@ class Triage:
 
 def triage(records: Iterable[Record]) -> Triage:
     lines = sorted(records, key=lambda record: record.timestamp)
-    newest = lines[::-1]
+    triage = Triage()
     last: dict[tuple[str, str], VerdictLine] = {}
-    skips = [line for line in newest if isinstance(line, Skip)]
-    changes = [line for line in newest if isinstance(line, ModeChange)]
-    faults = Counter(line.problem for line in lines if isinstance(line, Fault))
-    found = Triage(
-        overrides=[line for line in newest if isinstance(line, OverrideLine)],
-        skips=skips,
-        changes=changes,
-        faults=faults,
-    )
     stumbled: set[tuple[str, str]] = set()
     for line in lines:
-        if isinstance(line, VerdictLine):
+        if isinstance(line, OverrideLine):
+            triage.overrides.insert(0, line)
+        elif isinstance(line, Skip):
+            triage.skips.insert(0, line)
+        elif isinstance(line, ModeChange):
+            triage.changes.insert(0, line)
+        elif isinstance(line, Fault):
+            triage.faults[line.problem] += 1
+        elif isinstance(line, VerdictLine):
             key = (line.project, line.task_id.rpartition("@")[0] or line.task_id)
             last.pop(key, None)  # so that the newest stands last
             last[key] = line
-            stumbled |= {key} if line.word != "GO" else set()
-            for each in line.rounds:
-                if each.failure:
-                    found.failures[each.failure.kind, each.model, each.failure.message] += 1
+            if line.word != "GO":
+                stumbled.add(key)
+            for round_ in line.rounds:
+                failure = round_.failure
+                if failure:
+                    triage.failures[failure.kind, round_.model, failure.message] += 1
     for key, verdict in reversed(last.items()):
-        overrides = [
-            override for override in found.overrides if override.project == verdict.project
-        ]
+        overrides = [line for line in triage.overrides if line.project == verdict.project]
         hashes = [subject.sha256 for subject in verdict.subjects]
         if verdict.word == "GO" or newest_override(overrides, verdict.task_id, hashes):
-            found.settled += key in stumbled
+            triage.settled += key in stumbled
+        elif verdict.word == "NO-GO":
+            triage.nogo.append(verdict)
         else:
-            (found.nogo if verdict.word == "NO-GO" else found.unclear).append(verdict)
-    return found
+            triage.unclear.append(verdict)
+    return triage

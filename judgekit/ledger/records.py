@@ -40,18 +40,14 @@ _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO
 _USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
 # Failures in whose message a provider or a program may quote what it was sent, or what its model said.
 _QUOTING = {
-    *(
-        FailureKind.TRUNCATED,
-        FailureKind.COMMAND_FAILED,
-        FailureKind.SERVER_ERROR,
-        FailureKind.INVALID_REPLY,
-    ),
-    *(
-        FailureKind.BAD_REQUEST,
-        FailureKind.CONTENT_FILTER,
-        FailureKind.CONTEXT_WINDOW,
-        FailureKind.REFUSAL,
-    ),
+    FailureKind.TRUNCATED,
+    FailureKind.COMMAND_FAILED,
+    FailureKind.SERVER_ERROR,
+    FailureKind.INVALID_REPLY,
+    FailureKind.BAD_REQUEST,
+    FailureKind.CONTENT_FILTER,
+    FailureKind.CONTEXT_WINDOW,
+    FailureKind.REFUSAL,
 }
 
 
@@ -99,9 +95,9 @@ class VerdictLine(Verdict):
     @property
     def answered(self) -> bool:
         """Whether some model gave an opinion; of an imported verdict, whether it has scores."""
-        return any(each.opinion for each in self.rounds) or (
-            self.imported is not None and bool(self.scores)
-        )
+        if any(round_.opinion for round_ in self.rounds):
+            return True
+        return self.imported is not None and bool(self.scores)
 
 
 class _Line(_Part):
@@ -197,15 +193,14 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
-    lines = sorted(
-        (one for one in said if isinstance(one, DismissalLine)), key=lambda one: one.timestamp
-    )
+    lines = [line for line in said if isinstance(line, DismissalLine)]
     newest = {}
-    for each in lines:
-        if each.rubric == verdict.rubric.id:
-            newest[each.quote_hash] = each
+    for line in sorted(lines, key=lambda line: line.timestamp):
+        if line.rubric == verdict.rubric.id:
+            newest[line.quote_hash] = line
     findings = list(verdict.findings)
-    for at, last in enumerate(map(newest.get, hashes)):
+    for at, name in enumerate(hashes):
+        last = newest.get(name)
         if last and not last.withdrawn:
             dismissed = Dismissed(who=last.who, at=last.timestamp)
             findings[at] = findings[at].model_copy(update={"dismissed": dismissed})
@@ -227,9 +222,9 @@ def verdict_line(
     if not text:
         kept["reasoning"] = ""
         findings = [*kept["findings"], *kept.get("review", ())]
-        for each in kept["rounds"]:
-            opinion = each["opinion"]
-            failure = each["failure"]
+        for round_ in kept["rounds"]:
+            opinion = round_["opinion"]
+            failure = round_["failure"]
             if opinion:
                 opinion.pop("reasoning", None)
                 findings += opinion.get("findings") or []
@@ -247,10 +242,9 @@ def verdict_line(
 def line(record: Record) -> bytes:
     """Return a record as its line, with the newline, and without secrets that names in it may hold."""
     # What `verdict_line` emptied is left out altogether.
+    dropped = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
-        dropped = {"reasoning"}
-    else:
-        dropped = set()
+        dropped.add("reasoning")
     written = record.model_dump_json(by_alias=True, exclude=dropped)
     kept = json.loads(written)
     clean = without_secrets(kept)
@@ -267,15 +261,15 @@ def newest_override(
     without_terminal: bool = False,
 ) -> OverrideLine | None:
     """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
-    given: list[OverrideLine] = []
+    overrides: list[OverrideLine] = []
     for record in records:
         if not isinstance(record, OverrideLine):
             continue
         if not record.terminal and not without_terminal:
             continue
         if same_blob(record.task_id, task_id) and _is_of_subjects(record, task_id, subjects):
-            given.append(record)
-    return max(given, key=lambda override: override.timestamp, default=None)
+            overrides.append(record)
+    return max(overrides, key=lambda override: override.timestamp, default=None)
 
 
 def _is_of_subjects(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:

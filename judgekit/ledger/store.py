@@ -214,13 +214,15 @@ def sort_out(
     taken: list[Record] = []
     refused: dict[int, str] = {}
     for place, raw in enumerate(lines):
-        found = parse(raw)
-        if isinstance(found, str):
-            refused[place] = found
-        elif why := why_not(found):
+        record = parse(raw)
+        if isinstance(record, str):
+            refused[place] = record
+            continue
+        why = why_not(record)
+        if why:
             refused[place] = why
         else:
-            taken.append(found)
+            taken.append(record)
     return taken, refused
 
 
@@ -230,7 +232,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
     def unread(error: OSError) -> None:
         damaged(Damage(Path(str(error.filename)), 0, f"cannot be read ({error.strerror or error})"))
 
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for place in places:
         # os.path, since pathlib's tests raise where a folder above is closed to us.
         if not os.path.isdir(place):  # noqa: PTH112
@@ -240,21 +242,21 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
                 continue
             except OSError:
                 pass  # reading it says why
-            found.add(place)
+            paths.add(place)
             continue
         for folder, folders, names in os.walk(place, onerror=unread):
-            for path in (
-                Path(folder, name) for name in [*folders, *names] if name.endswith(_SUFFIX)
-            ):
+            for name in [*folders, *names]:
+                path = Path(folder, name)
+                if not name.endswith(_SUFFIX):
+                    continue
                 if os.path.isfile(path):  # noqa: PTH113
-                    found.add(path)
+                    paths.add(path)
                 else:
-                    damaged(
-                        Damage(path, 0, "not a regular file (a folder, a broken link or a device)")
-                    )
+                    problem = "not a regular file (a folder, a broken link or a device)"
+                    damaged(Damage(path, 0, problem))
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
     order: list[tuple[date, int, str, Path]] = []
-    for path in found:
+    for path in paths:
         day = date.min
         named = _DAY.fullmatch(path.name)
         with suppress(ValueError):
@@ -363,11 +365,11 @@ class Ledger(NamedTuple):
         text: bool,
     ) -> Verdict:
         """Append a verdict (a task's has no `gate`), and return it with dismissals; raises `LedgerError`."""
-        if any(each.quote for each in verdict.findings):
+        if any(finding.quote for finding in verdict.findings):
             key = self._key()
         else:
             key = b""
-        hashes = [records.quote_hash(each.quote, key) for each in verdict.findings]
+        hashes = [records.quote_hash(finding.quote, key) for finding in verdict.findings]
         marked = records.with_dismissals(verdict, hashes, said)
         self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
         return marked
