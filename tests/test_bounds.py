@@ -311,7 +311,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "gate.issues.wrapped": (300,),
     "hooks.entries.loaded": ("settings.json",),
     "replies.extract.extract": (Answer,),
-    "judging.score.mentions": (RUBRIC,),
+    "judging.findings.mentions": (RUBRIC,),
     "ledger.records.quote_hash": (b"key",),
     "rubric.terms.parse": ("words.txt",),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),

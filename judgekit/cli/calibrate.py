@@ -89,10 +89,10 @@ def _learn(
 ) -> int:
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
-    from judgekit.judging import calibration
+    from judgekit.judging import calibration_files
     from judgekit.rubric import loader
 
-    calibration.check(out)
+    calibration_files.check(out)
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
     given, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
@@ -117,8 +117,8 @@ def _learn(
     else:
         _say_calibration(known)
     if known.gates or out is not None:
-        path = calibration.write(known, out)
-        calibration.accept(path)
+        path = calibration_files.write(known, out)
+        calibration_files.accept(path)
         note(f"Wrote {path}")
     else:
         note(
@@ -128,9 +128,9 @@ def _learn(
 
 
 def _accept(path: Path) -> int:
-    from judgekit.judging import calibration
+    from judgekit.judging import calibration_files
 
-    known = calibration.read(path)
+    known = calibration_files.read(path)
     _say_calibration(known)
     say(
         f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file"
@@ -139,7 +139,7 @@ def _accept(path: Path) -> int:
     if sys.stdin.isatty() and not typer.confirm(question):
         warn("not accepted; the rubric's own rules apply")
         return Exit.REJECTED
-    calibration.accept(path)
+    calibration_files.accept(path)
     note(f"accepted: {path}; a changed file must be accepted again")
     return 0
 

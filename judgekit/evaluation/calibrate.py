@@ -39,6 +39,7 @@ from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, R
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import MeansByVoter, RankingRules, RankingStep
 from judgekit.judging.verdict import RubricRef
+from judgekit.judging.wording import wording
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -477,7 +478,7 @@ def learn(
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
-        wording_sha256=calibration.wording(loaded, mode),
+        wording_sha256=wording(loaded, mode),
         models=dict(models),
         asked=asked(cases),
         read=read,

@@ -24,10 +24,11 @@ from pydantic import (
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
-from judgekit.judging.calibration import TOGETHER, recorded
+from judgekit.judging.calibration import TOGETHER
 from judgekit.judging.documents import LEAST, LETTERS
 from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
+from judgekit.providers.replay import recorded_model
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
 from judgekit.text import RepeatedKeyError, lines_of, one_line, with_different_keys
 
@@ -116,7 +117,7 @@ class Recorded(Strict):
 
     @property
     def endpoint(self) -> Endpoint:
-        return recorded(self.model, self.family or UNKNOWN_FAMILY)
+        return recorded_model(self.model, self.family or UNKNOWN_FAMILY)
 
     @property
     def unanswered(self) -> str | None:

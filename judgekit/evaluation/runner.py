@@ -21,7 +21,8 @@ from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
-from judgekit.judging import calibration, documents, fence, service
+from judgekit.judging import documents, fence, service
+from judgekit.judging.calibration_fit import fingerprint
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import (
     Candidates,
@@ -171,8 +172,8 @@ def ask(
                         answered.append(case.model_copy(update={"judges": merged}))
                         done += 1
                         progress(done)
-            fingerprint = calibration.fingerprint(judges[0].settings)
-            return Opinions(answered, fingerprint.models, fingerprint.asking, judge=judges[0])
+            panel = fingerprint(judges[0].settings)
+            return Opinions(answered, panel.models, panel.asking, judge=judges[0])
 
     return running.run(run())
 

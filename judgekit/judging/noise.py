@@ -15,10 +15,11 @@ from judgekit import environment, outputs
 from judgekit.config import ModeName, TierName, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
-from judgekit.judging import calibration
-from judgekit.judging.calibration import Count
+from judgekit.judging.calibration import Count, sha256
+from judgekit.judging.calibration_fit import fingerprint
 from judgekit.judging.escalation import margin
 from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
+from judgekit.judging.wording import wording
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import Document
@@ -60,7 +61,7 @@ def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdic
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
-    models = calibration.fingerprint(judge.settings).models
+    models = fingerprint(judge.settings).models
     about = {
         "rubric": rubric_ref(judge.settings.loaded),
         "mode": judge.settings.mode,
@@ -86,15 +87,13 @@ def _name(judge: DocumentJudge) -> str:
     settings = judge.settings
     rubric = judge.rubric
     mode = settings.mode
-    now = calibration.fingerprint(settings)
+    now = fingerprint(settings)
     able = {
         tier: {model: sorted(how) for model, how in models.items()}
         for tier, models in now.able.items()
     }
-    wording = calibration.wording(settings.loaded, mode)
-    prompts = [settings.loaded.sha256, rubric.prompt.sha256, wording]
+    words = wording(settings.loaded, mode)
+    prompts = [settings.loaded.sha256, rubric.prompt.sha256, words]
     course = [settings.margin, settings.finality.id if settings.finality else ""]
-    digest = calibration.sha256(
-        [mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course]
-    )
+    digest = sha256([mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course])
     return f"{rubric.rubric}-{mode}-{digest[:12]}.json"

@@ -13,7 +13,7 @@ from judgekit import environment
 from judgekit.config import TIERS, AnyDepth, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
-from judgekit.judging import calibration, panel
+from judgekit.judging import calibration_files, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
@@ -143,7 +143,7 @@ def judge_settings(
         others=others,
         project_named_families=project_named_families,
     )
-    finality, warning = calibration.find(settings, project, subjects)
+    finality, warning = calibration_files.find(settings, project, subjects)
     return replace(settings, finality=finality, calibration_warning=warning)
 
 

@@ -15,6 +15,7 @@ the reply to ids, since labels differ between installations. Neither keys nor pr
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -33,6 +34,13 @@ from judgekit.text import encodable
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
 _USAGE = {each.name for each in fields(Usage)} - {"unpriced_calls"}
+
+
+@functools.lru_cache(maxsize=64)
+def recorded_model(model: str, family: str) -> Endpoint:
+    """Return the model of recorded answers as one that could be asked."""
+    profile = registry.find("replay")
+    return Endpoint(profile, model, family, profile.output)
 
 
 class RecordedReply(Strict):

@@ -32,7 +32,16 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import Opinions, learn
-from judgekit.judging import calibration, compare, fence, pointwise, prompt, select
+from judgekit.judging import (
+    calibration_files,
+    calibration_fit,
+    compare,
+    fence,
+    pointwise,
+    prompt,
+    select,
+    wording,
+)
 from judgekit.judging.binomial import at_most, lower, needed, upper
 from judgekit.judging.calibration import Calibration
 from judgekit.judging.verdict import rubric_ref
@@ -96,7 +105,7 @@ def read_so(quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 -
 
 
 def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
-    finality, warning = calibration.find(judge_settings(PANEL, KLS, **more), project)
+    finality, warning = calibration_files.find(judge_settings(PANEL, KLS, **more), project)
     return finality, warning or ""
 
 
@@ -105,8 +114,8 @@ def misfit(
     panel: PanelModels,
     **more: Any,  # noqa: ANN401 - any setting
 ) -> str | None:
-    now = calibration.fingerprint(judge_settings(panel, KLS, **more))
-    return next(calibration.misfits(one, KLS, now), None)
+    now = calibration_fit.fingerprint(judge_settings(panel, KLS, **more))
+    return next(calibration_fit.misfits(one, KLS, now), None)
 
 
 def judged(
@@ -126,20 +135,20 @@ NOTHING = None, None
 
 def keep(one: Calibration) -> Path:
     """Put a calibration where the user's own are, and return where that is."""
-    return calibration.write(one, None)
+    return calibration_files.write(one, None)
 
 
 def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path:  # noqa: ANN401 - any JSON
     """Put a calibration where a project's are, with other values of some keys."""
     path = project / ".judgekit" / "calibrations" / "ours.json"
-    calibration.write(one or known(), path)
+    calibration_files.write(one or known(), path)
     path.write_text(json.dumps({**json.loads((one or known()).text()), **change}))
     return path
 
 
 def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
-    calibration.write(known(), tmp_path / "deep" / "c.json")
-    assert calibration.read(tmp_path / "deep" / "c.json") == known()
+    calibration_files.write(known(), tmp_path / "deep" / "c.json")
+    assert calibration_files.read(tmp_path / "deep" / "c.json") == known()
     assert known().schema_ == "judgekit/calibration@1"
     assert [gate.outcome for gate in known().gates] == ["accept"]
     assert known().with_gates.calls == {"quick": 120, "deep": 0, "tiebreaker": 0}
@@ -154,8 +163,10 @@ def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
         (300, 30, 0.2),
     ):
         for one in (learned(cases(count, wrong), rate), learned(cases(count, wrong), rate, "deep")):
-            calibration.write(one, tmp_path / "c.json")
-            assert calibration.read(tmp_path / "c.json") == one  # its gates follow from its counts
+            calibration_files.write(one, tmp_path / "c.json")
+            assert (
+                calibration_files.read(tmp_path / "c.json") == one
+            )  # its gates follow from its counts
 
 
 def test_a_stale_one_is_not_used_and_said() -> None:
@@ -189,9 +200,9 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
     keep(new)
     keep(known())
     assert find(tmp_path)[0] == new.rules()
-    calibration.accept(ours(tmp_path, known(0.07)))
+    calibration_files.accept(ours(tmp_path, known(0.07)))
     assert find(tmp_path)[0] == known(0.07).rules()
-    assert calibration.find(judge_settings(PANEL, KLS, "lenient"), tmp_path) == NOTHING
+    assert calibration_files.find(judge_settings(PANEL, KLS, "lenient"), tmp_path) == NOTHING
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
@@ -223,14 +234,14 @@ def test_a_damaged_file_is_said_if_it_is_meant_and_not_used() -> None:
         assert "\n" not in warning
         if said:
             with pytest.raises(ConfigError):
-                calibration.read(path)
+                calibration_files.read(path)
         path.unlink()
 
 
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     path = ours(tmp_path)
-    calibration.accept(path)
-    for number in range(calibration.MOST_READ + 4):
+    calibration_files.accept(path)
+    for number in range(calibration_files.MOST_READ + 4):
         other = path.with_name(f"{number:03}.json")
         other.write_text("[" * 30_000)
         os.utime(other, (1, 1))
@@ -238,8 +249,11 @@ def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     rules, warning = find(tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
     assert rules == known().rules(), "the newest are read"
-    assert f"25 files that may be for kls, strict; read {calibration.MOST_READ} of them" in warning
-    path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}')
+    assert (
+        f"25 files that may be for kls, strict; read {calibration_files.MOST_READ} of them"
+        in warning
+    )
+    path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration_files.MOST_BYTES}1]}}')
     assert "larger than 64000 bytes" in find(tmp_path)[1]
 
 
@@ -250,7 +264,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
     rules, warning = find(tmp_path)
     assert rules is None
     assert "calibrate accept .judgekit/calibrations/ours.json" in warning
-    calibration.accept(path)
+    calibration_files.accept(path)
     assert find(tmp_path) == (known().rules(), "")
     (kept,) = isolated.rglob("accepted.json")
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -258,7 +272,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
     assert find(tmp_path)[0] is None
     # What was accepted stays so, in any folder.
     for number, one in enumerate((known(), known(0.06))):
-        calibration.accept(ours(tmp_path / str(number), one))
+        calibration_files.accept(ours(tmp_path / str(number), one))
     for number, one in enumerate((known(), known(0.06))):
         assert find(tmp_path / str(number))[0] == one.rules()
 
@@ -294,7 +308,7 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
 ) -> None:
     path = ours(tmp_path, **change)
     with pytest.raises(ConfigError) as refused:
-        calibration.accept(path)
+        calibration_files.accept(path)
     assert refused.value.key == key
     assert find(tmp_path)[0] is None
     own = keep(known())
@@ -401,12 +415,12 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
         for times in [1, 3] if single_tokens else [1]:
-            now = calibration.fingerprint(
+            now = calibration_fit.fingerprint(
                 judge_settings(
                     {"quick": model, "deep": model}, loaded, samples=times, criteria="each"
                 )
             )
-            assert any(calibration.misfits(found, loaded, now)) != fits, (name, single_tokens)
+            assert any(calibration_fit.misfits(found, loaded, now)) != fits, (name, single_tokens)
 
 
 def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
@@ -460,10 +474,10 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None
 
 def test_judgekits_own_words_are_known_by_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = loader.find_rubric("memory-relevance")
-    before = calibration.wording(loaded, "strict")
+    before = wording.wording(loaded, "strict")
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
-    assert calibration.wording(loaded, "strict") == before
+    assert wording.wording(loaded, "strict") == before
     found = known()
     with monkeypatch.context() as patch:
         patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
@@ -491,10 +505,10 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     """Opinions change with them: gates that were learned before would stand for others."""
     for rubric, module, name, value in BARS:
         loaded = loader.find_rubric(rubric)
-        before = calibration.wording(loaded, "strict")
+        before = wording.wording(loaded, "strict")
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
-            assert calibration.wording(loaded, "strict") != before, name
+            assert wording.wording(loaded, "strict") != before, name
     # A new one belongs into `wording`, and here.
     bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
     assert bars == {name for _, module, name, _ in BARS if module is pointwise}
@@ -509,7 +523,7 @@ CHANGED = f"how its provider's profile asks {endpoint().model} has changed"
 
 
 def asked_by(quick: Endpoint | list[Endpoint], deep: Endpoint) -> Calibration:
-    now = calibration.fingerprint(judge_settings({"quick": quick, "deep": deep}, KLS))
+    now = calibration_fit.fingerprint(judge_settings({"quick": quick, "deep": deep}, KLS))
     return known().model_copy(update={"models": now.models, "asking": now.asking, "read": {}})
 
 

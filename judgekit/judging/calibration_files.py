@@ -1,0 +1,204 @@
+"""Where calibrations are kept, which of a project the user accepted, and which one a judge uses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from judgekit import environment, outputs
+from judgekit.config import locks, yamlfile
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import ConfigError, InputError
+from judgekit.judging.calibration import Calibration, flaws
+from judgekit.judging.calibration_fit import fingerprint, misfits
+from judgekit.rubric import search_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.config import ModeName
+    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.settings import JudgeSettings
+
+AGAIN = "make a new one with judgekit calibrate"
+FOLDER = "calibrations"
+ACCEPTED = "accepted.json"
+MOST_TOLD = 3  # files that cannot be read are named
+MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
+MOST_BYTES = 64_000  # of one: several times those of the largest that were made
+_WAIT = 2.0  # seconds for another process that accepts one
+_ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
+
+
+def find(
+    settings: JudgeSettings,
+    project: Path | None = None,
+    subjects: int = 0,  # that are scored to be compared
+) -> tuple[FinalityRules | None, str | None]:
+    """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
+    # One opinion cannot go up.
+    if len(settings.models_by_tier) <= 1:
+        return None, None
+    calibrations: list[Calibration] = []
+    problems: list[str] = []
+    for folder, of_project in _folders(project):
+        newest, wrong = _read_folder(folder, settings, of_project=of_project)
+        calibrations += newest
+        problems += wrong
+    if not calibrations and not problems:
+        return None, None
+    warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
+    now = fingerprint(settings)
+    stale = []
+    for calibration in calibrations:
+        is_of_several = calibration.subjects is not None
+        if is_of_several != (subjects > 0):
+            continue
+        why = next(misfits(calibration, settings.loaded, now, subjects), None)
+        if why is None:
+            return calibration.rules(), "; ".join(warnings) or None
+        stale.append(f"calibration {calibration.id} not used: {why}; {AGAIN}")
+    return None, "; ".join([*warnings, *stale[:1]]) or None
+
+
+def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
+    """Yield the folders of calibrations, and whether each is the project's."""
+    for origin, folder in search_path.folders(FOLDER, project):
+        if origin != "bundled":
+            yield folder, origin == "project"
+
+
+def _read_folder(
+    folder: Path, settings: JudgeSettings, *, of_project: bool
+) -> tuple[list[Calibration], list[str]]:
+    """Return a folder's calibrations for a judge's rubric and mode, the newest first, and its problems."""
+    rubric = settings.loaded.rubric.rubric
+    mode = settings.mode
+    calibrations = []
+    problems = []
+    paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric, mode)]
+    if len(paths) > MOST_READ:
+        count = f"{len(paths)} files that may be for {rubric}, {mode}"
+        problems.append(f"{folder}: {count}; read {MOST_READ} of them")
+    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
+    for path in paths[:MOST_READ]:
+        try:
+            calibration = read(path, of_project=of_project)
+        except ConfigError as error:
+            text = _text_of(path)
+            if rubric in text and mode in text:
+                problems.append(str(error).partition("\n")[0])
+            continue
+        if (calibration.rubric.id, calibration.mode) == (rubric, mode):
+            calibrations.append(calibration)
+    calibrations.sort(key=lambda calibration: calibration.made, reverse=True)
+    return calibrations, problems
+
+
+def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
+    """Whether a file's name does not say that it is for another rubric or mode: an id does."""
+    match = _ID.fullmatch(path.stem)
+    return match is None or match[1] == f"{rubric}-{mode}"
+
+
+def _text_of(path: Path) -> str:
+    """Return the name and the beginning of a file that is no calibration."""
+    text = path.name
+    if path.is_file():  # a pipe may have no end
+        with suppress(OSError), path.open("rb") as file:
+            text += file.read(MOST_BYTES).decode(errors="replace")
+    return text
+
+
+def read(path: Path, *, of_project: bool = False) -> Calibration:
+    """Return a calibration, a project's only if the user accepted it; raises `ConfigError`."""
+    if of_project:
+        yamlfile.check_own(path, path.parents[2])
+    calibration = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
+    if of_project and hashlib.sha256(path.read_bytes()).hexdigest() not in _accepted():
+        shown = path.relative_to(path.parents[2])
+        problem = "it belongs to the project and you have not accepted it"
+        raise ConfigError(
+            f"{problem}; see what it does with judgekit calibrate accept {shown}", path=shown
+        )
+    for key, wrong in flaws(calibration):
+        raise ConfigError(f"{wrong}; {AGAIN}", path=path, key=key)
+    return calibration
+
+
+class Accepted(Strict):
+    """The calibrations that a user lets projects bring: ids by the SHA-256 of their files."""
+
+    schema_: Literal["judgekit/accepted@1"] = Field("judgekit/accepted@1", alias="schema")
+    calibrations: dict[str, str] = {}
+
+
+def accept(path: Path) -> None:
+    """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
+    calibration = read(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    kept = Path(environment.config_home()) / ACCEPTED
+    try:
+        environment.private_folder(str(kept.parent))
+        with locks.file_lock(kept.with_suffix(".lock"), timeout=_WAIT):
+            now = Accepted(calibrations={**_accepted(), digest: calibration.id})
+            text = now.model_dump_json(by_alias=True, indent=2) + "\n"
+            outputs.write_atomically(str(kept), text, private=True)
+    except OSError as error:
+        raise InputError(
+            f"{kept}: cannot be written ({error.strerror}); check the folder"
+        ) from None
+
+
+def _accepted() -> dict[str, str]:
+    path = Path(environment.config_home()) / ACCEPTED
+    if path.is_file():
+        return yamlfile.read(path, Accepted, version_key="schema").calibrations
+    return {}
+
+
+def check(out: Path | None = None) -> None:
+    """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
+    path = out or Path(environment.config_home()) / FOLDER / "new.json"
+    problem = _write_problem(path)
+    try:
+        outputs.place_of(str(path), private=out is None)
+    except OSError as error:
+        problem = problem or str(error.strerror)
+    if problem:
+        place = out or path.parent
+        raise InputError(f"{place}: cannot be written ({problem}); choose another file with --out")
+
+
+def _write_problem(path: Path) -> str:
+    """Say why a file could not be written, as far as its folders show; "" where they let it."""
+    nearest = path.parent
+    for place in (path, *path.parents):
+        if place.exists():
+            nearest = place
+            break
+    if nearest != path and not nearest.is_dir():
+        return f"{nearest} is not a folder"
+    if path.is_dir():
+        return "a folder"
+    if not os.access(nearest, os.W_OK):
+        return "no permission"
+    return ""
+
+
+def write(calibration: Calibration, out: Path | None) -> Path:
+    """Write a calibration to `out`, or to the user's own folder; raises `InputError` when it cannot."""
+    path = out or Path(environment.config_home()) / FOLDER / f"{calibration.id}.json"
+    try:
+        outputs.make_folder(str(path.parent), private=out is None)
+        outputs.write_atomically(str(path), calibration.text(), private=out is None)
+    except OSError as error:
+        problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
+        raise InputError(problem) from None
+    return path

@@ -1,0 +1,164 @@
+"""Whether a calibration fits a judge: it holds for one way of asking the same models the same.
+
+It is bound to its rubric and mode, to the models, how they are asked, and how their answers are read. What
+stands behind an address or a model's name cannot be seen from here, so it is not bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.judging import pointwise
+from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
+from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
+from judgekit.judging.wording import wording
+from judgekit.providers import registry
+from judgekit.rubric.schema import CompareRubric, ScoreRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.config import TierName
+    from judgekit.judging.settings import JudgeSettings
+    from judgekit.providers.base import Endpoint
+    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Rubric
+
+
+class PanelFingerprint(NamedTuple):
+    """Which models are asked, by tier, and how: `able` is how opinions of each model may be read here."""
+
+    models: dict[TierName, str]
+    asked: Asked
+    able: dict[TierName, dict[str, frozenset[ScoreSource]]]
+    asking: Asking
+
+
+def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
+    """Return which models a judge asks, and how."""
+    has_scores = isinstance(settings.loaded.rubric, ScoreRubric)
+    names: dict[TierName, str] = {}
+    able: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
+    asking: Asking = {}
+    for tier, models in settings.models_by_tier.items():
+        names[tier] = together(model.model for model in models)
+        able[tier] = {}
+        asking[tier] = {}
+        # A model may be there twice, under two profiles or at two addresses; their order says nothing.
+        for name in dict.fromkeys(model.model for model in models):
+            same = [model for model in models if model.model == name]
+            sources = [possible_sources(model, scores=has_scores) for model in same]
+            able[tier][name] = frozenset().union(*sources)
+            digest = _profiles_sha256(same)
+            if digest is not None:
+                asking[tier][name] = digest
+    asked = Asked(
+        samples=settings.samples,
+        criteria=settings.criteria,
+        jury=settings.jury,
+        redact=bool(settings.redact),
+    )
+    return PanelFingerprint(models=names, asked=asked, able=able, asking=asking)
+
+
+def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
+    """Return a hash of how the profiles of some endpoints ask; None where all are of a recording."""
+    hashes = []
+    for model in models:
+        digest = profile_sha256(model)
+        if digest is not None:
+            hashes.append(digest)
+    if len(hashes) > 1:
+        return sha256(sorted(hashes))
+    return next(iter(hashes), None)
+
+
+def profile_sha256(endpoint: Endpoint) -> str | None:
+    """Return a hash of all that its profile says about how a model is asked; None of a recording."""
+    profile = endpoint.profile
+    if isinstance(profile, registry.LitellmProfile):
+        asks: dict[str, Any] = {
+            "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
+            "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
+        }
+        thresholds = pointwise.thresholds(endpoint)
+        if thresholds:
+            asks["thresholds"] = thresholds
+    elif isinstance(profile, registry.CommandProfile):
+        keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
+        asks = profile.model_dump(include=keys)
+    else:
+        return None
+    return sha256([asks, endpoint.output, profile.limits.context_chars])
+
+
+def misfits(
+    calibration: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int = 0
+) -> Iterator[str]:
+    """Yield in a few words why a calibration does not fit; `size` is how many subjects are compared."""
+    if calibration.rubric.sha256 != loaded.sha256:
+        rubric = calibration.rubric
+        yield f"it was made for a different {rubric.id} ({rubric.version})"
+    if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
+        yield "the prompt has changed"
+    if calibration.wording_sha256 not in (None, wording(loaded, calibration.mode)):
+        yield "judgekit's own prompts, or how it reads replies, have changed"
+    several = calibration.subjects
+    if several and not several.least <= size <= several.most:
+        fitting = f"{several.most}"
+        if several.least < several.most:
+            fitting = f"{several.least} to {several.most}"
+        yield f"it was made for {fitting} texts, not for {size}"
+    for tier in calibration.models | now.models:
+        before = calibration.models.get(tier, "nobody")
+        model = now.models.get(tier, "nobody")
+        if together(before.split(TOGETHER)) != model:
+            yield f"{tier} was {before} and is {model} now"
+    for name in _options_in_play(calibration, loaded.rubric, now):
+        was = getattr(calibration.asked, name)
+        is_now = getattr(now.asked, name)
+        if was != is_now:
+            yield f"judge.{name} was {str(was).lower()} and is {str(is_now).lower()} now"
+    yield from _other_readings(calibration, now)
+
+
+def _options_in_play(
+    calibration: Calibration, rubric: Rubric, now: PanelFingerprint
+) -> Iterator[str]:
+    """Yield the options of `Asked` that play a part in how these models are asked."""
+    # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
+    all_able = [able for models in now.able.values() for able in models.values()]
+    is_pointwise = all(able == {"points"} for able in all_able)
+    asks_alone = is_pointwise and not isinstance(rubric, CompareRubric)
+    if not is_pointwise:
+        yield "samples"
+    if len(rubric.questions) > 1 and not asks_alone:
+        yield "criteria"
+    # Where several subjects are ranked their scores are averaged, whatever juries come to elsewhere.
+    if not calibration.subjects and any(TOGETHER in names for names in now.models.values()):
+        yield "jury"
+    yield "redact"
+
+
+def _other_readings(calibration: Calibration, now: PanelFingerprint) -> Iterator[str]:
+    """Yield which models' answers are read otherwise than they were, or asked for otherwise."""
+    for tier, models in now.able.items():
+        for model, able in models.items():
+            source = calibration.read.get(tier, {}).get(model)
+            words = SOURCE_WORDS[_source_of(able)]
+            if source is None and "expected" in able:
+                yield f"it does not say how the scores of {tier} were read, and they are {words} now"
+            if source is not None and source not in able:
+                yield f"what {tier} said was {SOURCE_WORDS[source]} and is {words} now"
+            digest = now.asking.get(tier, {}).get(model)
+            if digest and calibration.asking.get(tier, {}).get(model, digest) != digest:
+                yield f"how its provider's profile asks {model} has changed"
+
+
+def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
+    """Return how a model's answers are usually read."""
+    if "expected" in able:
+        return "expected"
+    if "points" in able:
+        return "points"
+    return "whole"
