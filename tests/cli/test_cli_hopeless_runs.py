@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("project")
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient", "-j", "4")
 INTO = (*JUDGE, "--out", "out.jsonl")
-COUNT = 120
+COUNT = 80
 
 
 def write(count: int = COUNT) -> None:
