@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack
 
 from judgekit import environment
 from judgekit.config import check, require, settings
-from judgekit.data.runs import RowOptions, judged_rows
+from judgekit.data.dataset import RowOptions
+from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
+    from judgekit.data.dataset import Dataset
     from judgekit.data.rows import Rows
-    from judgekit.data.runs import Dataset, DatasetRun, Runner
+    from judgekit.data.runners import Runner
+    from judgekit.data.runs import DatasetRun
     from judgekit.judging.documents import TaskDescription
     from judgekit.judging.request import JudgeRequest
 
@@ -191,6 +193,7 @@ def run(
 ) -> int:
     """Judge the rows of a dataset, sum up, and return the exit code."""
     from judgekit.data import fields, results, rows, runs, seals
+    from judgekit.data.dataset import RowOptions, open_dataset
     from judgekit.judging.request import JudgeRequest
 
     assert options.data is not None  # noqa: S101 - what the callers look at
@@ -203,10 +206,8 @@ def run(
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")
     given = fields.parse_map(options.map or ())
-    asked = runs.RowOptions(
-        task, given, options.id, fixed, families, options.judge_turn, options.limit
-    )
-    dataset, found, unseen = runs.dataset(source, asked, project, request)
+    asked = RowOptions(task, given, options.id, fixed, families, options.judge_turn, options.limit)
+    dataset, found, unseen = open_dataset(source, asked, project, request)
     note(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
     for line in unseen:
         note(line)
@@ -288,12 +289,12 @@ def _runner(
     work: DatasetRun,
 ) -> Runner:
     """Return what judges the rows."""
-    from judgekit.data import runs
+    from judgekit.data import runners
 
     if options.batch:
-        from judgekit.data import batches
+        from judgekit.data import batch_runner
 
-        return batches.BatchRunner(
+        return batch_runner.BatchRunner(
             project=project,
             request=request,
             at_once=how.jobs,
@@ -305,8 +306,8 @@ def _runner(
             is_trusted=options.trust_results,
         )
     if how.use_engine:
-        return runs.by_engine(task, project, request, how.jobs, note)
-    return runs.here(project, request, how.jobs)
+        return runners.by_engine(task, project, request, how.jobs, note)
+    return runners.here(project, request, how.jobs)
 
 
 def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
@@ -348,7 +349,7 @@ def _on_ray(
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
     """Print what would be sent about the first row that can be judged."""
-    from judgekit.data.runs import unreadable
+    from judgekit.data.dataset import unreadable
     from judgekit.data.sources import UnreadableRow
     from judgekit.judging import service
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 import uuid
 from contextlib import suppress
 from contextvars import ContextVar
@@ -16,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from judgekit.data.manifest import Manifest, Place, Submitted, open_manifest
-from judgekit.data.runs import judges
+from judgekit.data.manifest import Place
 from judgekit.environment import environ
 from judgekit.errors import (
     KEPT,
@@ -36,16 +34,17 @@ from judgekit.providers import batches, registry, retrying, running
 from judgekit.providers.base import endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
-from judgekit.providers.registry import Limits
 from judgekit.providers.style import MOST_CHANGES, WEAKER, CallStyle
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from judgekit.data.runs import DatasetRun, OnRecord, PendingRow
-    from judgekit.judging.orchestrator import Judge
+    from judgekit.data.dataset import PendingRow
+    from judgekit.data.manifest import Manifest, Submitted
+    from judgekit.data.runners import OnRecord
+    from judgekit.data.runs import DatasetRun
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -57,11 +56,13 @@ SETTLED = 0.2  # seconds for further calls of a row that waits already
 _MOST_FAILURES = 60  # in a row, before the run ends; its batches go on
 _EARLY = 5  # looks at a batch that is complete but has no files yet
 _MAKING = 8  # requests that are made at a time: each takes a thread
-_FOREVER = 30 * 86_400.0  # seconds: longer than any batch takes
 # After these it is not known whether the provider did what it was asked for.
 _UNCERTAIN = {
-    *(FailureKind.TIMEOUT, FailureKind.CONNECTION, FailureKind.INVALID_REPLY),
-    *(FailureKind.SERVER_ERROR, FailureKind.OVERLOADED),
+    FailureKind.TIMEOUT,
+    FailureKind.CONNECTION,
+    FailureKind.INVALID_REPLY,
+    FailureKind.SERVER_ERROR,
+    FailureKind.OVERLOADED,
 }
 _PASSING = _UNCERTAIN | {FailureKind.RATE_LIMIT}
 _MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelled"}
@@ -83,17 +84,39 @@ class _Row:
 _row: ContextVar[_Row] = ContextVar("row")
 
 
-class _KeepOnly(ReplyCache):
+class _Waiting(NamedTuple):
+    """A request that waits for its answer, and the rows that wait for it."""
+
+    future: asyncio.Future[str | None]
+    rows: list[_Row]
+
+
+class KeepOnly(ReplyCache):
     """Keeps replies; the gateway looks for them, after the answers that were paid for."""
 
     def find(self, _endpoint: Endpoint, _request: Request) -> Reply | None:
         return None
 
 
+@dataclass(frozen=True)
+class BatchRun:
+    """What is judged in batches, and how; the manifest is beside `out`."""
+
+    project: Path
+    request: JudgeRequest
+    at_once: int
+    out: str
+    fallback: Fallback
+    work: DatasetRun
+    note: Callable[[str], None]
+    is_fresh: bool = False
+    is_trusted: bool = False  # what is beside `out`, whoever wrote it
+
+
 class BatchGateway:
     """Answers the calls of rows from batches, which `drive` submits and collects."""
 
-    def __init__(self, run: BatchRunner, manifest: Manifest) -> None:
+    def __init__(self, run: BatchRun, manifest: Manifest) -> None:
         self._run = run
         self._manifest = manifest
         self._limit = run.request.max_cost_usd
@@ -102,26 +125,29 @@ class BatchGateway:
         self._changed = asyncio.Event()
         self._makers = asyncio.Semaphore(_MAKING)
         self._askers = asyncio.Semaphore(run.at_once)
-        self._is_reading = True
-        self._is_needed = False  # rows; the manifest in the next run
-        self._alive = self._idle = self._making = 0  # rows; rows that wait; requests
-        self._waiting: dict[str, tuple[asyncio.Future[str | None], list[_Row]]] = {}
-        self._spent = 0.0
-        self._charged = set[str]()
-        self._written = list[str]()  # US dollars; answers
+        self._is_reading = True  # rows
+        self._is_needed = False  # the manifest, in the next run
+        self._alive = 0  # rows
+        self._idle = 0  # rows that wait
+        self._making = 0  # requests
+        self._waiting: dict[str, _Waiting] = {}
+        self._spent = 0.0  # US dollars
+        self._charged = set[str]()  # answers
+        self._written = list[str]()  # answers
         self._costs: dict[str, float] = {}  # estimates of what is not answered yet
-        self._styles: dict[
-            tuple[str | None, str], list[CallStyle]
-        ] = {}  # the usual one, then weaker ones
+        # The usual one, then weaker ones.
+        self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
         self._most: dict[Place, int] = {}  # requests of a batch
         self._full: dict[Place, int] = {}  # how many batches were too many
-        self._last = self._failures = self._early = 0  # request of the round; in a row; looks
+        self._last = 0  # request of the round
+        self._failures = 0  # in a row
+        self._early = 0  # looks at a batch without files
 
     # What rows ask
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        where = endpoint.api_base, endpoint.model
-        styles = self._styles.setdefault(where, [CallStyle(endpoint.output)])
+        address = endpoint.api_base, endpoint.model
+        styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
         while True:
             style = self._style(endpoint, request, styles, refused)
@@ -133,7 +159,7 @@ class BatchGateway:
             while (answer := self._manifest.answer(custom_id)) is None:
                 missing = await self._answered(custom_id, endpoint, request, style)
                 if missing is not None:
-                    return await self._otherwise(endpoint, request, missing)
+                    return await self._ask_live(endpoint, request, missing)
             _row.get().used.append(custom_id)
             try:
                 reply = await batches.reply(endpoint, request, style, answer)
@@ -201,15 +227,18 @@ class BatchGateway:
                     self._costs[custom_id] = batches.estimate(endpoint, body)
             del body  # while it waits, for hours, the manifest has it
         row = _row.get()
-        future = asyncio.get_running_loop().create_future()
-        future, rows = self._waiting.setdefault(custom_id, (future, []))
-        rows.append(row)
-        self._idle += row.waits == 0
+        waiting = self._waiting.get(custom_id)
+        if waiting is None:
+            waiting = _Waiting(asyncio.get_running_loop().create_future(), rows=[])
+            self._waiting[custom_id] = waiting
+        waiting.rows.append(row)
+        if row.waits == 0:
+            self._idle += 1
         row.waits += 1
         self._changed.set()
-        return await asyncio.shield(future)
+        return await asyncio.shield(waiting.future)
 
-    async def _otherwise(self, endpoint: Endpoint, request: Request, missing: str) -> Reply:
+    async def _ask_live(self, endpoint: Endpoint, request: Request, missing: str) -> Reply:
         """Ask at the usual price what no batch answered, unless there is a reason not to."""
         is_spent = missing == FailureKind.BUDGET
         limit = self._limit
@@ -219,8 +248,9 @@ class BatchGateway:
             raise Unanswered(f"{missing}; the next run asks it in another batch")
         async with self._askers:
             if is_spent or (limit is not None and self._spent >= limit * (1 - INEXACT)):
-                told = f"{self._spent:.4f} of {limit:g} US dollars are spent, and the rest is not enough"
-                raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
+                spent = f"{self._spent:.4f} of {limit:g} US dollars are spent"
+                problem = f"{spent}, and the rest is not enough"
+                raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             reply = await self._router.complete(endpoint, request)
         self._spent += reply.usage.cost_usd or 0.0
         return reply
@@ -228,28 +258,30 @@ class BatchGateway:
     # What a run does
 
     async def judge(
-        self, each: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
+        self, pending: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
+        """Judge a row as usual, and hand on its record: its calls wait for answers of batches."""
         row = _Row()
-        self._alive = self._alive + 1
+        self._alive += 1
         _row.set(row)
         try:
-            if each.subject:
-                own = await judge_of(each.subject).judge(each.subject)
-            else:
-                own = None
-            on_record(each, own and own.record())
+            record = None
+            if pending.subject:
+                judgement = await judge_of(pending.subject).judge(pending.subject)
+                record = judgement.record()
+            on_record(pending, record)
             self._written += row.used
-        except Unanswered as left:
+        except Unanswered as reason:
             self._is_needed = True
-            if left.args:
-                on_record(each._replace(error=str(left)), None)
+            if reason.args:
+                on_record(pending._replace(error=str(reason)), None)
             else:
                 self._run.work.is_spent = True
         finally:
             row.is_over = True
             self._alive -= 1
-            self._idle -= row.waits > 0
+            if row.waits > 0:
+                self._idle -= 1
             self._changed.set()
 
     def all_came(self) -> None:
@@ -259,7 +291,7 @@ class BatchGateway:
 
     async def drive(self) -> None:
         """Submit, wait and collect until all rows are judged; raises `InputError` where that cannot go on."""
-        while await self._is_still():
+        while await self._wait_until_blocked():
             if self._limit is None or not self._active():  # whose cost is not known yet
                 self._choose()
             least, most = SECONDS
@@ -289,12 +321,13 @@ class BatchGateway:
         is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
         return is_passing and self._failures <= _MOST_FAILURES
 
-    async def _is_still(self) -> bool:
+    async def _wait_until_blocked(self) -> bool:
         """Wait until no row can go on before a request is answered; return whether there is a row."""
         while self._is_reading or self._alive:
             self._changed.clear()
-            all_came = not self._is_reading or self._alive >= AT_ONCE
-            if not (all_came and not self._making and self._alive == self._idle):
+            has_all = not self._is_reading or self._alive >= AT_ONCE
+            is_blocked = has_all and not self._making and self._alive == self._idle
+            if not is_blocked:
                 await self._changed.wait()
                 continue
             try:  # one row may make several calls
@@ -304,42 +337,42 @@ class BatchGateway:
                 return True
         return False
 
-    def _known(self) -> list[tuple[Submitted, BatchCalls]]:
+    def _reachable(self) -> list[tuple[Submitted, BatchCalls]]:
         """Return the batches whose answers are not here, at addresses that the settings lead to."""
-        known = (
-            (batch, _calls(batch.place)) for batch in self._manifest.batches() if batch.rest is None
-        )
-        return [(batch, calls) for batch, calls in known if calls]
+        reachable = []
+        for batch in self._manifest.batches():
+            if batch.rest is None:
+                calls = _calls(batch.place)
+                if calls:
+                    reachable.append((batch, calls))
+        return reachable
 
     def _active(self) -> list[tuple[Submitted, BatchCalls]]:
         """Return those that rows wait for."""
-        is_wanted = self._waiting.__contains__
-        requests = self._manifest.requests
-        return [
-            (batch, calls) for batch, calls in self._known() if any(map(is_wanted, requests(batch)))
-        ]
+        active = []
+        for batch, calls in self._reachable():
+            if any(custom_id in self._waiting for custom_id in self._manifest.requests(batch)):
+                active.append((batch, calls))
+        return active
 
     def _choose(self) -> None:
         """Choose what is submitted now: what rows wait for, as far as the limit reaches."""
         total = self._spent
-        gone: dict[str, str] = {}
-        limit = self._limit
+        dropped: dict[str, str] = {}
+        most = inf if self._limit is None else self._limit * (1 + INEXACT)
         for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
-            if custom_id in self._waiting and (
-                limit is None or total + cost <= limit * (1 + INEXACT)
-            ):
+            if custom_id in self._waiting and total + cost <= most:
                 total += cost
             else:
-                gone[custom_id] = FailureKind.BUDGET
-        self._manifest.forget(gone)
+                dropped[custom_id] = FailureKind.BUDGET
+        self._manifest.forget(dropped)
         self._last = self._manifest.last()
-        if not gone and not self._active() and not self._manifest.parts(self._last, self._most):
+        if not dropped and not self._is_under_way():
             # The file was changed, or came from elsewhere.
-            gone = dict.fromkeys(
-                self._waiting, f"{self._manifest.path} leads to no batch of this address"
-            )
-        for custom_id, why in gone.items():
+            problem = f"{self._manifest.path} leads to no batch of this address"
+            dropped = dict.fromkeys(self._waiting, problem)
+        for custom_id, why in dropped.items():
             self._resolve(custom_id, why)
 
     async def _go_on(self, seconds: float) -> bool:
@@ -355,13 +388,17 @@ class BatchGateway:
                 break
         await asyncio.sleep(seconds)
         looks = []
+        accepted = []
         for submitted, calls in self._active():
             if submitted.id:
-                looks.append((submitted, calls, await calls.retrieve(submitted.id)))
-        taken = [each for each in looks if each[2].status != "failed"]
+                batch = await calls.retrieve(submitted.id)
+                looks.append((submitted, calls, batch))
+                if batch.status != "failed":
+                    accepted.append((submitted, calls))
         states = []
-        for each in looks:
-            states.append(await self._take(*each, _count(each[0].place, taken)))
+        for submitted, calls, batch in looks:
+            others = _count(submitted.place, accepted)
+            states.append(await self._take(submitted, calls, batch, others))
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
@@ -407,65 +444,70 @@ class BatchGateway:
 
     async def _recover(self) -> None:
         """Find the batches that may have been made although their making broke off: none is made twice."""
-        for batch, calls in (each for each in self._known() if not each[0].id):
+        for batch, calls in self._reachable():
+            if batch.id:
+                continue
             try:
-                found = batch.file and await calls.find(batch.tag, batch.file)
+                batch_id = batch.file and await calls.find(batch.tag, batch.file)
             except GatewayError as failure:
-                failure.message += (
-                    f" (a batch may have been submitted; or remove {self._manifest.path})"
-                )
+                path = self._manifest.path
+                failure.message += f" (a batch may have been submitted; or remove {path})"
                 raise
-            if found:
-                self._manifest.changed(batch._replace(id=found))
+            if batch_id:
+                self._manifest.changed(batch._replace(id=batch_id))
             else:
                 await self._release(batch, calls)
 
     async def _take(
-        self, batch: Submitted, calls: BatchCalls, found: Batch, others: int
+        self, submitted: Submitted, calls: BatchCalls, batch: Batch, others: int
     ) -> str | None:
         """Return how far a batch is; None for one that is over, whose answers are handed on."""
-        custom_ids = [*self._manifest.requests(batch)]
-        if found.status == "failed":
-            await self._release(batch, calls)
-            if not batches.is_limit(found.problem):
-                told = f"{batch.place.base}: batch {batch.id} was refused: {found.problem}"
-                raise GatewayError(FailureKind.BAD_REQUEST, told)
-            self._wait(batch.place, len(custom_ids), others, found.problem)
+        custom_ids = [*self._manifest.requests(submitted)]
+        if batch.status == "failed":
+            await self._release(submitted, calls)
+            if not batches.is_limit(batch.problem):
+                problem = f"batch {submitted.id} was refused: {batch.problem}"
+                raise GatewayError(FailureKind.BAD_REQUEST, f"{submitted.place.base}: {problem}")
+            self._wait(submitted.place, len(custom_ids), others, batch.problem)
             return None
-        if found.status != "validating":
+        if batch.status != "validating":
             self._failures = 0
-        is_early = found.status == "completed" and not found.files and self._early < _EARLY
-        self._early += is_early
-        if is_early or found.status not in ("completed", *_MISSING):
-            return f"{batch.id} ({found.answered:,} of {found.total:,} answered, {found.status})"
-        answers = [await calls.content(file) for file in found.files]
-        self._manifest.collect(
-            batch._replace(rest=(batch.file or "", *found.files)), chain(*answers)
-        )
-        missing = {custom_id for custom_id in custom_ids if not self._manifest.has(custom_id)}
-        why = f"{_MISSING.get(found.status, 'its batch brought no answer')} ({batch.id})"
+        is_early = batch.status == "completed" and not batch.files and self._early < _EARLY
+        if is_early:
+            self._early += 1
+        if is_early or batch.status not in ("completed", *_MISSING):
+            progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
+            return f"{submitted.id} ({progress})"
+        answers = [await calls.content(file) for file in batch.files]
+        rest = (submitted.file or "", *batch.files)
+        self._manifest.collect(submitted._replace(rest=rest), chain(*answers))
+        why = f"{_MISSING.get(batch.status, 'its batch brought no answer')} ({submitted.id})"
+        missing = 0
         for custom_id in custom_ids:
-            self._resolve(custom_id, why if custom_id in missing else None)
+            if self._manifest.has(custom_id):
+                self._resolve(custom_id, None)
+            else:
+                missing += 1
+                self._resolve(custom_id, why)
         if missing:
-            how = (
-                "asked by ordinary calls"
-                if self._run.fallback == "live"
-                else "left to the next run"
-            )
-            count = counted(len(missing), "request has", "requests have")
-            self._run.note(f"batch {batch.id} is {found.status}: {count} no answer; {how}")
+            count = counted(missing, "request has", "requests have")
+            is_live = self._run.fallback == "live"
+            how = "asked by ordinary calls" if is_live else "left to the next run"
+            self._run.note(f"batch {submitted.id} is {batch.status}: {count} no answer; {how}")
         await self._tidy()
         return None
 
     def _resolve(self, custom_id: str, missing: str | None) -> None:
         """Let the rows go on that wait for a request."""
         self._costs.pop(custom_id, None)
-        future, rows = self._waiting.pop(custom_id, (None, []))
-        for row in rows:
+        waiting = self._waiting.pop(custom_id, None)
+        if waiting is None:
+            return
+        for row in waiting.rows:
             row.waits -= 1
-            self._idle -= row.waits == 0 and not row.is_over
-        if future is not None:
-            future.set_result(missing)
+            if row.waits == 0 and not row.is_over:
+                self._idle -= 1
+        waiting.future.set_result(missing)
 
     async def _tidy(self) -> None:
         """Have the files deleted at the provider whose answers are here."""
@@ -473,7 +515,8 @@ class BatchGateway:
             calls = _calls(batch.place)
             if calls is None or batch.rest is None:
                 continue
-            for file in filter(None, batch.rest if batch.is_ours else ()):
+            files = batch.rest if batch.is_ours else ()
+            for file in filter(None, files):
                 try:
                     await calls.delete(file)
                 except GatewayError as failure:
@@ -484,13 +527,15 @@ class BatchGateway:
         """Remove the manifest after a complete run, unless the next run needs it."""
         with suppress(GatewayError):
             await self._recover()
-            for batch, calls in self._known():
-                if batch.id and (found := await calls.retrieve(batch.id)).status != "failed":
-                    await self._take(batch, calls, found, 0)
+            for submitted, calls in self._reachable():
+                if submitted.id:
+                    batch = await calls.retrieve(submitted.id)
+                    if batch.status != "failed":
+                        await self._take(submitted, calls, batch, others=0)
         await self._tidy()
         rest = self._manifest.batches()
-        for batch in rest:
-            name = f"batch {batch.id} at {batch.place.base or batch.place.provider}"
+        for left in rest:
+            name = f"batch {left.id} at {left.place.base or left.place.provider}"
             self._run.note(
                 f"{name} goes on, but no row waits for it; cancel it there, or run this again"
             )
@@ -514,95 +559,7 @@ def _calls(place: Place) -> BatchCalls | None:
     The manifest may have come with a repository: it never says alone where a key is sent.
     """
     with suppress(UsageError):
-        found = endpoint_of(registry.find(place.provider), place.model, environ())
-        if (found.api_base or "") == place.base and not batches.refusal(found):
-            return BatchCalls(found)
+        endpoint = endpoint_of(registry.find(place.provider), place.model, environ())
+        if (endpoint.api_base or "") == place.base and not batches.refusal(endpoint):
+            return BatchCalls(endpoint)
     return None
-
-
-@dataclass(frozen=True)
-class BatchRunner:
-    """Judges the rows of a run in batches; the manifest is beside `out`."""
-
-    project: Path
-    request: JudgeRequest
-    at_once: int
-    out: str
-    fallback: Fallback
-    work: DatasetRun
-    note: Callable[[str], None]
-    is_fresh: bool = False
-    is_trusted: bool = False  # what is beside `out`, whoever wrote it
-
-    def __call__(self, asked: Iterable[PendingRow], on_record: OnRecord) -> None:
-        running.run(self._judged(iter(asked), on_record))
-
-    async def _judged(self, asked: Iterator[PendingRow], on_record: OnRecord) -> None:
-        manifest = open_manifest(
-            f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
-        )
-        for file in manifest.left_behind:
-            self.note(
-                f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
-            )
-        room = asyncio.Semaphore(AT_ONCE)
-        gateway = BatchGateway(self, manifest)
-        judge_of = judges(gateway, self.project, self.request, self._patient)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(gateway.drive())
-                while each := await running.run_in_thread(partial(next, asked, None)):
-                    await room.acquire()
-                    row = group.create_task(gateway.judge(each, judge_of, on_record))
-                    row.add_done_callback(lambda _: room.release())
-                gateway.all_came()
-            if not self.work.stopped.is_set():
-                await gateway.finish()
-        except BaseExceptionGroup as errors:
-            error = errors.exceptions[0]
-            if isinstance(error, sqlite3.Error):
-                told = f"{manifest.path}: cannot be used ({error}); free space and run the same command again"
-                raise InputError(told) from None
-            raise error from None
-        finally:
-            manifest.close()
-            await gateway.aclose()
-
-    def _patient(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
-        """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
-        models_by_tier = judge.models_by_tier
-        models = [*chain(*models_by_tier.values())]
-        whys = [*map(batches.refusal, models)]
-        if self.request.max_cost_usd is not None:
-            unpriced = [each.model for each in models if batches.price(each, 1, 1) is None]
-            whys += [
-                f"no price of {model} is known, so --max-cost cannot work" for model in unpriced
-            ]
-        if judge.is_remote:
-            whys.append("the shared judge (server.url) asks the models")
-        if why := next(filter(None, whys), None):
-            raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
-
-        def others() -> list[Any]:
-            return [
-                each
-                for each in judge.settings.others()
-                if not any(map(batches.refusal, chain(*each.values())))
-            ]
-
-        unlimited = {}
-        for tier, models_of_tier in models_by_tier.items():
-            unlimited[tier] = tuple(map(_unlimited, models_of_tier))
-        patient = judge.with_settings(
-            models_by_tier=unlimited,
-            others=others,
-            timeout=_FOREVER,
-            max_cost_usd=None,  # the gateway holds to the limit
-        )
-        return replace(patient, cache=judge.cache and _KeepOnly())
-
-
-def _unlimited(model: Endpoint) -> Endpoint:
-    """Return a model without limits on calls at a time or in a minute: a batch is one call."""
-    limits = Limits(context_chars=model.profile.limits.context_chars)
-    return replace(model, profile=model.profile.model_copy(update={"limits": limits}))

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import outputs
 from judgekit.data import fields, sniffing, tables
+from judgekit.data.dataset import columns as columns_of
+from judgekit.data.dataset import unreadable
 from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import Rows, open_rows
-from judgekit.data.runs import columns as columns_of
-from judgekit.data.runs import unreadable
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
 from judgekit.errors import InputError, UsageError

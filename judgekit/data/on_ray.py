@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from judgekit import environment
-from judgekit.data import parts, runs, seals, tables, worker
+from judgekit.data import dataset, parts, runners, seals, tables, worker
 from judgekit.data.broker import Broker
 from judgekit.data.results import OURS, lock_of, taken_alone
 from judgekit.data.rows import RowFiles, rows_in, source_of
@@ -166,7 +166,9 @@ class RayRun:
         if not bad and self._dataset.id_column:
             bad = self._doubles(checked)
         if bad:
-            raise runs.unreadable(self._dataset.name, bad[0][0], sum(more for _, more in bad) - 1)
+            raise dataset.unreadable(
+                self._dataset.name, bad[0][0], sum(more for _, more in bad) - 1
+            )
         return before
 
     def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
@@ -193,7 +195,7 @@ class RayRun:
                 earlier = first.setdefault(str(row_id), number)
                 if earlier != number:
                     found.append(
-                        (runs.double(row_id, number, earlier, self._dataset.id_column or ""), 1)
+                        (dataset.double(row_id, number, earlier, self._dataset.id_column or ""), 1)
                     )
         return found
 
@@ -234,7 +236,7 @@ class RayRun:
     def judge(self) -> None:
         """Judge the rows that are not kept, until it is stopped, or the limit on the cost is reached."""
         self._folder.make()
-        judge_of = runs.judges(open_gateway({}), self._project, self._request)
+        judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._kinds.items():
             judge = self._judges[kind] = judge_of(subject)
             if isinstance(judge.rubric, ScoreRubric):

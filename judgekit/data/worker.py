@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
-from judgekit.data import parts, runs, seals, tables
+from judgekit.data import parts, runners, seals, tables
 from judgekit.data.broker import BrokerClient, SharedGateway
 from judgekit.data.results import OURS, UNDETERMINED, Results, result
 from judgekit.data.rows import rows_in
-from judgekit.data.runs import Dataset, DatasetRun, PendingRow, Tally
+from judgekit.data.runs import DatasetRun, Tally
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import FailureKind, JudgekitError
 from judgekit.judging.cache import ReplyCache
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from judgekit.data.broker import Orders
+    from judgekit.data.dataset import Dataset, PendingRow
     from judgekit.data.parts import Folder, Shape
     from judgekit.data.rows import RowFiles
     from judgekit.data.runs import Expected, Record
@@ -91,7 +92,7 @@ def check(
             )
             held.append(cells)
             if each.subject is not None:
-                found.kinds.setdefault(runs.kind_of(each.subject), each.subject)
+                found.kinds.setdefault(runners.kind_of(each.subject), each.subject)
             if len(held) == _TRIED:
                 found.misfits |= tables.misfits(held, types)
                 held.clear()
@@ -263,7 +264,7 @@ class Worker:
         if each.subject is None:
             return None
         subject = each.subject
-        judge = self._judges[runs.kind_of(subject)]
+        judge = self._judges[runners.kind_of(subject)]
 
         async def judge_row() -> Record:
             judged = await judge.judge(subject)

@@ -1,0 +1,113 @@
+"""Judges all rows of a run at once, whose calls wait for the answers of batches."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from judgekit.data import batches
+from judgekit.data.batches import BatchGateway, BatchRun, KeepOnly
+from judgekit.data.manifest import open_manifest
+from judgekit.data.runners import judges
+from judgekit.errors import InputError, UsageError
+from judgekit.providers import running
+from judgekit.providers.batches import price, refusal
+from judgekit.providers.registry import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from judgekit.data.dataset import PendingRow
+    from judgekit.data.runners import OnRecord
+    from judgekit.judging.orchestrator import Judge
+    from judgekit.providers.base import Endpoint
+
+_FOREVER = 30 * 86_400.0  # seconds: longer than any batch takes
+
+
+class BatchRunner(BatchRun):
+    """Judges the rows of a run in batches."""
+
+    def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
+        running.run(self._judge(iter(rows), on_record))
+
+    async def _judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
+        manifest = open_manifest(
+            f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
+        )
+        for file in manifest.left_behind:
+            self.note(
+                f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
+            )
+        room = asyncio.Semaphore(batches.AT_ONCE)
+        gateway = BatchGateway(self, manifest)
+        judge_of = judges(gateway, self.project, self.request, self._with_batch_deadlines)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(gateway.drive())
+                while pending := await running.run_in_thread(partial(next, rows, None)):
+                    await room.acquire()
+                    task = group.create_task(gateway.judge(pending, judge_of, on_record))
+                    task.add_done_callback(lambda _: room.release())
+                gateway.all_came()
+            if not self.work.stopped.is_set():
+                await gateway.finish()
+        except BaseExceptionGroup as errors:
+            error = errors.exceptions[0]
+            if isinstance(error, sqlite3.Error):
+                remedy = "free space and run the same command again"
+                problem = f"{manifest.path}: cannot be used ({error}); {remedy}"
+                raise InputError(problem) from None
+            raise error from None
+        finally:
+            manifest.close()
+            await gateway.aclose()
+
+    def _with_batch_deadlines(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
+        """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
+        models_by_tier = judge.models_by_tier
+        why = self._refusal(judge, [*chain(*models_by_tier.values())])
+        if why:
+            raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
+
+        def others() -> list[Any]:
+            usable = []
+            for other_models in judge.settings.others():
+                if not any(map(refusal, chain(*other_models.values()))):
+                    usable.append(other_models)
+            return usable
+
+        unlimited = {}
+        for tier, models in models_by_tier.items():
+            unlimited[tier] = tuple(map(_unlimited, models))
+        waiting_judge = judge.with_settings(
+            models_by_tier=unlimited,
+            others=others,
+            timeout=_FOREVER,
+            max_cost_usd=None,  # the gateway holds to the limit
+        )
+        return replace(waiting_judge, cache=judge.cache and KeepOnly())
+
+    def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
+        """Return why models cannot be asked in batches, or the limit cannot be held to there."""
+        for model in models:
+            why = refusal(model)
+            if why:
+                return why
+        if self.request.max_cost_usd is not None:
+            for model in models:
+                if price(model, 1, 1) is None:
+                    return f"no price of {model.model} is known, so --max-cost cannot work"
+        if judge.is_remote:
+            return "the shared judge (server.url) asks the models"
+        return None
+
+
+def _unlimited(model: Endpoint) -> Endpoint:
+    """Return a model without limits on calls at a time or in a minute: a batch is one call."""
+    limits = Limits(context_chars=model.profile.limits.context_chars)
+    return replace(model, profile=model.profile.model_copy(update={"limits": limits}))

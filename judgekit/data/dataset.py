@@ -1,0 +1,278 @@
+"""The rows of a dataset: what each gives, and what is refused before any model is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+
+from judgekit.data import fields as row_fields
+from judgekit.data import seals
+from judgekit.data.results import Ids
+from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.data.values import NoJsonValueError, plain_row
+from judgekit.errors import InputError, UsageError
+from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
+from judgekit.judging.service import comparison_judge, document_judge
+from judgekit.providers.gateway import open_gateway
+from judgekit.rubric.schema import Given, ScoreRubric
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.data.fields import Fields, JudgeTurn, TaskName
+    from judgekit.data.rows import Rows
+    from judgekit.data.seals import Fingerprint
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.rubric.loader import LoadedRubric
+
+    Reader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
+
+NOTHING = seals.Fingerprint(current="")
+_ID_CHARS = 1000
+_LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
+
+
+class PendingRow(NamedTuple):
+    """A row on its way: what is judged, or why it cannot be."""
+
+    row: DataRow
+    row_id: str | int
+    fingerprint: Fingerprint
+    subject: Document | ComparisonInput | None
+    error: str | None = None
+
+
+def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
+    where = f"row {first.number:,}" if first.number else "the header"
+    if first.column:
+        where = f"{where}, column {first.column}"
+    others = ""
+    if more:
+        others = f" ({counted(more, 'more row', 'more rows')} cannot be read)"
+    return InputError(f"{name}: {where}: {first.problem}{others}")
+
+
+def double(row_id: str | int, number: int, earlier: int, column: str) -> UnreadableRow:
+    why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
+    return UnreadableRow(number, column, why)
+
+
+def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], list[str]]:
+    """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
+    stream = iter(rows)
+    head = list(islice(stream, _LOOKED_AT if rows.lasting else 1))
+    if not head:
+        raise InputError(f"{rows.name}: no rows; nothing to judge")
+    names: dict[str, None] = {}
+    has_row = False
+    for row in head:
+        if isinstance(row, DataRow):
+            has_row = True
+            names.update(dict.fromkeys(row.columns))
+    if not has_row:
+        bad = [row for row in chain(head, stream) if isinstance(row, UnreadableRow)]
+        raise unreadable(rows.name, bad[0], len(bad) - 1)
+    return rows if rows.lasting else chain(head, stream), list(names)
+
+
+class Mappings:
+    """Rows that a program gives."""
+
+    name = "rows"
+    lasting = False
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Raise `InputError` for a row of a list that cannot be read: nothing was asked yet."""
+        self._rows = rows
+        if isinstance(rows, list | tuple):
+            for row in self:
+                if isinstance(row, UnreadableRow):
+                    raise unreadable(self.name, row, 0)
+
+    def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
+        for number, columns in enumerate(self._rows, 1):
+            if not isinstance(columns, Mapping):
+                problem = f"expected a mapping of columns, got {type(columns).__name__}"
+                yield UnreadableRow(number, "", problem)
+                continue
+            try:
+                yield DataRow(number, plain_row(columns))
+            except NoJsonValueError as error:
+                yield UnreadableRow(number, "", str(error))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows, and what each gives; `basis` is what fingerprints hold beside a row's content.
+
+    `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
+    a cell of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes what
+    finds an id that two rows have.
+    """
+
+    rows: Iterable[DataRow | UnreadableRow]
+    name: str
+    read: Reader
+    basis: str
+    id_column: str | None = None
+    limit: int | None = None
+    keep_bad_rows: bool = False
+    ids: Callable[[], Ids] = Ids
+
+    def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
+        with closing(self.ids()) as ids:
+            for row in islice(self.rows, self.limit):
+                if isinstance(row, UnreadableRow):
+                    yield row
+                    continue
+                pending = self._pending(row, ids)
+                if isinstance(pending, UnreadableRow) and self.keep_bad_rows:
+                    error = f"{pending.column}: {pending.problem}"
+                    pending = PendingRow(row, row.number, NOTHING, subject=None, error=error)
+                yield pending
+
+    def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
+        column = self.id_column or ""
+        row_id = row.columns.get(column) if column else row.number
+        if not _is_id(row_id):
+            expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
+            return UnreadableRow(row.number, column, expected)
+        earlier = ids.add(row_id, row.number)
+        if earlier:
+            return double(row_id, row.number, earlier, column)
+        try:
+            subject = self.read(row, str(row_id))
+        except row_fields.FieldError as error:
+            return UnreadableRow(row.number, error.column, error.problem)
+        except row_fields.Unjudgeable as error:
+            return PendingRow(row, row_id, NOTHING, subject=None, error=str(error))
+        fingerprint = seals.fingerprint_of(f"{self.basis}\0{row_fields.content(subject)}")
+        return PendingRow(row, row_id, fingerprint, subject)
+
+    def check(self) -> int:
+        """Return how many rows there are; raises `InputError` for the first that cannot be read."""
+        count = 0
+        bad = 0
+        first = None
+        for row in self:
+            count += 1
+            if isinstance(row, UnreadableRow):
+                bad += 1
+                first = first or row
+        if first:
+            raise unreadable(self.name, first, bad - 1)
+        return count
+
+
+def _is_id(value: object) -> TypeGuard[str | int]:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return False
+    return 0 < len(str(value)) <= _ID_CHARS
+
+
+class RowOptions(NamedTuple):
+    """What a caller says of rows: what gives their fields and ids, and what holds where a row says nothing.
+
+    `given` are columns by field; what `fixed` describes is the prompt of texts to compare.
+    """
+
+    task: TaskName = "judge"
+    given: Mapping[str, str] = MappingProxyType({})
+    id_column: str | None = None
+    fixed: TaskDescription = TaskDescription()
+    families: Sequence[str | None] = ()
+    judge_turn: JudgeTurn = "last"
+    limit: int | None = None
+
+    def reader(self, fields: Fields, loaded: LoadedRubric) -> Reader:
+        """Return what makes a subject of a row."""
+        if self.task == "compare":
+            prompt = self.fixed.description
+            families = self.families
+            return lambda row, _: row_fields.comparison(fields, row, prompt, families)
+        family = next(iter(self.families), None)
+        settings = (_given(loaded), self.fixed, family, self.judge_turn)
+        return lambda row, row_id: row_fields.document(fields, row, row_id, *settings)
+
+    def expected(self, fields: Fields, row: DataRow) -> tuple[str, str] | None:
+        """Return what kind of label a row has, and what is not understood; None in rows without labels."""
+        name = "winner" if self.task == "compare" else "label"
+        if name not in fields.columns:
+            return None
+        return row_fields.row_label(fields, row, self.task)
+
+
+def open_dataset(
+    source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
+) -> tuple[Dataset, Fields, list[str]]:
+    """Return rows with what each gives, by which columns, and lines about what no model will see.
+
+    Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
+    `ConfigError`.
+    """
+    stream, names = columns(source)
+    is_python = isinstance(source, Mappings)
+    naming = row_fields.Naming(is_python=is_python)
+    fields = row_fields.fields_of(options.task, names, options.given, source.name, naming)
+    column = options.id_column or ("id" if "id" in names else None)
+    if column and column not in names:
+        option = f"id_column={column!r}" if is_python else f"--id {column}"
+        raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
+    basis, loaded = _basis(options.task, project, request)
+    dataset = Dataset(
+        rows=stream,
+        name=source.name,
+        read=options.reader(fields, loaded),
+        basis=basis,
+        id_column=column,
+        limit=options.limit,
+        keep_bad_rows=is_python,
+    )
+    return dataset, fields, _unseen(options.task, fields, loaded)
+
+
+def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
+    """Return what fingerprints hold beside content (rubrics, mode, models), and the first of the rubrics."""
+    gateway = open_gateway({})
+    request = request.model_copy(update={"max_cost_usd": None, "cache": False})
+    settings = []
+    if task == "judge":
+        judge, _ = document_judge(gateway, project, request)
+        settings.append(judge.settings)
+    else:
+        # Of two texts, and of several, which by default have another rubric.
+        counts = [2, 3] if request.rubric is None else [2]
+        for count in counts:
+            files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
+            texts = ComparisonInput("", files)
+            settings.append(comparison_judge(gateway, texts, project, request).settings)
+    parts: list[object] = []
+    for each in settings:
+        names = [[model.model for model in models] for models in each.models_by_tier.values()]
+        parts.append((each.loaded.sha256, each.mode, names))
+    if request.depth:
+        parts.append(request.depth)
+    return json.dumps(parts), settings[0].loaded
+
+
+def _unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
+    """Return lines about columns of documents that no model sees."""
+    lines = []
+    if task == "judge":
+        for name in ("reference", "sources"):
+            if name in fields.columns and not getattr(_given(loaded), name):
+                column = fields.columns[name]
+                lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
+    return lines
+
+
+def _given(loaded: LoadedRubric) -> Given:
+    if isinstance(loaded.rubric, ScoreRubric):
+        return loaded.rubric.given
+    return Given()

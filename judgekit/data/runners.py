@@ -1,0 +1,170 @@
+"""What judges the rows of a run: this process, or the engine."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit import environment
+from judgekit.data.dataset import Mappings, open_dataset
+from judgekit.data.results import Results
+from judgekit.data.runs import DatasetRun
+from judgekit.engine import answers, client
+from judgekit.judging.documents import ComparisonInput, Document
+from judgekit.judging.service import comparison_judge, document_judge, max_concurrency, results
+from judgekit.providers import running
+from judgekit.providers.gateway import open_gateway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from judgekit.data.dataset import PendingRow, RowOptions
+    from judgekit.data.fields import TaskName
+    from judgekit.data.runs import Record
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.providers.base import Gateway
+
+    OnRecord: TypeAlias = Callable[[PendingRow, Record | None], object]
+    # Judges rows as they come, and hands on the record of each as it is complete.
+    Runner: TypeAlias = Callable[[Iterable[PendingRow], OnRecord], None]
+
+
+def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
+    """Return what makes another judge necessary: of texts to compare how many there are, and are distinct."""
+    if isinstance(subject, Document):
+        return None
+    return (len(subject.files), len(subject.distinct))
+
+
+def judges(
+    gateway: Gateway,
+    project: Path,
+    request: JudgeRequest,
+    adapt: Callable[[Any], Any] = lambda judge: judge,
+) -> Callable[[Document | ComparisonInput], Any]:
+    """Return what gives the judge of a subject, one for each kind, which `adapt` makes of the usual one."""
+    judges_by_kind: dict[object, Any] = {}
+
+    def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
+        kind = kind_of(subject)
+        if kind not in judges_by_kind:
+            judge: Any = None
+            if isinstance(subject, Document):
+                judge, _ = document_judge(gateway, project, request)
+            else:
+                judge = comparison_judge(gateway, subject, project, request)
+            judges_by_kind[kind] = adapt(judge)
+        return judges_by_kind[kind]
+
+    return judge_of
+
+
+async def judged(
+    rows: Iterable[PendingRow],
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    *,
+    in_order: bool,
+) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
+    """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        judge_of = judges(gateway, project, request)
+
+        async def judge(row: PendingRow) -> Record | None:
+            if not row.subject:
+                return None
+            judgement = await judge_of(row.subject).judge(row.subject)
+            record: Record = judgement.record()
+            return record
+
+        # How many are judged at once depends on the models that the first of them is for.
+        head: list[PendingRow] = []
+        rest = iter(rows)
+        limit = at_once
+        for row in rest:
+            head.append(row)
+            if row.subject is not None:
+                limit = max_concurrency(judge_of(row.subject), at_once)
+                break
+        stream = results(chain(head, rest), judge, limit, in_order=in_order)
+        async with aclosing(stream):
+            async for row, record in stream:
+                yield row, record
+
+
+async def judged_rows(
+    rows: Iterable[Mapping[str, Any]],
+    options: RowOptions,
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    *,
+    in_order: bool,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield a row of results for each of `rows`, judged in this process, until the cost limit is reached.
+
+    Raises `InputError` for a row that is no mapping, and as `open_dataset` does.
+    """
+    dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
+    nowhere = Results(lambda _: None)
+    run = DatasetRun(dataset=dataset, results=nowhere, max_cost_usd=request.max_cost_usd)
+    stream = judged(run.pending(), project, request, at_once, in_order=in_order)
+    async with aclosing(stream):
+        async for row, record in stream:
+            yield run.on_record(row, record)
+    if run.gave_up:
+        raise run.problem_of_all()
+    if run.problem:
+        raise run.problem
+
+
+def here(project: Path, request: JudgeRequest, at_once: int) -> Runner:
+    """Return what judges rows in this process."""
+
+    def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
+        async def run() -> None:
+            stream = judged(rows, project, request, at_once, in_order=False)
+            async with aclosing(stream):
+                async for row, record in stream:
+                    on_record(row, record)
+
+        running.run(run())
+
+    return runner
+
+
+def by_engine(
+    task: TaskName,
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    warn: Callable[[str], None],
+) -> Runner:
+    """Return what has the engine judge rows, and judges in this process those that are left."""
+    thing = "document" if task == "judge" else "comparison"
+
+    def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
+        carried = client.carried(str(project))
+        shared = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
+
+        def body(row: PendingRow) -> bytes:
+            subject = json.dumps(row.subject and row.subject.body())
+            return f'{shared}, "{thing}": {subject}}}'.encode()
+
+        def judgeable() -> Iterator[PendingRow]:
+            for row in rows:
+                if row.subject is None:
+                    on_record(row, None)
+                else:
+                    yield row
+
+        locally = here(project, request, at_once)
+        answers.many(
+            task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False
+        )
+
+    return runner
