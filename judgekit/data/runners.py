@@ -13,8 +13,9 @@ from judgekit.data.results import Results
 from judgekit.data.runs import DatasetRun
 from judgekit.engine import answers, client
 from judgekit.judging.documents import ComparisonInput, Document
-from judgekit.judging.service import comparison_judge, document_judge, max_concurrency, results
+from judgekit.judging.service import comparison_judge, document_judge, max_concurrency
 from judgekit.providers import running
+from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ async def judged(
             if row.subject is not None:
                 limit = max_concurrency(judge_of(row.subject), at_once)
                 break
-        stream = results(chain(head, rest), judge, limit, in_order=in_order)
+        stream = map_concurrently(judge, chain(head, rest), limit, in_order=in_order)
         async with aclosing(stream):
             async for row, record in stream:
                 yield row, record

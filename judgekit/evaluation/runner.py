@@ -45,6 +45,7 @@ from judgekit.judging.state import JudgingState
 from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates
 from judgekit.providers import running
+from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import Case as RubricCase
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, WrongCase
@@ -165,7 +166,7 @@ def ask(
                 limit = service.max_concurrency(tier_judge, at_once)
                 unasked = answered
                 answered = []
-                async with aclosing(service.results(unasked, ask_tiers, limit)) as answers:
+                async with aclosing(map_concurrently(ask_tiers, unasked, limit)) as answers:
                     async for case, by_tier in answers:
                         recorded = {model: by_tier["quick"]} if model else by_tier
                         merged = case.judges | recorded
@@ -429,7 +430,7 @@ def trial(
                     settings = service.judge_settings(config, loaded, project, request)
                     judge = DocumentJudge(gateway, settings, service.reply_cache(request))
                 ready = [(case, *prepared(judge, case)) for case in labelled]
-                judged = service.results(ready, _judge_case, at_once)
+                judged = map_concurrently(_judge_case, ready, at_once)
                 async with aclosing(judged):
                     async for (case, *_), result in judged:
                         for tried in _tried(case, result, mode):

@@ -5,7 +5,6 @@ A file is judged as pushed. One that cannot be, or that a person decided about, 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import operator
 import shlex
@@ -40,6 +39,7 @@ from judgekit.ledger.kpi import standing, window
 from judgekit.ledger.records import newest_override, word_of
 from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
+from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
 from judgekit.text import encodable, escaped, lines_of
@@ -301,18 +301,17 @@ class _Gatekeeper:
                     )
                     self._settle(change, verdict)
                 return
-            free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
 
-            async def judge_one(change: ChangedFile, document: Document) -> None:
-                async with free:
-                    left = until - time.monotonic()
-                    own = judge.with_settings(timeout=min(judge.settings.timeout, left))
-                    if self.depths and not self.settings.server.url:
-                        from judgekit.judging import review  # noqa: PLC0415 - what few configure
+            async def judge_one(pair: tuple[ChangedFile, Document]) -> None:
+                change, document = pair
+                left = until - time.monotonic()
+                own = judge.with_settings(timeout=min(judge.settings.timeout, left))
+                if self.depths and not self.settings.server.url:
+                    from judgekit.judging import review  # noqa: PLC0415 - what few configure
 
-                        depth = self.depths(change, document)
-                        own = replace(own, instead=partial(review.at_depth, lambda _: depth))
-                    verdict = await own.judge(document)
+                    depth = self.depths(change, document)
+                    own = replace(own, instead=partial(review.at_depth, lambda _: depth))
+                verdict = await own.judge(document)
                 try:
                     if not verdict.depth or verdict.depth.depth == "tiers":
                         verdict = noise.marked(judge, document, verdict)
@@ -337,9 +336,11 @@ class _Gatekeeper:
                     lost = True
                 self._settle(change, verdict, lost=lost)
 
-            async with asyncio.TaskGroup() as group:
-                for pair in left:
-                    group.create_task(judge_one(*pair))
+            limit = service.max_concurrency(judge, AT_ONCE)
+            stream = map_concurrently(judge_one, left, limit, in_order=False)
+            async with aclosing(stream):
+                async for _ in stream:
+                    pass
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
         author, _, _ = change.commit.people[0].partition(" <")

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
 from judgekit.config import TIERS, AnyDepth, TierName
@@ -22,7 +22,7 @@ from judgekit.judging.request import AS_CONFIGURED
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
-from judgekit.providers import running
+from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, Tiers, resolve
 from judgekit.rubric import loader
@@ -30,7 +30,7 @@ from judgekit.rubric.schema import CompareRubric, ScoreRubric
 from judgekit.text import encodable, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from judgekit.config.settings import Config
     from judgekit.judging.orchestrator import Judge
@@ -38,13 +38,9 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Gateway, Messages
     from judgekit.rubric.loader import LoadedRubric
 
-Thing = TypeVar("Thing")
-Value = TypeVar("Value")
-
 FOR_TWO = "answer-preference"
 FOR_MORE = "answer-quality"
 AT_ONCE = 8
-AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
 
 def document_judge(
@@ -189,54 +185,6 @@ def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
-async def results(
-    things: Iterable[Thing],
-    judge: Callable[[Thing], Awaitable[Value]],
-    most: int,
-    *,
-    in_order: bool = True,
-) -> AsyncGenerator[tuple[Thing, Value], None]:
-    """Yield each thing with its result, up to `most` judged at a time: in order, or as they are complete."""
-    room = asyncio.Semaphore(AHEAD * most if in_order else most)
-    rest = enumerate(things)
-    taking = asyncio.Lock()
-    ready = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
-
-    async def work() -> None:
-        while await room.acquire():
-            async with taking:
-                taken = await running.run_in_thread(
-                    partial(next, rest, None)
-                )  # a pipe may keep it waiting
-            if taken is None:
-                return
-            ready.put_nowait((*taken, await judge(taken[1])))
-
-    workers = [asyncio.create_task(work()) for _ in range(most)]
-    for worker in workers:
-        worker.add_done_callback(ready.put_nowait)
-    held: dict[int, tuple[Thing, Value]] = {}
-    count = ended = 0
-    try:
-        while ended < most:
-            found = await ready.get()
-            if isinstance(found, asyncio.Task):
-                found.result()
-                ended += 1
-                continue
-            number, thing, value = found
-            held[number if in_order else count] = thing, value
-            while count in held:
-                yield held.pop(count)
-                count += 1
-                room.release()
-    finally:
-        for worker in workers:
-            worker.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*workers, return_exceptions=True)
-
-
 async def ajudge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
@@ -249,7 +197,7 @@ async def ajudge_documents(
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
         judge, _ = await asyncio.to_thread(document_judge, gateway, project, request)
-        stream = results(documents, judge.judge, max_concurrency(judge, at_once))
+        stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
             async for document, verdict in stream:
                 if on_verdict is None:

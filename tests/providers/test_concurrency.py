@@ -1,4 +1,4 @@
-"""The scheduler of judging in this process: order, how much is held, and what an error or an end leaves."""
+"""The scheduler of judging: order, how much is held, and what an error or an end leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.service import AHEAD, results
+from judgekit.providers.concurrency import AHEAD, map_concurrently
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_a_slow_one_holds_up_no_others_unless_they_are_wanted_in_order(*, in_ord
             return -thing
 
         found: list[int] = []
-        async with aclosing(results(things(), judge, 3, in_order=in_order)) as stream:
+        async with aclosing(map_concurrently(judge, things(), 3, in_order=in_order)) as stream:
             async for thing, result in stream:
                 assert result == -thing
                 assert taken - len(found) <= AHEAD * 3 + 1
@@ -73,7 +73,7 @@ def test_results_come_while_the_next_thing_is_awaited_and_an_error_ends_the_rest
         return thing
 
     async def run() -> None:
-        async with aclosing(results(things(), judge, 4, in_order=False)) as stream:
+        async with aclosing(map_concurrently(judge, things(), 4, in_order=False)) as stream:
             async for thing, _ in stream:
                 assert thing == "quick"
                 more.set()
