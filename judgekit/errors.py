@@ -30,9 +30,15 @@ class Exit(enum.IntEnum):
 
 
 class JudgekitError(Exception):
-    """Base of all errors that judgekit raises on purpose: its text is one line for each problem."""
+    """Base of all errors that judgekit raises on purpose: its text is one line for each problem.
 
-    exit_code = Exit.INTERNAL
+    `exit_code` is what a command ends with; `kind` and `status` (of HTTP) are what the engine and a shared
+    judge answer.
+    """
+
+    exit_code: Exit = Exit.INTERNAL
+    kind: str = "internal"
+    status: int = 500
 
     def __reduce__(self) -> tuple[object, ...]:
         """Let errors of any class cross from one process to another, with what they carry."""
@@ -59,18 +65,24 @@ class UsageError(_NamingError):
     """The command line asks for something that does not exist or does not go together."""
 
     exit_code = Exit.USAGE
+    kind = "usage"
+    status = 422
 
 
 class InputError(_NamingError):
     """What should be judged or searched cannot be read: missing, binary, not UTF-8, outside its root."""
 
     exit_code = Exit.BAD_INPUT
+    kind = "input"
+    status = 422
 
 
 class ConfigError(_NamingError):
     """A YAML or JSON file that a user tunes is wrong; says file, line, key, expectation and remedy."""
 
     exit_code = Exit.BAD_CONFIG
+    kind = "config"
+    status = 422
 
     def __init__(
         self,
@@ -117,6 +129,13 @@ class StoreError(JudgekitError):
         self.kind = kind
 
 
+def problem_of(error: Exception) -> str:
+    """Return what went wrong, in a line for each problem: an error that nobody foresaw is called internal."""
+    if isinstance(error, JudgekitError):
+        return str(error)
+    return f"internal error ({type(error).__name__}: {error})"
+
+
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error
     """A model's reply holds no object of the wanted shape."""
 
@@ -159,6 +178,8 @@ class GatewayError(JudgekitError):
     `retry_after` is what the provider asked for, in seconds; `usage` what it took all the same, if known.
     `objections` name what of the request is refused, `room` the tokens that there are for a reply.
     """
+
+    kind: FailureKind
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from judgekit.cli import common, output, output_files
 from judgekit.cli.interruption import KEPT
 from judgekit.cli.output import printable, warn
 from judgekit.config import KEYS
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import Exit, JudgekitError, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +137,7 @@ def run(arguments: list[str] | None = None) -> int:
                 return Exit.BAD_CONFIG
             if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
-            warn(f"internal error ({type(error).__name__}: {error}); add -v to see where")
+            warn(f"{problem_of(error)}; add -v to see where")
             return Exit.INTERNAL
         if code == Exit.INTERRUPTED and (kept := KEPT.get(command, "")) is not None:
             warn(f"interrupted{kept}")  # typer makes a code of Ctrl-C, too

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit import outputs
-from judgekit.cli.output import current, note
+from judgekit.cli import output
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def into_file(path: Path | None) -> Path | None:
     """Have the results written to a file when the command ends; raises as `unread` does."""
-    current.file = unread(_in_folder(path))
+    output.current.file = unread(_in_folder(path))
     return path
 
 
@@ -39,7 +39,7 @@ def unread(path: Path | None) -> Path | None:
         with _named_output(path):
             outputs.place_of(str(path))
     named = []
-    for word in current.words:
+    for word in output.current.words:
         named.append(Path(word.rpartition("=")[2] if word.startswith("-") else word))
     if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
         raise UsageError(f"{path}: the command reads this file; name another one for the result")
@@ -53,7 +53,7 @@ def write_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
         else:
             outputs.write_atomically(str(path), text)
-    note(f"Wrote {path}")
+    output.note(f"Wrote {path}")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from judgekit import environment
-from judgekit.errors import Exit
+from judgekit.errors import Exit, problem_of
 from judgekit.programs import ROOT
 from judgekit.text import encodable, one_line, visible
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
-        _warn(f"internal error ({type(error).__name__}: {error})")
+        _warn(problem_of(error))
         return Exit.INTERNAL
     _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG

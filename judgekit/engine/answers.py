@@ -36,9 +36,7 @@ _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
 _ERRORS: dict[str, type[Exception]] = {
-    "config": ConfigError,
-    "usage": UsageError,
-    "input": InputError,
+    kind.kind: kind for kind in (ConfigError, InputError, UsageError)
 }
 
 

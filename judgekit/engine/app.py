@@ -23,16 +23,15 @@ from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
-from judgekit.engine.judges import NotReady, Service, in_thread, rss_bytes
+from judgekit.engine.judges import Service, in_thread, rss_bytes
 from judgekit.environment import Brought, __version__
-from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, StoreError, UsageError
+from judgekit.errors import InputError, JudgekitError, StoreError, UsageError
 from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import documents
 from judgekit.judging import search as retrieval
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest, Raw
-from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
 from judgekit.retrieval.confidence import Candidate
 
@@ -371,16 +370,9 @@ def _json(value: object) -> bytes:
 class OtherRubricError(UsageError):
     """The client means another rubric of the same name."""
 
+    status = 409
 
-_ANSWERS: tuple[tuple[type[Exception], str, int], ...] = (
-    (NotReady, "not_ready", 503),
-    (LedgerError, "ledger", 503),
-    (OtherRubricError, "usage", 409),
-    (UsageError, "usage", 422),
-    (ConfigError, "config", 422),
-    (InputError, "input", 422),
-    (Exception, "internal", 500),
-)
+
 _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
@@ -398,31 +390,39 @@ def say_errors(app: FastAPI, log: Log) -> None:
 
 def answer_to(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
-    kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
-    exit_code = getattr(error, "exit_code", Exit.INTERNAL)
-    message = str(error)
     headers: dict[str, str] = {}
-    if isinstance(error, RequestValidationError):
-        sent = {}
-        for each in error.errors():
-            sent[each["loc"][0]] = dict.fromkeys(each["loc"][1:])
-        found = problem(error.errors(), sent | {"body": error.body})
-        where = ".".join(str(part) for part in found.location[1:]) or _NO_BODY
-        too_long = error.errors()[0]["type"].endswith("too_long")
-        kind = "size" if too_long else "input"
-        status = 422
-        exit_code = Exit.BAD_INPUT
-        message = f"{where}: {found.text}"
-    elif isinstance(error, HTTPException):
-        kind = "input"
-        status = error.status_code
-        exit_code = Exit.BAD_INPUT
-        message = str(error.detail)
-        headers = dict(error.headers or {})  # which methods are allowed
-    elif isinstance(error, StoreError):
+    if isinstance(error, JudgekitError):
         kind = error.kind
         status = error.status
-        headers["retry-after"] = f"{error.retry_after:.0f}"
-    elif not isinstance(error, JudgekitError):
+        exit_code = error.exit_code
+        message = str(error)
+        if isinstance(error, StoreError):
+            headers["retry-after"] = f"{error.retry_after:.0f}"
+    elif isinstance(error, RequestValidationError):
+        kind, message = _problem_of_body(error)
+        status = InputError.status
+        exit_code = InputError.exit_code
+    elif isinstance(error, HTTPException):
+        kind = InputError.kind
+        status = error.status_code
+        exit_code = InputError.exit_code
+        message = str(error.detail)
+        headers.update(error.headers or {})  # which methods are allowed
+    else:
+        kind = JudgekitError.kind
+        status = JudgekitError.status
+        exit_code = JudgekitError.exit_code
         message = f"internal error ({type(error).__name__}); see the engine's log"
     return Response(error_body(kind, message, int(exit_code)), status, headers, media_type=JSON)
+
+
+def _problem_of_body(error: RequestValidationError) -> tuple[str, str]:
+    """Return the kind and the line of the first thing that is wrong with a request's body."""
+    sent = {}
+    for detail in error.errors():
+        location = detail["loc"]
+        sent[location[0]] = dict.fromkeys(location[1:])
+    first = problem(error.errors(), sent | {"body": error.body})
+    where = ".".join(str(part) for part in first.location[1:]) or _NO_BODY
+    is_too_long = error.errors()[0]["type"].endswith("too_long")
+    return "size" if is_too_long else InputError.kind, f"{where}: {first.text}"

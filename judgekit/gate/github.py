@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
 from judgekit.config.locks import file_lock
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import Exit, JudgekitError, problem_of
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
@@ -174,10 +174,8 @@ def by_itself(
             lines += [line] if what != "stands" else []
     except GhError as error:
         return [*lines, f"no issue was opened for {count}: {error}; {_LATER}"]
-    except JudgekitError as error:
-        return [*lines, f"no issue was opened: {error}"]
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
-        return [*lines, f"no issue was opened: internal error: {type(error).__name__}: {error}"]
+        return [*lines, f"no issue was opened: {problem_of(error)}"]
     if count:
         lines.append(
             f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import environment
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import Exit, JudgekitError, problem_of
 from judgekit.gate import (
     Begin,
     Omission,
@@ -110,7 +110,7 @@ def check(
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, warn)
         holds = isinstance(error, PushBlocked)
-        unexamined = [Omission(name=base or url or remote, reason=_problem(error))]
+        unexamined = [Omission(name=base or url or remote, reason=problem_of(error))]
     if holds:
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
     return Report(
@@ -237,17 +237,11 @@ def fault(error: Exception, warn: Warn) -> None:
     """Say, and note down, that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
-    problem = _problem(error)
+    problem = problem_of(error)
     warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
     if lost := _note(Fault(problem=problem.replace(str(Path.home()), "~"))):
         warn(lost)
-
-
-def _problem(error: Exception) -> str:
-    if isinstance(error, JudgekitError):
-        return str(error)
-    return f"internal error: {type(error).__name__}: {error}"
 
 
 def _note(record: Record) -> str:

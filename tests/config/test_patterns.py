@@ -98,7 +98,7 @@ def test_no_pattern_takes_long() -> None:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from judgekit.config import files
+from judgekit.config import locks
 with locks.file_lock(Path(sys.argv[1]), timeout=5):
     print("held", flush=True)
     time.sleep(60)

@@ -241,7 +241,7 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
     by_user(ON)
     monkeypatch.setattr(github, "ensure", fails)
     assert by_itself([content("a")], project) == [
-        "no issue was opened: internal error: RuntimeError: boom"
+        "no issue was opened: internal error (RuntimeError: boom)"
     ]
 
 
