@@ -13,9 +13,10 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import options, output_files
-from judgekit.cli.evaluate import WIDTH, answered, progress, read_cases
+from judgekit.cli.evaluate import WIDTH, answered, read_cases
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.progress import count_to
 from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
@@ -107,7 +108,7 @@ def _learn(
         opinions = Opinions(given, samples.models(given), {})
     else:
         opinions = runner.ask(
-            given, labels.parent, loaded, mode, project, progress(len(given), "cases")
+            given, labels.parent, loaded, mode, project, count_to(len(given), "cases")
         )
         missing = runner.unanswered(opinions.cases)
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()

@@ -16,6 +16,7 @@ from judgekit.cli import interruption, options, output, output_files
 from judgekit.cli.formats.table import cost_text
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.progress import count_to
 from judgekit.cli.report import parts_text
 from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
@@ -24,7 +25,7 @@ from judgekit.retrieval.compiled import KINDS, Profiles
 from judgekit.text import counted, escaped, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from judgekit.evaluation.cases import Case
     from judgekit.evaluation.labels import LeftOut
@@ -118,7 +119,7 @@ def judge(
     missing = judge = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
-        shown = progress(len(cases) * max(1, len(names)), "answers")
+        shown = count_to(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
         found = runner.ask(
             cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs
@@ -226,10 +227,6 @@ def answered(missing: str | None) -> Exit:
     return Exit.HUMAN_NEEDED
 
 
-def progress(total: int, what: str) -> Callable[[int], None]:
-    return lambda done: output.progress(f"{done} of {total} {what}" if done < total else "")
-
-
 def _figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
     """Print a figure and, in brackets, its interval; `-` where there is none."""
     value = "    -"
@@ -314,7 +311,7 @@ def retrieval(
     if run is not None:
         retrieval.check_run(run, (each.id for each in (*found.queries, *found.documents)))
     used = Profiles(compile_profiles(project_path())).by_kind[profile]
-    shown = progress(len(found.queries), "queries")
+    shown = count_to(len(found.queries), "queries")
     seen = retrieval.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
         retrieval.write_run(run, ((each.query, each.ranking) for each in seen))
@@ -413,7 +410,7 @@ def memories(
     if not (kept or as_json or at_terminal()):
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
-    tried = trial.run(texts, configured, progress(len(texts), "prompts"))
+    tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
     asked = []
     for each in tried.trials:

@@ -10,7 +10,8 @@ from typer import Option
 
 from judgekit.cli import formats, options, output
 from judgekit.cli.options import NoEngine
-from judgekit.cli.output import note, warn, watched
+from judgekit.cli.output import note, warn
+from judgekit.cli.progress import is_watched
 from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
 from judgekit.hooks import pre_push as hook
@@ -48,11 +49,11 @@ def gate(
         watchdog.extend(
             begin["budget"] + hook.GRACE, blocked_code if begin["holds"] else Exit.ACCEPTED
         )
-        if watched():
+        if is_watched():
             note(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
     def on_row(row: Row) -> None:
-        if watched():
+        if is_watched():
             note(f"{row['word'].lower():12}  {escaped(row['path'])}")
 
     run = Run(mode, on_row, on_start)

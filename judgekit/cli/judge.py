@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import formats, options, output, output_files, rows
+from judgekit.cli import formats, options, output, output_files, progress, rows
 from judgekit.cli.output import note, warn
 from judgekit.config import AnyDepth
 from judgekit.data.sources import SOURCES
@@ -179,7 +179,7 @@ def _judge(
         if is_streamed:
             formats.print_verdicts(form, [verdict])
         else:
-            output.progress(f"{len(verdicts)} judged")
+            progress.show(f"{len(verdicts)} judged")
 
     def body(document: Document) -> bytes:
         return json.dumps(
@@ -204,7 +204,7 @@ def _judge(
     else:
         locally(subjects, on_verdict)
     if not is_streamed:
-        output.progress("")
+        progress.show("")
         formats.print_verdicts(form, verdicts)
     undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
     for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,18 +105,6 @@ def colourless(text: str) -> str:
 
 def project_path() -> Path:
     return Path(environment.project_root())
-
-
-def watched() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty() and not current.quiet
-
-
-def progress(text: str) -> None:
-    """Show on a terminal how far something is, in place of what was shown before; "" ends it."""
-    if watched():
-        width = shutil.get_terminal_size().columns - 1  # a longer line would not be written over
-        sys.stderr.write(f"\r\x1b[K{text[:width]}")
-        sys.stderr.flush()
 
 
 def pressed() -> str:

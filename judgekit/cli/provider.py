@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from judgekit.cli import progress
 from judgekit.cli.formats.table import source_text
-from judgekit.cli.output import note, progress, project_path, say, warn
+from judgekit.cli.output import note, project_path, say, warn
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted
 
@@ -138,10 +139,13 @@ def fetch_model(model: str) -> None:
 
     def show(line: str) -> None:
         said.append(line)
-        (progress if said[1:] else note)(line)
+        if said[1:]:
+            progress.show(line)
+        else:
+            note(line)
 
     local.fetch(model, show)
-    progress("")
+    progress.show("")
     note(*said[1:][-1:])
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli import interruption, output
+from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
 from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 JOBS = 8  # texts judged at a time, unless -j says otherwise
 ROW_JOBS = 32
-LOG_SECONDS = 10.0  # between lines about progress, where there is no terminal
-SHOWN_SECONDS = 0.2  # between its changes on a terminal
 _RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 _WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
@@ -314,7 +312,8 @@ def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> t
     """Judge the rows; return whether a person ended it, and the seconds it took."""
     started = time.monotonic()
     interrupted = False
-    with _progress(work, total), _stoppable(work.stopped):
+    describe = partial(_how_far, work, total, started)
+    with progress.follow(describe), _stoppable(work.stopped):
         try:
             judge()
         except KeyboardInterrupt:
@@ -434,36 +433,6 @@ def cost(run: DatasetRun) -> str:
     else:
         digits = 4
     return f"{'at least ' * bool(run.unpriced)}{run.spent_usd:.{digits}f} USD"
-
-
-@contextlib.contextmanager
-def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
-    """Show on a terminal how far a run is; elsewhere print a line every ten seconds."""
-    over = threading.Event()
-    started = time.monotonic()
-    show: Callable[[str], None] = note
-    seconds = LOG_SECONDS
-    if output.watched():
-        show = output.progress
-        seconds = SHOWN_SECONDS
-
-    def tell() -> None:
-        said = ""
-        while not over.wait(seconds):
-            line = _how_far(run, total, started)
-            if line != said:  # a batch takes hours
-                show(line)
-            said = line
-
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    output.progress(_how_far(run, total, started))
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        output.progress("")
 
 
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:

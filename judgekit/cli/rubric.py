@@ -11,9 +11,10 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import options
-from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
+from judgekit.cli.evaluate import answered, keep_noise, say_judges
 from judgekit.cli.options import OutOption, finite
 from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.progress import count_to
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, one_line
@@ -207,7 +208,7 @@ def _try_wrong(
     """Say which share of the wrong texts beside a rubric each model accepts."""
     from judgekit.evaluation import runner
 
-    shown = progress(len(wrong), "wrong texts")
+    shown = count_to(len(wrong), "wrong texts")
     if wrong:
         found = runner.leniency(loaded, wrong, mode, project_path(), shown)
     else:
@@ -243,7 +244,7 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
 
     cases = [Case.model_validate(case.model_dump()) for case in read_cases(loaded)]
     cases = runner.again(cases, times - 1, swapped=False)
-    shown = progress(len(cases), "answers")
+    shown = count_to(len(cases), "answers")
     asked = runner.ask(cases, loaded.path.parent, loaded, mode, project_path(), shown)
     measured = report.report(
         asked.with_course(loaded.rubric, mode), loaded.rubric.ref, loaded, mode

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from engine_processes import private_folder
 from loopback import Loopback, fails, says
 from scripted import by_content, scores
 
-from judgekit.cli import rows
+from judgekit.cli import progress, rows
 from judgekit.config import files
 
 if TYPE_CHECKING:
@@ -393,12 +394,12 @@ def test_progress_stays_on_one_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("judgekit.cli.output.watched", lambda: True)
+    monkeypatch.setattr("judgekit.cli.progress.is_watched", lambda: True)
     words = Counter(accept=31_234, improve=4_000, reject=6_000, undetermined=32)
     run: Any = SimpleNamespace(
         now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3, waits_for=""
     )
-    with rows._progress(run, 1_000_000):
+    with progress.follow(lambda: rows._how_far(run, 1_000_000, time.monotonic() - 60)):
         pass
     shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().split("\r")
     assert {len(line) <= width for line in shown} == {True}
