@@ -185,8 +185,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def session(self) -> Session:
         return Session(
             gateway=self.gateway,
-            seconds=self.settings.timeout,
+            timeout=self.settings.timeout,
             max_cost_usd=self.settings.max_cost_usd,
-            call_seconds=self.settings.call_timeout,
+            call_timeout=self.settings.call_timeout,
             cache=self.cache,
         )

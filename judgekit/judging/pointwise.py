@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.round import Answer, Session, make_failure, ms_since
-from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:
@@ -59,16 +57,19 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
             mass[token] += math.exp(logprob)
     total = sum(mass.values())
     if total < LEAST_MASS:
-        said = f"{reply.model} answered {reply.text[:20]!r}"
-        wanted = f"{total:.0%} of the probability is on {', '.join(tokens)}"
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}", usage=Usage())
+        why = f"{reply.model} answered {reply.text[:20]!r}"
+        why += f": {total:.0%} of the probability is on {', '.join(tokens)}"
+        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
     return {token: value / total for token, value in mass.items()}
 
 
 def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
-    return sum(
-        (answers[word] if word in answers else int(word)) * p for word, p in probabilities.items()
-    )
+    """Return the mean of points by their probabilities; `answers` are the points of words."""
+    weighed = []
+    for word, probability in probabilities.items():
+        point = answers[word] if word in answers else int(word)
+        weighed.append(point * probability)
+    return sum(weighed)
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
@@ -142,35 +143,54 @@ async def ask_pointwise(
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
-    found: dict[str, dict[str, float]] = {}
-    if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
+    likely: dict[str, dict[str, float]] = {}
+    long = [token for token in points.tokens if token.isdecimal() and len(token) > 1]
+    if long:
         why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
         return Answer(None, make_failure(FailureKind.BAD_REQUEST, why), usage, 0, model)
     try:
-        seconds = session.call_timeout(timeout * len(points.questions))
+        timeout_of_all = session.timeout_of_call(timeout * len(points.questions))
+        deadline = started + timeout_of_all
         for name, messages in zip(points.questions, points.prompts(), strict=True):
-            left = started + seconds - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
-                done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
-                late = make_failure(FailureKind.TIMEOUT, f"no time left: {done}")
-                return Answer(None, late, usage, ms_since(started), endpoint.model)
-            question = points.call_key.within(name)
-            request = Request(messages, question, left, max_tokens=1, top_logprobs=ALTERNATIVES)
-            key = (endpoint.model, messages)
-            if key in session.remembered:
-                reply = replace(session.remembered[key], usage=KEPT)
-            else:
-                reply = session.remembered[key] = await session.reply(endpoint, request)
-                if session.cache and reply.logprobs and reply.usage != KEPT:
-                    await running.run_in_thread(
-                        partial(session.cache.keep, endpoint, request, reply)
-                    )
+                count = f"{len(likely)} of {len(points.questions)} questions"
+                why = f"no time left: {count} were answered in {timeout_of_all:g} s"
+                failure = make_failure(FailureKind.TIMEOUT, why)
+                return Answer(None, failure, usage, ms_since(started), endpoint.model)
+            reply = await _ask_one(session, endpoint, points, name, messages, left)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
-            found[name] = probabilities(reply, points.tokens)
+            likely[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
         # What the questions before it cost is not lost with it.
         spent = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
         return Answer(None, failure, spent, ms_since(started), endpoint.model)
-    return Answer(found, None, usage, ms_since(started), model)
+    return Answer(likely, None, usage, ms_since(started), model)
+
+
+async def _ask_one(
+    session: Session,
+    endpoint: Endpoint,
+    points: Points,
+    name: str,
+    messages: Messages,
+    timeout: float,
+) -> Reply:
+    """Return the reply to one question, as it is remembered where it was asked in this session before."""
+    key = (endpoint.model, messages)
+    if key in session.remembered:
+        return replace(session.remembered[key], usage=KEPT)
+    request = Request(
+        messages=messages,
+        call_key=points.call_key.within(name),
+        timeout=timeout,
+        max_tokens=1,
+        top_logprobs=ALTERNATIVES,
+    )
+    reply = await session.reply(endpoint, request)
+    session.remembered[key] = reply
+    if reply.logprobs:
+        await session.keep(endpoint, request, reply)
+    return reply

@@ -282,11 +282,12 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return [partial(self._once, endpoint, session, letter) for letter in self.letters]
 
     async def _once(self, endpoint: Endpoint, session: Session, letter: str) -> Answer[Opinion]:
-        before = session.spent_usd
-        own = replace(session, fence=Fence(), remembered={})
-        turn = await self.score_question(letter).ask(endpoint, own)
-        session.spent_usd += own.spent_usd - before
-        session.unpriced |= own.unpriced
+        spent_before = session.spent_usd
+        # Of other subjects a model is to remember nothing.
+        apart = replace(session, fence=Fence(), remembered={})
+        turn = await self.score_question(letter).ask(endpoint, apart)
+        session.spent_usd += apart.spent_usd - spent_before
+        session.unpriced |= apart.unpriced
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:

@@ -46,7 +46,7 @@ _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of askin
 
 @dataclass(slots=True)
 class Session:
-    """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
+    """The limits of one judging, from now on; `call_timeout` bounds each call beside its tier's timeout.
 
     Pointwise questions share one `fence`, so that a server caches what they have in common. Their replies are
     `remembered` by model and messages: a deeper tier of the same model may ask the same. `cache` holds
@@ -54,9 +54,9 @@ class Session:
     """
 
     gateway: Gateway
-    seconds: float
+    timeout: float
     max_cost_usd: float | None = None
-    call_seconds: float | None = None
+    call_timeout: float | None = None
     spent_usd: float = 0.0
     unpriced: bool = False
     started: float = field(default_factory=time.monotonic)
@@ -64,57 +64,72 @@ class Session:
     remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
     cache: Replies | None = None
 
-    def call_timeout(self, tier_timeout: float) -> float:
+    @property
+    def seconds_left(self) -> float:
+        deadline = self.started + self.timeout
+        return deadline - time.monotonic()
+
+    def timeout_of_call(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
-        left = self.started + self.seconds - time.monotonic()
-        seconds = min(tier_timeout, left, self.call_seconds or tier_timeout)
-        if seconds < _LEAST_SECONDS:
+        timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
+        if timeout < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
-        return seconds
+        return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
         started = time.monotonic()
         key = request.call_key
+        about = " ".join(filter(None, (key.rubric, key.part)))
+        call = f"{key.tier} {endpoint.model} ({about})"
         reply = None
-        asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
         if self.cache is not None:
             reply = await running.run_in_thread(partial(self.cache.find, endpoint, request))
         if reply is None:
-            limit = self.max_cost_usd
-            why = ""
-            if limit is not None and self.spent_usd >= limit * (1 - INEXACT):
-                why = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
-            elif limit is not None and self.unpriced:
-                why = f"the cost of a call is unknown, so the limit of {limit:g} US dollars ends the judging"
-            if why:
-                raise GatewayError(FailureKind.BUDGET, why, usage=Usage())
+            self._check_limit()
             try:
                 reply = await self.gateway.complete(endpoint, request)
             except GatewayError as error:
-                _LOG.info(
-                    "%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error
-                )
+                seconds = time.monotonic() - started
+                _LOG.info("%s: %s after %.1f s: %s", call, error.kind, seconds, error)
                 self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
                 raise
             self.spent_usd += reply.usage.cost_usd or 0.0
             self.unpriced |= reply.usage.cost_usd is None
-        used = reply.usage
-        how = "kept reply" if reply.usage == KEPT else "replied"
-        tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-        _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
+        usage = reply.usage
+        came = "kept reply" if usage == KEPT else "replied"
+        tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+        _LOG.info("%s: %s in %.1f s, %s", call, came, time.monotonic() - started, tokens)
         return reply
+
+    def _check_limit(self) -> None:
+        """Raise `GatewayError` where the cost limit lets no further call be made."""
+        limit = self.max_cost_usd
+        if limit is None:
+            return
+        if self.spent_usd >= limit * (1 - INEXACT):
+            spent = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
+            raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
+        if self.unpriced:
+            unknown = "the cost of a call is unknown"
+            ends = f"so the limit of {limit:g} US dollars ends the judging"
+            raise GatewayError(FailureKind.BUDGET, f"{unknown}, {ends}", usage=Usage())
+
+    async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply that could be read for later sessions, unless it comes from an earlier one."""
+        if self.cache is not None and reply.usage != KEPT:
+            await running.run_in_thread(partial(self.cache.keep, endpoint, request, reply))
 
     async def run_in_thread(self, work: Callable[[], Value], size: int) -> Value:
         """Return what `work` makes of `size` characters; raises `GatewayError` at the deadline."""
         if size < _LONG:
             return work()
         try:
-            async with asyncio.timeout(max(0.0, self.started + self.seconds - time.monotonic())):
+            async with asyncio.timeout(max(0.0, self.seconds_left)):
                 return await running.run_in_thread(work)
         except TimeoutError:
-            told = "the deadline passed while the text was being prepared"
-            raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
+            late = "the deadline passed while the text was being prepared"
+            raise GatewayError(FailureKind.TIMEOUT, late, usage=Usage()) from None
 
 
 def ms_since(started: float) -> int:
@@ -133,12 +148,13 @@ class Answer(Generic[Value]):
 
     def record(self, write: Callable[[Value], dict[str, Any]]) -> dict[str, Any]:
         """Return it as a round has it, with the opinion that `write` makes of its value."""
-        if self.value is None:
-            opinion = None
-        else:
-            opinion = write(self.value)
-        names = ("model", "failure", "latency_ms", "usage")
-        return {"opinion": opinion, **{name: getattr(self, name) for name in names}}
+        return {
+            "opinion": None if self.value is None else write(self.value),
+            "model": self.model,
+            "failure": self.failure,
+            "latency_ms": self.latency_ms,
+            "usage": self.usage,
+        }
 
 
 async def run_round(
@@ -154,40 +170,44 @@ async def run_round(
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
-    sent = tuple[Message, ...]()
+    conversation: tuple[Message, ...] = ()
     failure = None
-    key = request.call_key.within(f"sample{request.sample}" if request.sample else "")
-    for call_key in (key, key.within("reask")):
+    first_key = request.call_key
+    if request.sample:
+        first_key = first_key.within(f"sample{request.sample}")
+    for call_key in (first_key, first_key.within("reask")):
         try:
-            sent = sent or await session.run_in_thread(messages, size)
-            timeout = session.call_timeout(request.timeout)
-            asked = replace(
-                request, messages=sent, call_key=call_key, timeout=timeout, schema=form.sent
+            conversation = conversation or await session.run_in_thread(messages, size)
+            sent = replace(
+                request,
+                messages=conversation,
+                call_key=call_key,
+                timeout=session.timeout_of_call(request.timeout),
+                schema=form.sent,
             )
-            reply = await session.reply(endpoint, asked)
+            reply = await session.reply(endpoint, sent)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
-            found = await session.run_in_thread(partial(read_reply, reply, form), len(reply.text))
+            read = partial(read_reply, reply, form)
+            content = await session.run_in_thread(read, len(reply.text))
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or make_failure(error.kind, error.message)
-            if (
-                error.kind is not FailureKind.INVALID_REPLY
-            ):  # of an empty one: there is nothing to answer to
+            # To an empty reply there is nothing to answer: the same is asked again.
+            if error.kind is not FailureKind.INVALID_REPLY:
                 break
         except InvalidReply as error:
-            ambiguous = isinstance(error, AmbiguousReply)
-            failure = make_failure(
-                FailureKind.INVALID_REPLY if ambiguous else failure_kind(reply.text), str(error)
-            )
+            kind = failure_kind(reply.text)
+            if isinstance(error, AmbiguousReply):
+                kind = FailureKind.INVALID_REPLY
+            failure = make_failure(kind, str(error))
             if reply.text.strip():  # providers refuse an empty message
-                again = f"That could not be read: {error}. {_AGAIN}"
-                sent = (*sent, Message("assistant", reply.text), Message("user", again))
+                again = Message("user", f"That could not be read: {error}. {_AGAIN}")
+                conversation = (*conversation, Message("assistant", reply.text), again)
         else:
-            if session.cache and reply.usage != KEPT:
-                await running.run_in_thread(partial(session.cache.keep, endpoint, asked, reply))
-            return Answer(value(found, reply), None, usage, ms_since(started), model)
+            await session.keep(endpoint, sent, reply)
+            return Answer(value(content, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
 
 
@@ -207,16 +227,22 @@ def joined(
 
 
 async def gather_limited(
-    calls: Sequence[Call[Value]], session: Session, endpoint: Endpoint | None = None, each: int = 1
+    calls: Sequence[Call[Value]],
+    session: Session,
+    endpoint: Endpoint | None = None,
+    calls_in_one: int = 1,
 ) -> list[Value]:
     """Return the results in order, within the provider's concurrency; one by one under a cost limit."""
-    most = endpoint.profile.limits.concurrency if endpoint else None
-    if session.max_cost_usd is not None or most == 1 or len(calls) == 1:
+    limit = endpoint.profile.limits.concurrency if endpoint else None
+    if session.max_cost_usd is not None or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
-    free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
+    at_once = len(calls) or 1
+    if limit:
+        at_once = max(1, limit // calls_in_one)
+    free = asyncio.Semaphore(at_once)
 
-    async def one(call: Call[Value]) -> Value:
+    async def wait_and_call(call: Call[Value]) -> Value:
         async with free:
             return await call()
 
-    return list(await asyncio.gather(*map(one, calls)))
+    return list(await asyncio.gather(*map(wait_and_call, calls)))
