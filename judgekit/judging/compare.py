@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-import uuid
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
 from judgekit.judging import outgoing, panel, prompt
-from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
+from judgekit.judging.documents import LEAST, ComparisonInput, Part, characters_seen, is_cut
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import (
     ORDERS,
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
     # Another model's choice, by its label, and its reasoning.
-    Told: TypeAlias = tuple[str | None, str]
+    EarlierOpinion: TypeAlias = tuple[str | None, str]
     SubjectScore: TypeAlias = tuple[float, TierName]
 
 
@@ -93,28 +91,23 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     ) -> Comparison:
         """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
         subject = state.subject
-        rounds = state.rounds
         not_judged = None
         if len(subject.distinct) == 1:
             texts = "two texts" if len(subject.files) == LEAST else "texts"
             result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {texts} are the same.")
-        elif not rounds and (reason := state.refused or self.settings.no_model_reason):
-            not_judged = f"not judged: {reason}"
+        elif not state.rounds:
+            reason = state.refused or self.settings.no_model_reason
+            not_judged = f"not judged: {reason}" if reason else None
         result = self._refuse_own_family(result, subject)
-        degraded = [
+        warnings = [
             not_judged,
             result.degraded,
-            failures(rounds),
+            failures(state.rounds),
             note,
             self.settings.calibration_warning,
         ]
-        asked = set()
-        for row in rounds:
-            for endpoint in self.models_by_tier[row.tier]:
-                asked.add(endpoint.profile.provider)
         question = subject.prompt.encode("utf-8", "surrogatepass")
-        record = Comparison(
-            id=uuid.uuid4().hex,
+        comparison = Comparison(
             subjects=_contestants(subject, scores),
             question_sha256=hashlib.sha256(question).hexdigest(),
             verdict=result.verdict,
@@ -122,18 +115,15 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             judge_tier=result.judge_tier,
             lead=None if result.lead is None else round(result.lead, 4),
             reasoning=result.reasoning,
-            degraded="; ".join(filter(None, degraded)) or None,
+            degraded="; ".join(filter(None, warnings)) or None,
             truncated=result.truncated,
             families=result.families,
             independent=panel.is_independent(subject.wrote, result.families),
-            redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.settings.replacement_providers),
-            timestamp=datetime.now(UTC),
-            **state.measured(self.settings),
+            **state.stamped(self.settings),
         )
         if self.settings.redact:
-            return outgoing.redact_replies(record)
-        return record
+            return outgoing.redact_replies(comparison)
+        return comparison
 
     def _refuse_own_family(
         self, result: ComparisonResult, subject: ComparisonInput
@@ -186,51 +176,55 @@ def pair_messages(
     rubric: CompareRubric,
     tier: TierName,
     question: str,
-    shown: Sequence[Part],
-    earlier: Sequence[Told] = (),
+    texts: Sequence[Part],
+    earlier: Sequence[EarlierOpinion] = (),
 ) -> Messages:
-    """Return the messages that ask which of `shown` is better; their paths are labels."""
+    """Return the messages that ask which of two texts is better; their paths are labels."""
     fence = Fence()
-    offered = [part.path for part in shown]
+    offered = [text.path for text in texts]
     # In which order a jury's models are named plays no part.
-    told = sorted(earlier, key=lambda opinion: (opinion[0] or "", opinion[1]))
-    random.Random("".join(sorted(offered))).shuffle(told)  # noqa: S311 - an order, not a secret
+    opinions = sorted(earlier, key=lambda opinion: (opinion[0] or "", opinion[1]))
+    random.Random("".join(sorted(offered))).shuffle(opinions)  # noqa: S311 - an order, not a secret
     answer = f'{{"reasoning": "<what decided it>", "better": "<{" or ".join([*offered, TIE])}>"}}'
     rules = [getattr(rubric.prompt.instructions, tier), _criteria_text(rubric)]
-    blocks = [prompt.pair_context(fence, question, shown)]
-    if told:
+    blocks = [prompt.pair_context(fence, question, texts)]
+    if opinions:
         blocks.append("Earlier opinions, in no order:")
-    for better, reasoning in told:
+    for better, reasoning in opinions:
         blocks.append(fence.around(f"better: {better or TIE}\n{reasoning}"))
     blocks.append(f"{prompt.ANSWER}\n{answer}")
     return prompt.messages(rubric.prompt.system, rules, fence, blocks)
 
 
 def _criteria_text(rubric: CompareRubric) -> str:
-    asked = []
+    lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
-        asked.append(f"- {name}: {text}")
-    return "\n".join(["Questions, the most important first:", *asked])
+        lines.append(f"- {name}: {text}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
+    """What a tier is asked about two texts: which is better, for each part of the rubric in both orders."""
+
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        pairs = []
-        for rubric in self.rubrics_by_part.values():
-            for order in ORDERS:
-                pairs.append((rubric, order))
-        if endpoint is not None and endpoint.pointwise:
-            return [
-                messages
-                for pair in pairs
-                for messages in self._points(*pair, endpoint, fence).prompts()
-            ]
-        return [self._messages(*pair, endpoint) for pair in pairs]
+        prompts = []
+        for rubric, order in product(self.rubrics_by_part.values(), ORDERS):
+            if endpoint is not None and endpoint.pointwise:
+                prompts += self._points(rubric, order, endpoint, fence).prompts()
+            else:
+                prompts.append(self._messages(rubric, order, endpoint))
+        return prompts
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
-        once = partial(self._once, endpoint, session, sample)
-        return [partial(once, *each) for each in product(self.rubrics_by_part, ORDERS)]
+        calls: Calls[Vote] = []
+        for part, order in product(self.rubrics_by_part, ORDERS):
+            if endpoint.pointwise:
+                call = partial(self._ask_pointwise, endpoint, session, part, order)
+            else:
+                call = partial(self._ask, endpoint, session, sample, part, order)
+            calls.append(call)
+        return calls
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         return of_calls([vote for sample in samples for vote in sample], len(self.rubrics_by_part))
@@ -242,27 +236,28 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return {"better": opinion.word, "reasoning": self.readable(opinion.reasoning)}
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        found: list[CompareRound] = []
+        rounds: list[CompareRound] = []
         for turn in turns:
             samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
             numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
-            about = product(numbers, self.rubrics_by_part, ORDERS)
-            for (sample, criterion, order), answer in zip(about, turn.calls, strict=True):
-                more = {
-                    "criterion": criterion or None,
-                    "sample": sample,
+            calls = product(numbers, self.rubrics_by_part, ORDERS)
+            for (sample, criterion, order), answer in zip(calls, turn.calls, strict=True):
+                row = CompareRound(
+                    round=first + len(rounds),
+                    tier=self.tier,
+                    order=[*order],
+                    criterion=criterion or None,
+                    sample=sample,
                     **answer.record(self.record),
-                }
-                found.append(
-                    CompareRound(round=first + len(found), tier=self.tier, order=[*order], **more)
                 )
-        return found
+                rounds.append(row)
+        return rounds
 
     def readable(self, text: str) -> str:
         """Return a model's words with the letters of the texts, which users know, for their labels."""
         letters = {self.label(letter): letter for letter in WINS}
-        named = re.compile(rf"\b({'|'.join(map(re.escape, letters))})\b")
-        return named.sub(lambda found: letters[found[0]], text)
+        labels_of_texts = re.compile(rf"\b({'|'.join(map(re.escape, letters))})\b")
+        return labels_of_texts.sub(lambda match: letters[match[0]], text)
 
     def label(self, letter: str) -> str:
         return self._labels[self.subject.file(letter).sha256]
@@ -272,12 +267,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         """The label of each text by its hash: the same in both orders and in every tier."""
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
-    async def _once(
+    async def _ask(
         self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
-        rubric = self.rubrics_by_part[criterion]
-        if endpoint.pointwise:
-            return await self._ask_pointwise(endpoint, session, criterion, order)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
         letters = {self.label(letter): letter for letter in WINS}
         request = Request(
@@ -296,7 +288,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             session,
             endpoint,
             request,
-            messages=partial(self._messages, rubric, order, endpoint),
+            messages=partial(self._messages, self.rubrics_by_part[criterion], order, endpoint),
             size=self.subject.size,
             form=compare_reply_model(list(hashes)),
             value=read_vote,
@@ -305,20 +297,12 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     async def _ask_pointwise(
         self, endpoint: Endpoint, session: Session, criterion: str, order: str
     ) -> Answer[Vote]:
-        points = self._points(
-            self.rubrics_by_part[criterion], order, endpoint, session.fence, criterion
-        )
+        rubric = self.rubrics_by_part[criterion]
+        points = self._points(rubric, order, endpoint, session.fence, criterion)
         answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
         vote = None
         if answer.value:
-            first = answer.value["better"][FIRST]
-            second = answer.value["better"][SECOND]
-            if max(first, second) < LEAST_LEANING:
-                vote = Vote("tie")
-            elif (first > second) == (order == ORDERS[0]):
-                vote = Vote("A")
-            else:
-                vote = Vote("B")
+            vote = _vote_of_points(answer.value["better"], order)
         return Answer(
             value=vote,
             failure=answer.failure,
@@ -331,13 +315,12 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion)
 
     def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> Messages:
-        shown = [self.part(endpoint, letter, self.label(letter)) for letter in order]
         return pair_messages(
-            rubric,
-            self.instructions_tier or self.tier,
-            self.subject.prompt,
-            shown,
-            self.earlier_opinions,
+            rubric=rubric,
+            tier=self.instructions_tier or self.tier,
+            question=self.subject.prompt,
+            texts=[self.part(endpoint, letter, self.label(letter)) for letter in order],
+            earlier=self.earlier_opinions,
         )
 
     def _points(
@@ -348,26 +331,35 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         fence: Fence,
         criterion: str = "",
     ) -> Points:
-        shown = []
+        texts = []
         for letter, point in zip(order, POINTS, strict=True):
-            shown.append(self.part(endpoint, letter, point))
+            texts.append(self.part(endpoint, letter, point))
         ask = f"Which of the two texts is better, {FIRST} or {SECOND}? Answer with one number."
         return Points(
-            f"{rubric.prompt.system} {fence.guard}",
-            prompt.pair_context(fence, self.subject.prompt, shown),
-            {"better": f"{_criteria_text(rubric)}\n{ask}"},
-            POINTS,
-            self._key(criterion, order),
+            system=f"{rubric.prompt.system} {fence.guard}",
+            context=prompt.pair_context(fence, self.subject.prompt, texts),
+            questions={"better": f"{_criteria_text(rubric)}\n{ask}"},
+            tokens=POINTS,
+            call_key=self._key(criterion, order),
         )
 
     def part(self, endpoint: Endpoint | None, letter: str, label: str) -> Part:
         """Return one of the texts as a model sees it under a label: each gets half of the characters."""
-        context_limit = endpoint.profile.limits.context_chars if endpoint else None
         file = self.subject.file(letter)
-        most = min(self.limits.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS) // len(
-            WINS
-        )
-        return Part(label, file.text[:most], file.total)
+        limit = characters_seen(self.limits, endpoint) // len(WINS)
+        return Part(label, file.text[:limit], file.total)
+
+
+def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
+    """Return the vote of a pointwise model by how likely it prefers the first text and the second."""
+    first = likely[FIRST]
+    second = likely[SECOND]
+    if max(first, second) < LEAST_LEANING:
+        return Vote("tie")
+    is_a_first = order == ORDERS[0]
+    if (first > second) == is_a_first:
+        return Vote("A")
+    return Vote("B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,18 +369,18 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        compare_question = CompareQuestion(self.settings, state.subject, tier)
+        question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
-            return compare_question
-        heard = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
-        votes = [vote for tier_vote in heard for vote in tier_vote.votes]
-        label = compare_question.label
-        told = []
-        for one in votes:
-            told.append((None if one.word == TIE else label(one.word), redact.words(one.reasoning)))
+            return question
+        heard = [opinion for opinion in state.opinions.values() if opinion.votes]
+        earlier: list[EarlierOpinion] = []
+        for opinion in heard:
+            for vote in opinion.votes:
+                label = None if vote.word == TIE else question.label(vote.word)
+                earlier.append((label, redact.words(vote.reasoning)))
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         instructions: TierName = tier if len(heard) > 1 else "deep"
-        return replace(compare_question, instructions_tier=instructions, earlier_opinions=told)
+        return replace(question, instructions_tier=instructions, earlier_opinions=earlier)
 
     def step(self, state: Compared) -> TierName | Final:
         leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
@@ -397,45 +389,42 @@ class PairJudge(ComparisonJudge[CompareRubric]):
     def _rules(self, state: Compared) -> EscalationRules:
         """Return the rules; a win that only models of the winner's own family voted for is not final."""
         subject = state.subject
-        votes = state.opinions
-        own: set[TierName] = set()
-        for tier, vote in votes.items():
+        partial_tiers: set[TierName] = set()
+        for tier, vote in state.opinions.items():
+            favouring: set[str] = set()
             if vote.word in WINS:
                 favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
-            else:
-                favouring = set()
             if vote.behind and vote.behind <= favouring:
-                own.add(tier)
-        return replace(self.settings.escalation_rules(state.cut), partial=own)
+                partial_tiers.add(tier)
+        return replace(self.settings.escalation_rules(state.cut), partial=partial_tiers)
 
     def record(self, state: Compared, final: Final) -> Comparison:
         votes: dict[TierName, TierVote] = state.opinions
-        end = decide(final, votes, self.settings.mode, self._rules(state))
+        result = decide(final, votes, self.settings.mode, self._rules(state))
+        models = {model.model for tier in votes for model in self.models_by_tier[tier]}
         # One model in two tiers is one voice, however often it agrees with itself.
-        if (
-            end.judge_tier
-            and len({endpoint.model for tier in votes for endpoint in self.models_by_tier[tier]})
-            == 1
-        ):
-            end = end._replace(consensus="single")
-        end = end._replace(reasoning=self.question("quick", state).readable(end.reasoning))
-        cut = [
-            f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes
-        ]
-        return self.comparison(state, end, f"cut: {', '.join(cut)}" if cut else "")
+        if result.judge_tier and len(models) == 1:
+            result = result._replace(consensus="single")
+        reasoning = self.question("quick", state).readable(result.reasoning)
+        result = result._replace(reasoning=reasoning)
+        cut = []
+        for tier, letters in self.cut(state).items():
+            if tier in votes:
+                cut.append(f"{letters} for {tier}")
+        return self.comparison(state, result, f"cut: {', '.join(cut)}" if cut else "")
 
     def cut(self, state: Compared) -> dict[TierName, str]:
         """Return by tier, which texts some model of it does not see whole."""
-        found: dict[TierName, str] = {}
+        letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
-            part = CompareQuestion(self.settings, state.subject, tier).part
-            shown = {}
+            question = CompareQuestion(self.settings, state.subject, tier)
+            letters = []
             for letter in WINS:
-                shown[letter] = [part(model, letter, letter) for model in models]
-            found[tier] = " and ".join(
-                letter for letter, parts in shown.items() if is_cut(tuple(parts))
-            )
-        return {tier: letters for tier, letters in found.items() if letters}
+                if is_cut([question.part(model, letter, letter) for model in models]):
+                    letters.append(letter)
+            if letters:
+                letters_by_tier[tier] = " and ".join(letters)
+        return letters_by_tier
 
 
 def decide(

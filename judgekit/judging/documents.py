@@ -174,16 +174,22 @@ class Document:
 
     def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
-        context_limit = endpoint.profile.limits.context_chars if endpoint else None
-        left = min(tier.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS)
-        parts: list[Part] = []
+        left = characters_seen(tier, endpoint)
+        parts = []
         for file in self.files:
-            parts.append(Part(file.shown or file.path, file.text[:left], file.total))
-            left -= len(parts[-1].text)
+            text = file.text[:left]
+            parts.append(Part(file.shown or file.path, text, file.total))
+            left -= len(text)
         return tuple(parts)
 
 
-def is_cut(parts: tuple[Part, ...]) -> bool:
+def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
+    """Return how many characters of a subject a model of a tier is sent at most."""
+    limits = [tier.max_chars, endpoint and endpoint.profile.limits.context_chars]
+    return min(limit or CONTEXT_CHARS for limit in limits)
+
+
+def is_cut(parts: Sequence[Part]) -> bool:
     return any(len(part.text) < part.total for part in parts)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import uuid
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from judgekit.judging import outgoing, panel
@@ -92,52 +90,50 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
         document = state.subject
-        rounds = state.rounds
-        deciding: Opinion | None = None
-        truncated = bool(state.cut)
-        if final.tier:
-            deciding = state.opinions.get(final.tier)
-            truncated = final.tier in state.cut
-        average = None
-        if deciding and deciding.scores:
-            average = round(self.rubric.mean(deciding.scores), 2)
-        asked = set()
-        for tier in state.opinions:
-            for endpoint in self.models_by_tier[tier]:
-                asked.add(endpoint.profile.provider)
-        models = []
-        for row in rounds:
-            if row.tier == final.tier and row.opinion:
-                models.append(row.model)
         families = _families_behind(final, state)
+        files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         verdict = Verdict(
-            id=uuid.uuid4().hex,
             task_id=document.task_id,
-            subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
+            subjects=files,
             verdict=final.verdict,
-            scores=deciding.scores if deciding else None,
-            average=average,
-            reasoning=deciding.reasoning if deciding else "",
-            findings=list(deciding.findings) if deciding else [],
+            **self._of_deciding_tier(state, final.tier),
             consensus=_consensus(final, state),
-            judge_tier=final.tier,
-            model=", ".join(models) or None,
             degraded=self._degraded(final, state),
-            truncated=truncated,
-            redacted=state.secrets if rounds else 0,
-            substitutes=sorted(asked & self.settings.replacement_providers),
             author=document.author,
             independent=panel.is_independent(document.wrote, families),
             commit=document.commit,
-            timestamp=datetime.now(UTC),
-            **state.measured(self.settings),
+            **state.stamped(self.settings),
         )
-        if rounds and self.settings.redact:
+        if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         if self.settings.independence == "require" and final.verdict == "accept":
             return self.refuse_own_family(verdict, document, families)
         return verdict
+
+    def _of_deciding_tier(
+        self, state: JudgingState[Document], tier: TierName | None
+    ) -> dict[str, Any]:
+        """Return what a verdict says of the tier that settled it, if one did."""
+        if tier is None:
+            return {"truncated": bool(state.cut)}
+        models = [row.model for row in state.rounds if row.tier == tier and row.opinion]
+        fields: dict[str, Any] = {
+            "judge_tier": tier,
+            "model": ", ".join(models) or None,
+            "truncated": tier in state.cut,
+        }
+        opinion: Opinion | None = state.opinions.get(tier)
+        if opinion is None:
+            return fields
+        fields |= {
+            "scores": opinion.scores,
+            "reasoning": opinion.reasoning,
+            "findings": list(opinion.findings),
+        }
+        if opinion.scores:
+            fields["average"] = round(self.rubric.mean(opinion.scores), 2)
+        return fields
 
     def _degraded(self, final: Final, state: JudgingState[Document]) -> str | None:
         """Say in one line what the verdict lacks, if there is something."""
@@ -230,7 +226,7 @@ def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[s
         for turn in turns:
             endpoints.append(turn.endpoint)
     names: dict[str, str] = {}
-    for each, endpoint in zip(verdict.rounds, endpoints, strict=False):
-        if each.model != endpoint.model:
-            names[each.model] = endpoint.model
+    for row, endpoint in zip(verdict.rounds, endpoints, strict=False):
+        if row.model != endpoint.model:
+            names[row.model] = endpoint.model
     return names

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
     from judgekit.judging.fence import Fence
     from judgekit.judging.verdict import Finding
+    from judgekit.rubric.schema import Dimension
 
 REPLY_TOKENS = 2048
 
 
 class RatedReply(NamedTuple):
-    """One reply; `word` is the verdict that a model may add, `expected` is as in an opinion."""
+    """One reply; `said` is the verdict word that a model may add, `expected` is as in an opinion."""
 
     scores: Mapping[str, float]
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
-    word: str | None = None
+    said: str | None = None
     expected: tuple[str, ...] = ()
 
 
@@ -67,17 +68,15 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[RatedReply]:
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
-        scale = self.rubric.scale
-        key = CallKey(self.subject.sha256, self.rubric.ref, self.tier)
-        binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
+        alternatives = logprobs.ALTERNATIVES if endpoint.logprobs else 0
         calls: Calls[RatedReply] = []
         for part, rubric in self.rubrics_by_part.items():
             request = Request(
                 messages=(),
-                call_key=key.within(part),
+                call_key=self._call_key.within(part),
                 timeout=self.limits.timeout,
                 max_tokens=REPLY_TOKENS,
-                top_logprobs=logprobs.ALTERNATIVES if endpoint.logprobs else 0,
+                top_logprobs=alternatives,
                 sample=sample,
             )
             call = partial(
@@ -87,11 +86,15 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
                 request,
                 messages=partial(self._messages, rubric, endpoint),
                 size=self.subject.size,
-                form=score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary),
+                form=_form_of(rubric),
                 value=partial(self._read, part),
             )
             calls.append(call)
         return calls
+
+    @property
+    def _call_key(self) -> CallKey:
+        return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
         opinions = []
@@ -125,24 +128,25 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             expected += reply.expected
         if len(replies) == 1:
             reasoning = replies[0].reasoning
-            word = replies[0].word
+            said = replies[0].said
         else:
             reasoning = _reasoning_by_dimension(replies)
-            word = None
+            said = None
         return replace(
             self._opinion_of_scores(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
-            said=word,
+            said=said,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected=tuple(expected),
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
-        known = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
-        if not jury.has_quorum(len(known), len(voices)):
+        opinions = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
+        if not jury.has_quorum(len(opinions), len(voices)):
             return None
-        return jury.opinion(known, self.settings.jury, partial(self.rubric.decide, mode=self.mode))
+        decide = partial(self.rubric.decide, mode=self.mode)
+        return jury.opinion(opinions, self.settings.jury, decide)
 
     def record(self, opinion: Opinion) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -177,7 +181,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             scores=scores | expected,
             reasoning=visible(form.reasoning),
             findings=read_findings(part, content["findings"]),
-            word=visible(form.verdict) or None,
+            said=visible(form.verdict) or None,
             expected=tuple(expected),
         )
 
@@ -199,59 +203,83 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
         started = time.monotonic()
         timeout = self.limits.timeout
-        scale = self.rubric.scale
         points = self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
-        scores: dict[str, float] = {}
-        for name, likely in (answer.value or {}).items():
-            scores[name] = pointwise.expectation(likely, answers=scale.answers)
-        if not scores:
+        if not answer.value:
             return joined([answer], None, started)
+        scores = self._expectations(answer.value)
         if self.compared or self._opinion_of_scores(scores).outcome != "accept":
             return joined([answer], RatedReply(scores), started)
         # Numbers are compared with a number, yes and no with yes and no.
-        forms: dict[str, str] = {}
         questions: dict[str, str] = {}
-        for name, dimension in self.rubric.dimensions.items():
-            form = str(dimension.scale or "idle")
-            forms[name] = form
-            questions[form] = prompt.idle_question(self.rubric, dimension.scale)
+        for dimension in self.rubric.dimensions.values():
+            questions[_idle_name(dimension)] = prompt.idle_question(self.rubric, dimension.scale)
         idle_points = points._replace(questions=questions)
         idle = await ask_pointwise(session, endpoint, idle_points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
+        earned = self._earned_scores(scores, self._expectations(idle.value))
+        return joined([answer, idle], RatedReply(earned), started)
+
+    def _expectations(self, likely_by_name: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Return the points that each question earns by the probabilities of its tokens."""
+        answers = self.rubric.scale.answers
+        return {
+            name: pointwise.expectation(likely, answers=answers)
+            for name, likely in likely_by_name.items()
+        }
+
+    def _earned_scores(
+        self, scores: Mapping[str, float], idle_scores: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Return scores as far as the text earns them: an idle subject would get the rest, too."""
+        earned = dict(scores)
+        scale = self.rubric.scale
         bar = getattr(self.rubric.modes, self.mode).accept.each
-        span = scale.max - scale.min
-        for form, likely in idle.value.items():
-            alike = {name: score for name, score in scores.items() if forms[name] == form}
-            idle_score = pointwise.expectation(likely, answers=scale.answers)
-            scores |= pointwise.earned_scores(alike, idle_score, bar, span)
-        return joined([answer, idle], RatedReply(scores), started)
+        for idle_name, idle_score in idle_scores.items():
+            alike = {}
+            for name, dimension in self.rubric.dimensions.items():
+                if _idle_name(dimension) == idle_name:
+                    alike[name] = scores[name]
+            earned |= pointwise.earned_scores(alike, idle_score, bar, scale.max - scale.min)
+        return earned
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
         scale = self.rubric.scale
         dimensions = self.rubric.dimensions
-        kinds = {dimension.scale for dimension in dimensions.values()}
+        scales = {dimension.scale for dimension in dimensions.values()}
         tokens: list[str] = []
-        if None in kinds:
+        if None in scales:
             tokens += map(str, range(scale.min, scale.max + 1))
-        if "binary" in kinds:
+        if "binary" in scales:
             tokens += scale.answers
         questions = {}
         for name, dimension in dimensions.items():
             questions[name] = prompt.rating_question(self.rubric, dimension)
-        shown = self.subject.seen_by(self.limits, endpoint)
+        parts = self.subject.seen_by(self.limits, endpoint)
         return Points(
-            prompt.rating_system(self.rubric, fence),
-            prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
-            questions,
-            tokens,
-            CallKey(self.subject.sha256, self.rubric.ref, self.tier),
+            system=prompt.rating_system(self.rubric, fence),
+            context=prompt.document_context(fence, parts, self.subject.task, self.rubric.given),
+            questions=questions,
+            tokens=tokens,
+            call_key=self._call_key,
         )
 
     def _opinion_of_scores(self, scores: Mapping[str, float]) -> Opinion:
         rounded = {name: round(float(score), 2) for name, score in scores.items()}
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
+
+
+def _form_of(rubric: ScoreRubric) -> type[ScoreReply]:
+    """Return the form of a reply about all dimensions of a rubric."""
+    binary = [name for name, dimension in rubric.dimensions.items() if dimension.scale]
+    scale = rubric.scale
+    return score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, frozenset(binary))
+
+
+def _idle_name(dimension: Dimension) -> str:
+    """Return the name of the idle question that is answered as one about a dimension is."""
+    return str(dimension.scale or "idle")
 
 
 def _reasoning_by_dimension(replies: Sequence[RatedReply]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic
 
 from judgekit import errors
@@ -50,4 +52,17 @@ class JudgingState(Generic[Subject]):
             "cost_usd": cost_usd and round(cost_usd, 6),
             "cost_source": cost_source,
             "cost_complete": not any(usage.unpriced_calls for usage in usages),
+        }
+
+    def stamped(self, settings: JudgeSettings) -> dict[str, Any]:
+        """Return what verdicts and comparisons say beside that: an id, the time, secrets, substitutes."""
+        providers = set()
+        for tier in self.opinions:
+            providers |= {model.profile.provider for model in settings.models_by_tier[tier]}
+        return {
+            **self.measured(settings),
+            "id": uuid.uuid4().hex,
+            "timestamp": datetime.now(UTC),
+            "redacted": self.secrets if self.rounds else 0,
+            "substitutes": sorted(providers & settings.replacement_providers),
         }
