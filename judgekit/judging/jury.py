@@ -74,33 +74,31 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         return voices[0][1]
     families = [_pooled(family, rule, decide) for family in by_family(voices)]
     pooled = _pooled(families, rule, decide)
-    words = nearest([opinion for _, opinion in voices], pooled)
-    findings = tuple(
-        dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)
-    )
-    divided = _division(pooled.outcome, [family.outcome for family in families])
+    opinions = [opinion for _, opinion in voices]
+    closest = nearest(opinions, pooled)
+    findings: dict[Finding, None] = {}
+    for opinion in opinions:
+        findings |= dict.fromkeys(opinion.findings)
     return replace(
         pooled,
-        reasoning=words.reasoning,
-        dimensions=words.dimensions,
-        findings=findings,
-        divided=divided,
+        reasoning=closest.reasoning,
+        dimensions=closest.dimensions,
+        findings=tuple(findings),
+        divided=_division(pooled.outcome, [family.outcome for family in families]),
     )
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
+    """Return the outcome that opinions come to by a rule, with the mean scores of those that count."""
     outcomes = [opinion.outcome for opinion in opinions]
     counted = opinions
-    scores = mean_scores(opinions)
     if len(set(outcomes)) == 1:
         outcome = outcomes[0]
     elif rule == "mean":
-        outcome = decide(scores)
+        outcome = decide(mean_scores(opinions))
     else:
-        most, votes = Counter(outcomes).most_common(1)[0]
-        if has_quorum(votes, len(outcomes)):
-            outcome = most
-        else:
+        outcome, votes = Counter(outcomes).most_common(1)[0]
+        if not has_quorum(votes, len(outcomes)):
             outcome = "improve"
         counted = [opinion for opinion in opinions if opinion.outcome == outcome] or opinions
     return Opinion(outcome, {name: round(value, 2) for name, value in mean_scores(counted).items()})
@@ -115,13 +113,12 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
     """Return the opinion with nearest scores, of those with the same outcome where there are any."""
-    apart = []
-    for own in opinions:
-        apart.append(sum(abs(own.scores[name] - to.scores[name]) for name in to.scores))
-    order = []
-    for own, far in zip(opinions, apart, strict=True):
-        order.append((own.outcome != to.outcome, far))
-    return opinions[order.index(min(order))]
+
+    def distance(opinion: Opinion) -> tuple[bool, float]:
+        differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
+        return (opinion.outcome != to.outcome, sum(differences))
+
+    return min(opinions, key=distance)
 
 
 class Mark(NamedTuple):
@@ -145,35 +142,40 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
     """Return the marks of a jury of `asked` models; a candidate that half of them did not mark has none."""
     if asked == 1:
         return voices[0][1] if voices else {}
-    found: Marks = {}
-    for candidate in dict.fromkeys(name for _, marks in voices for name in marks):
-        known = []
-        for endpoint, marks in voices:
-            if mark := marks.get(candidate):
-                known.append((endpoint, mark))
-        found[candidate] = None
-        if not has_quorum(len(known), asked):
-            continue
-        chances = [[mark.chance for mark in family] for family in by_family(known)]
-        families = [_share(family, rule) for family in chances]
-        outcomes = [leaning(family) for family in families]
-        share = _share(families, rule)
-        if len(set(outcomes)) == 1:
-            outcome = outcomes[0]
-        else:
-            outcome = leaning(share)
-        told = all(mark.probability is not None for _, mark in known)
-        if told:
-            probability = round(fmean(map(fmean, chances)), DIGITS)
-        else:
-            probability = None
-        found[candidate] = Mark(outcome, probability, _division(outcome, outcomes))
-    return found
+    marks_by_candidate: dict[str, list[tuple[Endpoint, Mark]]] = {}
+    for endpoint, marks in voices:
+        for candidate, mark in marks.items():
+            marks_of_candidate = marks_by_candidate.setdefault(candidate, [])
+            if mark:
+                marks_of_candidate.append((endpoint, mark))
+    jury_marks: Marks = {}
+    for candidate, marks_of_candidate in marks_by_candidate.items():
+        jury_marks[candidate] = None
+        if has_quorum(len(marks_of_candidate), asked):
+            jury_marks[candidate] = _jury_mark(marks_of_candidate, rule)
+    return jury_marks
+
+
+def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
+    """Return the one mark that models come to about a candidate, a family a vote."""
+    chances = [[mark.chance for mark in family] for family in by_family(marks)]
+    shares = [_share(family, rule) for family in chances]
+    outcomes = [leaning(share) for share in shares]
+    if len(set(outcomes)) == 1:
+        outcome = outcomes[0]
+    else:
+        outcome = leaning(_share(shares, rule))
+    probability = None
+    if all(mark.probability is not None for _, mark in marks):
+        probability = round(fmean(map(fmean, chances)), DIGITS)
+    return Mark(outcome, probability, _division(outcome, outcomes))
 
 
 def _share(chances: Sequence[float], rule: JuryRule) -> float:
+    if rule == "mean":
+        return fmean(chances)
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    return fmean(chance if rule == "mean" else whole[leaning(chance)] for chance in chances)
+    return fmean(whole[leaning(chance)] for chance in chances)
 
 
 def leaning(share: float) -> Outcome:
@@ -191,7 +193,9 @@ _SHARE_DIGITS = 9  # sums of the same shares, added otherwise, are equal
 
 
 def word_of(lean: float) -> PairWord:
-    return WINS[lean < 0] if lean else "tie"
+    if lean > 0:
+        return "A"
+    return "B" if lean < 0 else "tie"
 
 
 class Vote(NamedTuple):
@@ -220,55 +224,69 @@ class TierVote(NamedTuple):
 
 def vote(votes: Sequence[Vote | None]) -> Vote | None:
     """Return what one model's words come to: a tie where they differ, None where one failed."""
-    known = [vote for vote in votes if vote is not None]
-    if len(known) < len(votes) or not known:
+    answered = [vote for vote in votes if vote is not None]
+    if len(answered) < len(votes) or not answered:
         return None
-    if len({vote.word for vote in known}) == 1:
-        return known[0]
+    if len({vote.word for vote in answered}) == 1:
+        return answered[0]
     return Vote("tie", SAME)
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Return what a model's calls come to, by sample, criterion, order; the first criterion won decides."""
-    votes = [vote(answers[at : at + len(ORDERS)]) for at in range(0, len(answers), len(ORDERS))]
-    known: list[Vote] = []
-    for at in range(0, len(votes), criteria):
-        sample = [vote for vote in votes[at : at + criteria] if vote is not None]
-        if len(sample) == criteria:
-            known.append(next((vote for vote in sample if vote.word in WINS), sample[0]))
-    if not has_quorum(len(known), len(votes) // criteria):
+    votes = [vote(pair) for pair in _chunks(answers, len(ORDERS))]
+    samples = _chunks(votes, criteria)
+    complete: list[Vote] = []
+    for sample in samples:
+        answered = [vote for vote in sample if vote is not None]
+        if len(answered) == criteria:
+            wins = [vote for vote in answered if vote.word in WINS]
+            complete.append(wins[0] if wins else answered[0])
+    if not has_quorum(len(complete), len(samples)):
         return None
-    ahead = round(fmean(vote.lean for vote in known), _SHARE_DIGITS)
+    ahead = round(fmean(vote.lean for vote in complete), _SHARE_DIGITS)
     word = word_of(ahead)
-    reasoning = next((vote.reasoning for vote in known if vote.word == word), SPLIT)
+    reasoning = next((vote.reasoning for vote in complete if vote.word == word), SPLIT)
     return Vote(word, reasoning, abs(ahead) if ahead else 1.0)
+
+
+def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
     """Return the vote of a tier's models, a family one voice; nothing unless more than half have a word."""
-    known = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
-    if not has_quorum(len(known), len(voices)):
+    answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
+    if not has_quorum(len(answered), len(voices)):
         return TierVote()
     leans = []
-    for family in by_family(known):
+    for family in by_family(answered):
         leans.append(round(fmean(vote.lean for vote in family), _SHARE_DIGITS))
     words = [word_of(lean) for lean in leans]
     if rule == "majority":
-        most = any(has_quorum(words.count(word), len(words)) for word in WINS)
-        leans = [Vote(word).lean if most else 0.0 for word in words]
+        has_winner = any(has_quorum(words.count(word), len(words)) for word in WINS)
+        leans = [Vote(word).lean if has_winner else 0.0 for word in words]
     ahead = round(fmean(leans), _SHARE_DIGITS)
     word = word_of(ahead)
-    agreement: Consensus | None = None
-    if len(set(words)) > 1:
-        same = words.count(word)
-        if has_quorum(same, len(words)):
-            agreement = "majority"
-        else:
-            agreement = "single" if same == 1 else "none"
-    votes = tuple(vote for _, vote in known)
-    reasoning = next((vote.reasoning for vote in votes if vote.word == word), "")
-    behind = frozenset(endpoint.family for endpoint, vote in known if vote.word == word)
-    return TierVote(word, abs(ahead), reasoning, agreement, behind, votes)
+    votes = tuple(vote for _, vote in answered)
+    return TierVote(
+        word=word,
+        lead=abs(ahead),
+        reasoning=next((vote.reasoning for vote in votes if vote.word == word), ""),
+        agreement=_agreement(words, word),
+        behind=frozenset(endpoint.family for endpoint, vote in answered if vote.word == word),
+        votes=votes,
+    )
+
+
+def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
+    """Return how many families agree with the word of their tier; None where all do."""
+    if len(set(words)) == 1:
+        return None
+    same = words.count(word)
+    if has_quorum(same, len(words)):
+        return "majority"
+    return "single" if same == 1 else "none"
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import Document
     from judgekit.judging.question import ModelTurn
     from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.state import JudgingState
 
     Chosen = Callable[[Document], Depth]
@@ -54,26 +55,35 @@ async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Doc
 def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[DocumentJudge, Depth]:
     """Return the judge with the models of a depth; as it is where a panel lacks a second family."""
     settings = judge.settings
-    models: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "tiers":
         return judge, depth
+    models_by_tier: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "quick":
-        models = {"quick": settings.models_by_tier["quick"]}
+        models_by_tier = {"quick": settings.models_by_tier["quick"]}
     else:
-        known = {}
-        for tier, jury in settings.models_by_tier.items():
-            known[tier] = tuple(map(with_family, jury))
-        found = panel.voices(known, settings.others if settings.is_mixed else tuple, subject.wrote)
-        if len(found) < 2:  # noqa: PLR2004 - as a review says of itself
+        models = _panel_for(settings, subject)
+        if len(models) < 2:  # noqa: PLR2004 - as a review says of itself
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
-        models = {"deep": found}
-    why = settings.calibration_warning
+        models_by_tier = {"deep": models}
+    warning = settings.calibration_warning
     finality = settings.finality
     if finality is not None:
-        why = f"calibration {finality.id} not used: it holds for the tiers, not for {depth.depth}"
-    judge = judge.with_settings(models_by_tier=models, finality=None, calibration_warning=why)
+        fit = f"it holds for the tiers, not for {depth.depth}"
+        warning = f"calibration {finality.id} not used: {fit}"
+    judge = judge.with_settings(
+        models_by_tier=models_by_tier, finality=None, calibration_warning=warning
+    )
     return judge, depth
+
+
+def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
+    """Return a model of each family that did not write the subject."""
+    models_by_tier = {}
+    for tier, models in settings.models_by_tier.items():
+        models_by_tier[tier] = tuple(map(with_family, models))
+    others = settings.others if settings.is_mixed else tuple
+    return panel.voices(models_by_tier, others, subject.wrote)
 
 
 @dataclass
@@ -82,23 +92,25 @@ class _Raised:
 
     finding: Finding
     by: dict[str, None] = field(default_factory=dict)
-    said: dict[str, CheckReply] = field(default_factory=dict)
+    checks: dict[str, CheckReply] = field(default_factory=dict)
     dropped: str = ""
     checked: bool = False
 
+    def is_for(self, family: str) -> bool:
+        """Whether a family is asked to check the finding."""
+        return not self.dropped and family not in self.by
+
     def record(self) -> ReviewedFinding:
-        confirmed, refuted = (
-            [family for family, check in self.said.items() if check.holds is holds]
-            for holds in (True, False)
-        )
-        evidence = {family: check.quote for family, check in self.said.items()}
-        upheld = not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1))
+        confirmed = [family for family, check in self.checks.items() if check.holds]
+        refuted = [family for family, check in self.checks.items() if not check.holds]
+        was_raised_twice = bool(self.finding.quote) and len(self.by) > 1
+        upheld = not self.dropped and (bool(confirmed) or was_raised_twice)
         return ReviewedFinding(
             **self.finding.model_dump(),
             raised_by=[*self.by],
             confirmed_by=confirmed,
             refuted_by=refuted,
-            evidence=evidence,
+            evidence={family: check.quote for family, check in self.checks.items()},
             held=upheld,
             checked=self.checked,
             dropped=self.dropped,
@@ -106,11 +118,12 @@ class _Raised:
 
 
 async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
+    """Return the verdict after each finding was checked by the families that did not raise it."""
     verdict = await judge.run(state)
-    voices = [(endpoint.family, opinion.findings) for _, endpoint, opinion in state.voices]
     text = _plain("\n".join(file.text for file in state.subject.files))
-    raised = _raised(((family, finding) for family, own in voices for finding in own), text)
-    if len({family for family, _ in voices}) == 1 or not raised:
+    raised = _raised(state, text)
+    families = {endpoint.family for _, endpoint, _ in state.voices}
+    if len(families) == 1 or not raised:
         return verdict
     # In an order that does not tell who raised what.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
@@ -119,66 +132,65 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
     reviews = await gather_limited(calls, state.session)
     for turn, answer in zip(turns, reviews, strict=True):
         if answer.value:
-            _count(raised, turn.endpoint.family, answer.value.checks, text)
-    state.rounds = [*judge.question("deep", state).rounds(1, list(map(_both, turns, reviews)))]
+            _note_checks(raised, turn.endpoint.family, answer.value.checks, text)
+    both = list(map(_both, turns, reviews))
+    state.rounds = [*judge.question("deep", state).rounds(1, both)]
     review = [each.record() for each in raised]
-    if not any(each.checked or each.dropped for each in review):
+    if any(finding.checked or finding.dropped for finding in review):
+        verdict = await _again(judge, state, review)
+    else:
         verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
         why = "no finding could be checked, so the first scores stand"
-        verdict = verdict.model_copy(
-            update={"degraded": "; ".join(filter(None, (verdict.degraded, why)))}
-        )
-    else:
-        verdict = await _again(judge, state, review)
-    fields = set(Finding.model_fields)
-    left = []
-    for each in review:
-        if each.held or not (each.checked or each.dropped):
-            left.append(each)
-    findings = [Finding.model_validate(each.model_dump(include=fields)) for each in left]
+        degraded = "; ".join(filter(None, (verdict.degraded, why)))
+        verdict = verdict.model_copy(update={"degraded": degraded})
+    findings = []
+    for finding in review:
+        if finding.held or not (finding.checked or finding.dropped):
+            fields = finding.model_dump(include=set(Finding.model_fields))
+            findings.append(Finding.model_validate(fields))
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
     return outgoing.redact_replies(verdict) if judge.settings.redact else verdict
 
 
-def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:
+def _raised(state: JudgingState[Document], text: str) -> list[_Raised]:
     """Return what families found, each once; dropped where a quote is not in the `text`."""
     merged: dict[tuple[str, ...], _Raised] = {}
-    for family, finding in found:
-        same = finding.dimension, _plain(finding.issue), _plain(finding.quote)
-        merged.setdefault(same, _Raised(finding)).by[family] = None
-    for number, each in enumerate(merged.values()):
-        if each.finding.quote and not is_quoted(each.finding.quote, text):
-            each.dropped = f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
+    for _, endpoint, opinion in state.voices:
+        for finding in opinion.findings:
+            same = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
+            raised = merged.setdefault(same, _Raised(finding))
+            raised.by[endpoint.family] = None
+    for number, raised in enumerate(merged.values()):
+        quote = raised.finding.quote
+        if quote and not is_quoted(quote, text):
+            raised.dropped = (
+                f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
+            )
         elif number >= MOST:
-            each.dropped = f"only {MOST} findings are reviewed"
+            raised.dropped = f"only {MOST} findings are reviewed"
     return list(merged.values())
 
 
-def _count(raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply], text: str) -> None:
+def _note_checks(
+    raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply], text: str
+) -> None:
     """Note what a family says of others' findings: with a quote from the text, and not both."""
-    shown = {number: each for number, each in enumerate(raised, 1) if _is_shown(each, family)}
-    said: dict[int, dict[bool, CheckReply]] = {}
+    asked = {number: each for number, each in enumerate(raised, 1) if each.is_for(family)}
+    checks_by_number: dict[int, dict[bool, CheckReply]] = {}
     for check in checks:
-        if check.finding in shown and is_quoted(check.quote, text):
-            said.setdefault(check.finding, {}).setdefault(check.holds, check)
-    for number, each in shown.items():
+        if check.finding in asked and is_quoted(check.quote, text):
+            checks_by_number.setdefault(check.finding, {}).setdefault(check.holds, check)
+    for number, each in asked.items():
         # Who says nothing that counts of any finding has checked none.
-        each.checked |= bool(said)
-        own = said.get(number, {})
-        if len(own) == 1:
-            each.said[family] = next(iter(own.values()))
-
-
-def _is_shown(each: _Raised, family: str) -> bool:
-    return not each.dropped and family not in each.by
+        each.checked |= bool(checks_by_number)
+        by_word = checks_by_number.get(number, {})
+        if len(by_word) == 1:
+            each.checks[family] = next(iter(by_word.values()))
 
 
 def is_quoted(quote: str, text: str) -> bool:
     """Whether all parts of a quote, cut at ellipses, stand in a text that `_plain` has made plain."""
-    parts = []
-    for each in _ELLIPSIS.split(quote, MOST_CUTS):
-        if part := _plain(each):
-            parts.append(part)
+    parts = list(filter(None, map(_plain, _ELLIPSIS.split(quote, MOST_CUTS))))
     return sum(map(len, parts)) >= LEAST_QUOTE and all(part in text for part in parts)
 
 
@@ -198,72 +210,86 @@ async def _ask(
 ) -> Answer[ReviewReply]:
     """Have a model that gave an opinion check what others found; nothing where there is nothing for it."""
     endpoint = turn.endpoint
-    subject = state.subject
+    document = state.subject
     limits = judge.rubric.tiers.deep
-    numbered = enumerate(raised, 1)
-    shown = {}
-    for number, each in numbered:
-        if _is_shown(each, endpoint.family):
-            shown[number] = _words(each.finding)
-    if not shown or endpoint.pointwise or not turn.answer.value:
+    findings = {}
+    for number, each in enumerate(raised, 1):
+        if each.is_for(endpoint.family):
+            findings[number] = _words(each.finding)
+    if not findings or endpoint.pointwise or not turn.answer.value:
         return Answer(None, None, Usage(), 0, endpoint.model)
-    key = CallKey(subject.sha256, judge.rubric.ref, "deep", "review")
-    request = Request((), key, limits.timeout, REPLY_TOKENS)
-    session = state.session
-    parts = subject.seen_by(limits, endpoint)
-    size = subject.size
-    form = ReviewReply
-    made = partial(prompt.review_messages, judge.rubric, parts, subject.task, shown)
-    return await run_round(session, endpoint, request, made, size, form, lambda found, _: found)
+    request = Request(
+        messages=(),
+        call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
+        timeout=limits.timeout,
+        max_tokens=REPLY_TOKENS,
+    )
+    parts = document.seen_by(limits, endpoint)
+    return await run_round(
+        state.session,
+        endpoint,
+        request,
+        messages=partial(prompt.review_messages, judge.rubric, parts, document.task, findings),
+        size=document.size,
+        form=ReviewReply,
+        value=lambda form, _: form,
+    )
 
 
 def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
-    failure = turn.answer.failure
-    answer = turn.answer
-    usage = review.usage.plus(answer.usage)
-    latency = review.latency_ms + answer.latency_ms
+    first = turn.answer
+    failure = first.failure
     if review.failure:
-        failure = review.failure.model_copy(
-            update={"message": f"its review: {review.failure.message}"}
-        )
-    return replace(turn, answer=replace(answer, usage=usage, latency_ms=latency, failure=failure))
+        message = f"its review: {review.failure.message}"
+        failure = review.failure.model_copy(update={"message": message})
+    answer = replace(
+        first,
+        usage=review.usage.plus(first.usage),
+        latency_ms=review.latency_ms + first.latency_ms,
+        failure=failure,
+    )
+    return replace(turn, answer=answer)
 
 
 def _words(finding: Finding) -> str:
-    where = ", ".join(filter(None, (finding.dimension, finding.location)))
-    if finding.quote:
-        quote = f"\nQuote: {finding.quote}"
-    else:
-        quote = ""
-    return redact.words(f"{where}: {finding.issue}{quote}")
+    place = ", ".join(filter(None, (finding.dimension, finding.location)))
+    quote = f"\nQuote: {finding.quote}" if finding.quote else ""
+    return redact.words(f"{place}: {finding.issue}{quote}")
 
 
 async def _again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
-    known = [(each, _words(each)) for each in review if not each.dropped]
-    upheld = [words for each, words in known if each.held]
+    upheld = []
     unchecked = []
-    for each, words in known:
-        if not each.held and not each.checked:
-            unchecked.append(words)
+    for finding in review:
+        if finding.dropped:
+            continue
+        if finding.held:
+            upheld.append(_words(finding))
+        elif not finding.checked:
+            unchecked.append(_words(finding))
     # In the tier that reads what others said, with the instructions of the first reading.
-    task = ScoreQuestion(
+    question = ScoreQuestion(
         judge.settings,
         state.subject,
-        "tiebreaker",
-        "deep",
+        tier="tiebreaker",
+        instructions_tier="deep",
         findings=(upheld, unchecked),
     )
-    jury = tuple(endpoint for _, endpoint, _ in state.voices)
-    asking = [partial(task.ask, endpoint, state.session) for endpoint in jury]
-    turns = await gather_limited(asking, state.session)
-    state.rounds += task.rounds(len(state.rounds) + 1, turns)
+    models = tuple(endpoint for _, endpoint, _ in state.voices)
+    calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
+    turns = await gather_limited(calls, state.session)
+    state.rounds += question.rounds(len(state.rounds) + 1, turns)
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
-    if opinion := task.combine(voices):
-        judge = judge.with_settings(models_by_tier={"tiebreaker": jury})
+    opinion = question.combine(voices)
+    if opinion:
+        judge = judge.with_settings(models_by_tier={"tiebreaker": models})
         state.opinions = {"tiebreaker": opinion}
-        state.voices = [("tiebreaker", endpoint, own) for endpoint, own in voices if own]
+        state.voices = []
+        for endpoint, voice in voices:
+            if voice:
+                state.voices.append(("tiebreaker", endpoint, voice))
     return await judge.run(state)  # which asks nobody: the tier has its opinion

@@ -44,29 +44,31 @@ REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may 
 LABEL_TOKENS = 16
 
 
-def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:
-    """Return `items` in as few runs of at most `BATCH` as possible, of nearly equal length."""
-    count = -(-len(items) // BATCH)
-    cuts = []
-    for number in range(count + 1):
-        cuts.append(round(len(items) * number / count))
-    return [items[a:b] for a, b in pairwise(cuts)]
+def batches(candidates: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:
+    """Return candidates in as few runs of at most `BATCH` as possible, of nearly equal length."""
+    count = -(-len(candidates) // BATCH)
+    cuts = [round(len(candidates) * number / count) for number in range(count + 1)]
+    return [candidates[start:end] for start, end in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
 class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
+    """What a tier is asked about candidates: a batch at a time, or one by one of a pointwise model."""
+
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         candidates = self.subject.candidates
+        prompts: list[Messages] = []
         if endpoint is None or not endpoint.pointwise:
-            pairs = product(batches(candidates), self.rubrics_by_part.values())
-            return [self._messages(rubric, batch, endpoint)[0] for batch, rubric in pairs]
+            for batch, rubric in product(batches(candidates), self.rubrics_by_part.values()):
+                messages, _ = self._messages(rubric, batch, endpoint)
+                prompts.append(messages)
+            return prompts
         key = self._key(candidates)
-        found: list[Messages] = []
         for candidate in candidates:
-            found += self._points(fence, candidate, self.subject.query, key).prompts()
+            prompts += self._points(fence, candidate, self.subject.query, key).prompts()
             for idle, _ in self._idle(fence, candidate, key):
-                found += idle.prompts()
-        return found
+                prompts += idle.prompts()
+        return prompts
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
         if not endpoint.pointwise:
@@ -75,87 +77,104 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         started = time.monotonic()
         key = self._key(self.subject.candidates)
         answers = {}
-        for own in self.subject.candidates:
-            answers[own.id] = await self._ask_alone(own, endpoint, session, key.within(own.id))
+        for candidate in self.subject.candidates:
+            call_key = key.within(candidate.id)
+            answer = await self._ask_alone(candidate, endpoint, session, call_key)
+            answers[candidate.id] = answer
         marks = {name: answer.value for name, answer in answers.items()}
         calls = list(answers.values())
         value = marks if any(marks.values()) else None
         return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
-        found: Calls[Holds] = []
-        for batch in batches(self.subject.candidates):
-            for part, rubric in self.rubrics_by_part.items():
-                messages, ids = self._messages(rubric, batch, endpoint)
-                tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
-                key = self._key(batch, part)
-                timeout = self.limits.timeout
-                request = Request((), key, timeout, tokens, labels=ids, sample=sample)
-                model = select_reply_model(list(rubric.criteria), list(ids))
-                read = partial(_holds, list(rubric.criteria), ids, batch)
-                made = partial(Messages, messages)
-                found.append(partial(run_round, session, endpoint, request, made, 0, model, read))
-        return found
+        calls: Calls[Holds] = []
+        for batch, part in product(batches(self.subject.candidates), self.rubrics_by_part):
+            rubric = self.rubrics_by_part[part]
+            messages, ids_by_label = self._messages(rubric, batch, endpoint)
+            criteria = list(rubric.criteria)
+            request = Request(
+                messages=(),
+                call_key=self._key(batch, part),
+                timeout=self.limits.timeout,
+                max_tokens=REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(criteria),
+                labels=ids_by_label,
+                sample=sample,
+            )
+            call = partial(
+                run_round,
+                session,
+                endpoint,
+                request,
+                messages=partial(Messages, messages),
+                size=0,
+                form=select_reply_model(criteria, list(ids_by_label)),
+                value=partial(_holds, criteria, ids_by_label, batch),
+            )
+            calls.append(call)
+        return calls
 
     def opinion(self, samples: Sequence[Sequence[Holds | None]]) -> Marks | None:
-        said = [self._marks(sample) for sample in samples]
+        marks_by_sample = [self._marks(sample) for sample in samples]
         if len(samples) == 1:
-            return {**said[0]} or None
-        found: Marks = {}
-        for candidate in dict.fromkeys(candidate for marks in said for candidate in marks):
-            kept = []
-            for marks in said:
-                if candidate in marks:
-                    kept.append(marks[candidate].outcome == "accept")
-            share = fmean(kept)
-            counts = jury.has_quorum(len(kept), len(samples))
-            if counts:
-                found[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
-            else:
-                found[candidate] = None
-        return found if any(found.values()) else None
+            return {**marks_by_sample[0]} or None
+        votes: dict[str, list[bool]] = {}
+        for sample_marks in marks_by_sample:
+            for candidate, mark in sample_marks.items():
+                votes.setdefault(candidate, []).append(mark.outcome == "accept")
+        marks: Marks = {}
+        for candidate, kept in votes.items():
+            marks[candidate] = None
+            if jury.has_quorum(len(kept), len(samples)):
+                share = fmean(kept)
+                marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
+        return marks if any(marks.values()) else None
 
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
-        known = [(endpoint, marks) for endpoint, marks in voices if marks]
-        nothing: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
-        return nothing | jury.marks(known, len(voices), self.settings.jury)
+        answered = [(endpoint, marks) for endpoint, marks in voices if marks]
+        unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
+        return unmarked | jury.marks(answered, len(voices), self.settings.jury)
 
     def record(self, opinion: Marks) -> dict[str, Any]:
-        known = {name: mark for name, mark in opinion.items() if mark}
-        likely = {}
-        for name, mark in known.items():
+        marks = {name: mark for name, mark in opinion.items() if mark}
+        probabilities = {}
+        for name, mark in marks.items():
             if mark.probability is not None:
-                likely[name] = mark.probability
-        keep = [name for name, mark in known.items() if mark.outcome == "accept"]
-        found = {"keep": keep, "unjudged": [name for name in opinion if name not in known]}
-        return {**found, "probabilities": likely} if likely else {**found}
+                probabilities[name] = mark.probability
+        record: dict[str, Any] = {
+            "keep": [name for name, mark in marks.items() if mark.outcome == "accept"],
+            "unjudged": [name for name in opinion if name not in marks],
+        }
+        if probabilities:
+            record["probabilities"] = probabilities
+        return record
 
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> tuple[Messages, dict[str, str]]:
         # They share the limit of the model: it might drop the rest in silence, and judge it all the same.
-        most = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
-        limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
-        shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
-        return prompt.select_messages(
-            rubric, self.mode, self.instructions_tier or self.tier, self.subject.query, shown
-        )
+        context_limit = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
+        limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(batch))
+        cut = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
+        tier = self.instructions_tier or self.tier
+        return prompt.select_messages(rubric, self.mode, tier, self.subject.query, cut)
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
         whole: Holds = {}
         for part in holds:
-            for candidate, held in (part or {}).items():
-                whole[candidate] = whole.get(candidate, {}) | held
+            for candidate, answers in (part or {}).items():
+                whole[candidate] = whole.get(candidate, {}) | answers
         count = len(self.rubric.criteria)
-        return {name: self._mark(held) for name, held in whole.items() if len(held) == count}
+        return {
+            name: self._mark(answers) for name, answers in whole.items() if len(answers) == count
+        }
 
     def _mark(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
         """Return the key of a question about candidates in any order; the mode words it."""
-        listing = sorted(f"{own.id}\0{own.title}\0{own.text}" for own in candidates)
+        listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in candidates)
         query = self.subject.query
         whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
@@ -167,37 +186,40 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started = time.monotonic()
         timeout = self.limits.timeout
-        threshold = pointwise.thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
-        rule = getattr(self.rubric.modes, self.mode).keep
-
-        def mark(yes: Mapping[str, float]) -> Mark:
-            likely = {}
-            for name, each in yes.items():
-                likely[name] = pointwise.centred(each, threshold)
-            probability = (min if rule == "all" else max)(likely.values())
-            return self._mark(
-                {name: each >= KEEP_AT for name, each in likely.items()}, round(probability, 4)
-            )
-
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
-        found = answers[0].value
-        if found is None:
+        likely = answers[0].value
+        if likely is None:
             return joined(answers, None, started)
-        yes = earned = {name: likely["yes"] for name, likely in found.items()}
-        for idle, least in self._idle(session.fence, candidate, key):
-            if mark(earned).outcome != "accept":
+        yes = {name: probabilities["yes"] for name, probabilities in likely.items()}
+        earned = yes
+        for idle_points, least in self._idle(session.fence, candidate, key):
+            if self._mark_of_yes(endpoint, earned).outcome != "accept":
                 break
-            answers.append(await ask_pointwise(session, endpoint, idle, timeout))
-            other = answers[-1].value
-            if other is None:
+            answers.append(await ask_pointwise(session, endpoint, idle_points, timeout))
+            idle = answers[-1].value
+            if idle is None:
                 return joined(answers, None, started)
             still_earned = {}
-            for name, likely in yes.items():
-                share = pointwise.earned(likely, other[name]["yes"], least)
+            for name, probability in yes.items():
+                share = pointwise.earned(probability, idle[name]["yes"], least)
                 still_earned[name] = min(earned[name], share)
             earned = still_earned
-        return joined(answers, mark(earned), started)
+        return joined(answers, self._mark_of_yes(endpoint, earned), started)
+
+    def _mark_of_yes(self, endpoint: Endpoint, yes: Mapping[str, float]) -> Mark:
+        """Return the mark of a candidate by how likely yes is for each criterion."""
+        thresholds = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
+        threshold = thresholds.get(self.mode, KEEP_AT)
+        likely = {}
+        for name, probability in yes.items():
+            likely[name] = pointwise.centred(probability, threshold)
+        if getattr(self.rubric.modes, self.mode).keep == "all":
+            probability = min(likely.values())
+        else:
+            probability = max(likely.values())
+        holds = {name: share >= KEEP_AT for name, share in likely.items()}
+        return self._mark(holds, round(probability, 4))
 
     def _idle(
         self, fence: Fence, candidate: PromptCandidate, key: CallKey
@@ -214,35 +236,47 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey
     ) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
-        ask = "Answer with one word, yes or no."
-        criteria = self.rubric.criteria
         questions = {}
-        for name, text in criteria.items():
-            questions[name] = f"{getattr(text, self.mode)}\n{ask}"
+        for name, text in self.rubric.criteria.items():
+            questions[name] = f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
         examples = []
         for example in self.rubric.prompt.examples:
             memory = PromptCandidate(
-                "", example.title, example.category, tuple(example.tags), example.text
+                id="",
+                title=example.title,
+                category=example.category,
+                tags=tuple(example.tags),
+                text=example.text,
             )
             context = prompt.candidate_context(fence, memory, Query(example.query))
             examples.append((context, "yes" if example.holds else "no"))
-        context = prompt.candidate_context(fence, short, query)
-        system = f"{self.rubric.prompt.system} {fence.guard}"
-        return Points(system, context, questions, ("yes", "no"), key, examples)
+        return Points(
+            system=f"{self.rubric.prompt.system} {fence.guard}",
+            context=prompt.candidate_context(fence, short, query),
+            questions=questions,
+            tokens=("yes", "no"),
+            call_key=key,
+            examples=examples,
+        )
 
 
 def _holds(
-    names: Sequence[str],
-    ids: Mapping[str, str],
+    criteria: Sequence[str],
+    ids_by_label: Mapping[str, str],
     batch: Sequence[PromptCandidate],
     reply: ReplyForm,
     _: Reply,
 ) -> Holds:
-    lists = reply.model_dump()
+    """Return which criteria hold for each candidate of a batch by a reply."""
+    labels = reply.model_dump()
     kept = {}
-    for name in names:
-        kept[name] = {ids[label] for label in lists[KEEP if len(names) == 1 else name]}
-    return {own.id: {name: own.id in kept[name] for name in names} for own in batch}
+    for name in criteria:
+        key = KEEP if len(criteria) == 1 else name
+        kept[name] = {ids_by_label[label] for label in labels[key]}
+    holds = {}
+    for candidate in batch:
+        holds[candidate.id] = {name: candidate.id in kept[name] for name in criteria}
+    return holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,38 +297,37 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.settings.redact:
             return subject, 0
-        clean = redact.words
         most = redact.MARGIN
-        turns = tuple(
-            clean(turn[: 4 * documents.TURN_CHARS + most]) for turn in subject.query.turns
-        )
-        query = Query(clean(subject.query.text[: documents.PROMPT_CHARS + most]), turns)
-
-        def cleaned(own: PromptCandidate) -> PromptCandidate:
-            tags = tuple(map(clean, own.tags))
-            return PromptCandidate(
-                own.id, clean(own.title), clean(own.category), tags, clean(own.text)
-            )
-
-        candidates = tuple(map(cleaned, subject.candidates))
-        shown = (query.text, *turns, *map(candidate_text, candidates))
-        return Candidates(query, candidates), sum(text.count(redact.MARK) for text in shown)
+        turns = []
+        for turn in subject.query.turns:
+            turns.append(redact.words(turn[: 4 * documents.TURN_CHARS + most]))
+        text = redact.words(subject.query.text[: documents.PROMPT_CHARS + most])
+        candidates = tuple(map(_redacted, subject.candidates))
+        sent = (text, *turns, *map(candidate_text, candidates))
+        secrets = sum(words.count(redact.MARK) for words in sent)
+        return Candidates(Query(text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         subject = state.subject
-        asked = tuple(own for own in subject.candidates if self._next(state, own.id) == tier)
+        contested = []
+        for candidate in subject.candidates:
+            if self._next(state, candidate.id) == tier:
+                contested.append(candidate)
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
-        words: TierName = "deep" if stands_in else tier
-        asking = subject._replace(candidates=asked)
-        return SelectQuestion(self.settings, asking, tier, words)
+        return SelectQuestion(
+            self.settings,
+            subject._replace(candidates=tuple(contested)),
+            tier,
+            instructions_tier="deep" if stands_in else tier,
+        )
 
     def step(self, state: JudgingState[Candidates]) -> TierName | Final:
         waiting = {self._next(state, candidate.id) for candidate in state.subject.candidates}
         return next((tier for tier in self.models_by_tier if tier in waiting), UNDETERMINED)
 
     def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
-        seen: dict[TierName, Outcome | None] = {}
+        outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
         divided: dict[TierName, bool] = {}
         for tier, marks in state.opinions.items():
@@ -302,13 +335,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
                 continue
             mark: Mark | None = marks[candidate]
             if not mark:
-                seen[tier] = None
+                outcomes[tier] = None
                 continue
-            seen[tier] = mark.outcome
+            outcomes[tier] = mark.outcome
             margins[tier] = certainty(mark.probability)
             if mark.divided is not None:
                 divided[tier] = mark.divided
-        return self.settings.escalation_rules().next(seen, margins, divided)
+        return self.settings.escalation_rules().next(outcomes, margins, divided)
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
@@ -317,25 +350,38 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         del final  # each candidate has its own
         decisions = []
         for candidate in state.subject.candidates:
-            end = self._next(state, candidate.id)
-            name = candidate.id
-            # `improve` means exactly between keeping and dropping: it decides nothing.
-            if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
-                decisions.append(Decision(id=name, decision="undetermined"))
-                continue
-            word = "kept" if end.verdict == "accept" else "dropped"
-            mark = state.opinions[end.tier][name]
-            probability = mark.probability if mark else None
-            decisions.append(
-                Decision(id=name, decision=word, tier=end.tier, probability=probability)
-            )
-        left = any(decision.decision == "undetermined" for decision in decisions)
-        why = failures(state.rounds) if left else None
+            decisions.append(self._decision(state, candidate.id))
+        degraded = None
+        if any(decision.decision == "undetermined" for decision in decisions):
+            degraded = failures(state.rounds)
         if state.refused:
-            why = f"not judged: {state.refused}"
+            degraded = f"not judged: {state.refused}"
         return Selection(
             stale=self.settings.calibration_warning,
             decisions=decisions,
-            degraded=why,
+            degraded=degraded,
             **state.measured(self.settings),
         )
+
+    def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
+        end = self._next(state, candidate)
+        # `improve` means exactly between keeping and dropping: it decides nothing.
+        if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
+            return Decision(id=candidate, decision="undetermined")
+        mark = state.opinions[end.tier][candidate]
+        return Decision(
+            id=candidate,
+            decision="kept" if end.verdict == "accept" else "dropped",
+            tier=end.tier,
+            probability=mark.probability if mark else None,
+        )
+
+
+def _redacted(candidate: PromptCandidate) -> PromptCandidate:
+    return replace(
+        candidate,
+        title=redact.words(candidate.title),
+        category=redact.words(candidate.category),
+        tags=tuple(map(redact.words, candidate.tags)),
+        text=redact.words(candidate.text),
+    )
