@@ -162,11 +162,6 @@ def private_folder(path: str) -> str:
     return path
 
 
-def cache_folder(*names: str) -> str:
-    """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
-    return private_folder(os.path.join(cache_home(), *names))
-
-
 def file_name_for(path: str) -> str:
     """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
     raw = os.path.normcase(path).encode("utf-8", "surrogateescape")

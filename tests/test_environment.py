@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from making import call_usage
 
-from judgekit import environment
+from judgekit import environment, paths
 from judgekit.config import settings
 from judgekit.errors import (
     KEPT,
@@ -24,6 +24,7 @@ from judgekit.errors import (
 )
 from judgekit.providers import running
 from judgekit.text import escaped, one_line, visible
+from tests import docs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,17 @@ def test_requests_do_not_see_each_other_also_in_threads_and_other_loops() -> Non
 
 HOMES = (environment.config_home, environment.cache_home, environment.state_home)
 STRANGER = 54_321  # a user's number
+
+
+def test_the_page_names_every_file_that_is_kept() -> None:
+    page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
+    homes = {
+        environment.config_home: "configuration",
+        environment.cache_home: "cache",
+        environment.state_home: "state",
+    }
+    rows = [f"| {homes[place.home]} | `{place.name}` | {place.about} |" for place in paths.PLACES]
+    assert [line for line in page.splitlines() if line.startswith("| ")][-len(rows) :] == rows
 
 
 def test_where_homes_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.errors import ConfigError, UsageError
 from judgekit.text import counted
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VARIABLE = "JUDGEKIT_STATE_KEY"
-FILE = "state-key"  # in the folder of the user's configuration
 FINGERPRINT = "fingerprint"  # the column of a row that holds what was judged, and the seal
 _SHORTEST = 16  # characters of a key
 _SEAL_CHARS = 32
@@ -65,7 +64,7 @@ def state_key() -> str | None:
             problem = f"expected at least {_SHORTEST} characters, got {len(named)}; use random ones"
             raise ConfigError(problem, key=VARIABLE)
         return named
-    path = Path(environment.config_home()) / FILE
+    path = Path(paths.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
         kept = outputs.write_once(str(path), secrets.token_hex(32).encode())

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import environment, outputs, programs
+from judgekit import environment, outputs, paths, programs
 from judgekit.config import settings as configuration
 from judgekit.config.locks import file_lock
 from judgekit.errors import Exit, JudgekitError, problem_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 SECONDS = 10.0  # for all issues of one run, and for all that a program is told
 MOST = 10  # issues of one push
 _MOST_TOLD = 1_000
-_TOLD = "notified"  # the file of what a program was told
 _SAID = 200  # characters of a program's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
@@ -188,7 +187,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     if not verdicts:
         return []
     until = time.monotonic() + SECONDS
-    state = Path(environment.state_home())
+    state = Path(paths.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
     program = programs.find(command[0], environ)
     failed = f"escalate.notify: {command[0]}: "
@@ -245,8 +244,8 @@ def _notes(state: Path) -> Iterator[dict[str, float | None]]:
 
     A lock is held while this file is read and written, never while the program runs.
     """
-    path = state / _TOLD
-    with file_lock(state / f"{_TOLD}.lock", timeout=SECONDS):
+    path = state / paths.NOTIFIED.name
+    with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
         notes: dict[str, float | None] = {}
         for word in path.read_text().split() if path.exists() else ():
             name, _, begun = word.partition(":")

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.errors import ConfigError
 from judgekit.gate import examine, remotes
 from judgekit.gate.commits import ChangeFilter
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from judgekit.git import Repository, TreeEntry
 
 RULES = (".judgekit", ".claude/memory/memory-config.json")
-FOLDER = "gate"
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
 MAX_TOTAL = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
@@ -214,25 +213,25 @@ def nothing_to_judge(
 
 
 def keep(
-    repository: Repository, rules: Sequence[str], paths: list[str], authors: list[str]
+    repository: Repository, rules: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
     """Keep what the one commit of `rules` chooses, for the next push; else that is read again."""
     if len(rules) > 1:  # which of them hold is not known here
         return
     path, key = _place(repository, rules)
     with suppress(OSError):
-        environment.cache_folder(FOLDER)
+        paths.GATE_RULES.make()
         outputs.write_atomically(
-            path, json.dumps({"key": key, "paths": paths, "authors": authors}), private=True
+            path, json.dumps({"key": key, "paths": patterns, "authors": authors}), private=True
         )
 
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
-    user = environment.stamp(str(Path(environment.config_home(), "config.yaml")))
+    user = environment.stamp(paths.SETTINGS.path())
     variables = sorted(
         item for item in environment.environ().items() if item[0].startswith(_VARIABLES)
     )
     key = repr([environment.__version__, *rules, user, variables])
     name = environment.file_name_for(str(repository.folder))
-    return str(Path(environment.cache_home(), FOLDER, f"{name}.json")), key
+    return paths.GATE_RULES.path(f"{name}.json"), key

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from judgekit import environment
+from judgekit import environment, paths
 from judgekit.retrieval import quickjson
 from judgekit.text import one_line
 
@@ -29,7 +29,6 @@ PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits
 LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
 PROGRAM = "judgekit"
-FOLDER = "notices"
 AGAIN = 86_400  # seconds after which what is still wrong is said once more
 _TITLE = 200
 _PATH = 400
@@ -244,9 +243,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     if now is None:
         now = time.time()
     try:
-        path = os.path.join(
-            environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json"
-        )
+        path = os.path.join(paths.NOTICES.make(), environment.file_name_for(project) + ".json")
         kept = quickjson.load(path)
         times = kept.items() if isinstance(kept, dict) else ()
         said = {}

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit import environment
+from judgekit import environment, paths
 from judgekit.retrieval import compiled, quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FOLDER = "settings"
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
 _FORMAT = 8  # of what is kept
@@ -70,9 +69,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    file = os.path.join(
-        environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json"
-    )
+    file = paths.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     found = quickjson.load(file)
     try:
         age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
@@ -85,7 +82,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
             from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
             try:
-                environment.cache_folder(FOLDER)
+                paths.HOOK_SETTINGS.make()
                 outputs.write_atomically(file, quickjson.dumps({"key": key, **found}), private=True)
             except OSError:
                 pass  # it is validated again

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from judgekit.judging.verdict import Finding, Verdict
 
-FOLDER = "stop"
 MAX_FINDINGS = 10
 MAX_TEXT = 300  # characters of one text in a finding
 MAX_REASON = 6_000  # characters; the client takes 10,000
@@ -65,9 +64,7 @@ def answer(
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        kept = os.path.join(
-            environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json"
-        )
+        kept = paths.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen: list[str] = []
         told = 0  # what was judged in this session; how often it was asked to go on
         with suppress(ValueError, KeyError, TypeError):
@@ -89,7 +86,7 @@ def answer(
         judged = [*seen, key][-_MAX_SEEN:]
     else:
         judged = seen
-    sessions = environment.cache_folder(FOLDER)
+    sessions = paths.STOP_SESSIONS.make()
     outputs.write_atomically(
         kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.config import ModeName, TierName, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
 
 SCHEMA = "judgekit/noise@1"
-FOLDER = "noise"
 COVERAGE = 1.96  # standard deviations: 95 % of judgements are no farther from their mean
 LEAST = (
     10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
@@ -47,7 +46,7 @@ class Noise(Strict):
 
 def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
     """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
-    folder = Path(environment.config_home()) / FOLDER
+    folder = Path(paths.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
     # Models of the author's family may have been left out.
@@ -69,7 +68,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
         "cases": cases,
     }
     known = Noise(schema=SCHEMA, made=datetime.now(UTC), points=points, **about)
-    path = Path(environment.config_home()) / FOLDER / _name(judge)
+    path = Path(paths.NOISE.path(_name(judge)))
     try:
         environment.private_folder(str(path.parent))
         outputs.write_atomically(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment
+from judgekit import environment, paths
 from judgekit.config import TIERS, AnyDepth, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
@@ -161,7 +161,7 @@ def check_prices(
     for jury in tiers.values():
         for endpoint in jury:
             profiles.add(endpoint.profile.provider)
-    home = Path(environment.config_home()) / "providers"
+    home = Path(paths.PROVIDERS.path())
     where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
         f"no price is known for {', '.join(models)}, so a cost limit cannot work: set `price` in the "

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.providers import running
 from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
 from judgekit.providers.servers import LIST_BYTES, listed
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # for the whole question
 KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
-FOLDER = "proxies"
 
 
 class Known(NamedTuple):
@@ -104,7 +103,7 @@ def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
 
 def _path(endpoint: Endpoint) -> Path:
     digest = hashlib.sha256(f"{endpoint.api_base or ''}\0{endpoint.api_key}".encode()).hexdigest()
-    return Path(environment.cache_home()) / FOLDER / f"{digest}.json"
+    return Path(paths.PROXIES.path(f"{digest}.json"))
 
 
 def _models(endpoint: Endpoint) -> dict[str, Known]:

@@ -13,13 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from judgekit import environment, outputs
+from judgekit import environment, outputs, paths
 from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
-FOLDER: Final = "addresses"
 KEPT_SECONDS: Final = 7 * 86_400.0  # after which the usual way is tried again: servers are upgraded
 _VERSION: Final = 1
 _MOST_TOKENS: Final = 1_000_000
@@ -85,7 +84,7 @@ def forget(endpoint: Endpoint) -> None:
 def clear() -> None:
     """Forget all that is remembered in the cache folder."""
     with suppress(OSError):
-        for path in (Path(environment.cache_home()) / FOLDER).iterdir():
+        for path in Path(paths.ADDRESSES.path()).iterdir():
             path.unlink()
     _entries.clear()
 
@@ -93,7 +92,7 @@ def clear() -> None:
 def _path(endpoint: Endpoint) -> Path:
     place = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
     name = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Path(environment.cache_home()) / FOLDER / f"{name}.json"
+    return Path(paths.ADDRESSES.path(f"{name}.json"))
 
 
 def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from judgekit import environment
+from judgekit import environment, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
-FOLDER = "index"
 VERSION = 4
 COLUMNS_VERSION = 3
 TOTAL = ""  # the row of the table `term` that counts all words
@@ -219,7 +218,7 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
 
 
 def path_of(root: str) -> str | None:
-    folder = f"{environment.cache_home()}/{FOLDER}/{environment.file_name_for(root)}"
+    folder = paths.INDEXES.path(environment.file_name_for(root))
     start = f"v{VERSION}."
     end = ".sqlite"
     try:

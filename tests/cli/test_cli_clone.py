@@ -11,8 +11,8 @@ from loopback import Loopback
 from outcome import by_project
 from scripted import by_content
 
+from judgekit import paths
 from judgekit.config import settings
-from judgekit.judging import calibration_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,7 @@ def test_a_folder_on_the_way_is_no_link_either(
 def test_odd_files_harm_nobody(
     judgekit: Run, project: Path, secret: Path, served: Served, kind: str
 ) -> None:
-    folder = project / ".judgekit" / calibration_files.FOLDER
+    folder = project / ".judgekit" / paths.CALIBRATIONS.name
     folder.mkdir(parents=True)
     KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)
     KINDS[kind](project / ".claude" / "memory" / ".judgekitignore", secret)

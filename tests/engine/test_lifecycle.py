@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.config import files
+from judgekit.config import locks
 from judgekit.engine import lifecycle, process
 from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.client import Connection, EngineAddress
@@ -243,7 +243,7 @@ def test_a_folder_that_others_may_look_into_or_that_takes_no_files_is_refused(
         process.take(place)
     Path(place.folder).chmod(0o700)
     with monkeypatch.context() as patch:
-        patch.setattr(files, "take", full)
+        patch.setattr(locks, "take", full)
         with pytest.raises(OSError, match="No space"):
             process.take(place)
     Path(place.socket).mkdir()  # where no socket can be made the lock is let go

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment
-from judgekit.retrieval import compiled, index, index_file, update
+from judgekit import paths
+from judgekit.retrieval import compiled, index, update
 
 if TYPE_CHECKING:
     from memory_store import MemoryStore
@@ -53,4 +53,4 @@ def fresh(store: MemoryStore) -> list[Any]:
 
 
 def databases() -> list[Path]:
-    return sorted(Path(environment.cache_home(), index_file.FOLDER).rglob("*.sqlite"))
+    return sorted(Path(paths.INDEXES.path()).rglob("*.sqlite"))
