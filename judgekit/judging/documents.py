@@ -43,7 +43,7 @@ class TaskDescription:
 
 
 # What is shown before the text, in this order.
-TASK_ROLES = tuple(each.name for each in fields(TaskDescription))
+TASK_ROLES = tuple(role.name for role in fields(TaskDescription))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,13 @@ def named(text: str | None) -> tuple[str, ...]:
     """Return the families in a list that a person wrote, by their names, or by models of theirs."""
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
-    words = []
-    for word in (text or "").split(","):
-        if word.strip():
-            words.append(word.strip().casefold())
-    known = [(word, family_by_name(word)) for word in words if word != "none"]
-    return tuple(
-        dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known)
-    )
+    families = []
+    for name in (text or "").split(","):
+        word = name.strip().casefold()
+        if word and word != "none":
+            family = family_by_name(word)
+            families.append(word if family == UNKNOWN_FAMILY else family)
+    return tuple(dict.fromkeys(families))
 
 
 CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
@@ -94,13 +93,16 @@ class File:
     shown: str = ""
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
-        about = {
+        """Return it as an engine takes it, with names as `name` changes them."""
+        body = {
             "path": name(self.path),
             "text": self.text,
             "sha256": self.sha256,
             "total": self.total,
         }
-        return about | ({"shown": name(self.shown)} if self.shown else {})
+        if self.shown:
+            body["shown"] = name(self.shown)
+        return body
 
 
 def file_of(path: str, text: str) -> File:
@@ -131,10 +133,10 @@ class Document:
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
         # An older server refuses keys that it does not know: these are sent only where they are set.
-        about = {}
+        task = {}
         for role, text in asdict(self.task).items():
             if text or role != "reference":
-                about[role] = text
+                task[role] = text
         files = [file.body(name) for file in self.files]
         author = {
             "name": self.author.name and name(self.author.name),
@@ -143,14 +145,15 @@ class Document:
         return {
             "files": files,
             "task_id": name(self.task_id),
-            **about,
+            **task,
             "author": author,
             "commit": self.commit,
         }
 
     @property
     def size(self) -> int:
-        return sum(map(len, astuple(self.task))) + sum(len(file.text) for file in self.files)
+        texts = [*astuple(self.task), *(file.text for file in self.files)]
+        return sum(map(len, texts))
 
     @property
     def wrote(self) -> tuple[str, ...]:
@@ -160,14 +163,10 @@ class Document:
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
-        there: dict[str, object] = {}
+        parts: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
-            there[role] = getattr(self.task, role).strip()
-        there["sources"] = self.files[1:]
-        missing = []
-        for need in rubric.given.needs:
-            if not there[need]:
-                missing.append(_HOW[need])
+            parts[role] = getattr(self.task, role).strip()
+        missing = [_HOW[need] for need in rubric.given.needs if not parts[need]]
         if missing:
             return f"{rubric.ref} needs {' and '.join(missing)}"
         return None
@@ -248,22 +247,26 @@ class ComparisonInput:
     @property
     def wrote(self) -> tuple[str, ...]:
         """The families that wrote any subject, "unknown" among them where of some nothing is said."""
-        found: list[str] = []
+        families: list[str] = []
         for letter in self.letters:
-            found.extend(self.families(letter))
-        silent = any(self.author(letter) is None for letter in self.letters)
-        return tuple(dict.fromkeys([*found, *(["unknown"] if found and silent else [])]))
+            families += self.families(letter)
+        if families and any(self.author(letter) is None for letter in self.letters):
+            families.append("unknown")
+        return tuple(dict.fromkeys(families))
 
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
         """The families that wrote some subjects and not the others: their models have a favourite."""
-        wrote = Counter(family for letter in self.letters for family in self.families(letter))
-        return tuple(each for each in wrote if each != "unknown" and wrote[each] < len(self.files))
+        wrote: Counter[str] = Counter()
+        for letter in self.letters:
+            wrote.update(self.families(letter))
+        some = [family for family, count in wrote.items() if count < len(self.files)]
+        return tuple(family for family in some if family != "unknown")
 
     def shown_sha256(self, order: str) -> str:
         """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
-        shown = "\0".join([self.prompt, *(self.file(each).sha256 for each in order)])
-        return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
+        texts = "\0".join([self.prompt, *(self.file(letter).sha256 for letter in order)])
+        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +293,8 @@ class Candidates(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(
-            map(len, (self.query.text, *self.query.turns, *(each.text for each in self.candidates)))
-        )
+        texts = [candidate.text for candidate in self.candidates]
+        return sum(map(len, [self.query.text, *self.query.turns, *texts]))
 
 
 MAX_BYTES = 64_000_000

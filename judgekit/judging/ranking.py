@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.judging.compare import SubjectScore
     from judgekit.judging.round import Answer, Calls, Session
     from judgekit.judging.state import JudgingState
     from judgekit.providers.base import Endpoint, Messages
@@ -68,47 +70,50 @@ def values(
     asked: int | None = None,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over models that scored all; a group weighs as one."""
-    whole = []
+    complete = []
     for group, points in scored:
         if all(map(points.get, letters)):
-            whole.append((group, points))
-    if not whole or (asked is not None and not jury.has_quorum(len(whole), asked)):
+            complete.append((group, points))
+    if not complete or (asked is not None and not jury.has_quorum(len(complete), asked)):
         return None
-    sizes = Counter(group for group, _ in whole)
+    sizes = Counter(group for group, _ in complete)
     means = {}
     for letter in letters:
-        weighed = []
-        for group, points in whole:
-            for point in points[letter]:
-                weighed.append((point, 1 / sizes[group]))
-        means[letter] = fmean([point for point, _ in weighed], [share for _, share in weighed])
+        points_of_letter: list[float] = []
+        weights: list[float] = []
+        for group, points in complete:
+            points_of_letter += points[letter]
+            weights += [1 / sizes[group]] * len(points[letter])
+        means[letter] = fmean(points_of_letter, weights)
     return means
 
 
-def contending(found: Mapping[str, float], margin: float) -> list[str]:
+def contending(means: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
-    least = max(found.values()) - margin - EQUAL_WITHIN
-    return sorted(
-        (name for name in found if found[name] >= least), key=lambda name: (-found[name], name)
-    )
+    least = max(means.values()) - margin - EQUAL_WITHIN
+    near = [letter for letter, mean in means.items() if mean >= least]
+    return sorted(near, key=lambda letter: (-means[letter], letter))
 
 
-def lead(found: Mapping[str, float]) -> float:
-    first, second, *_ = sorted(found.values(), reverse=True)
+def lead(means: Mapping[str, float]) -> float:
+    """Return how far the best subject is ahead of the next."""
+    first, second, *_ = sorted(means.values(), reverse=True)
     return first - second
 
 
-def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
+def last_word(means: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
     """Return the winner where no further tier can be asked, None for a tie; in lenient mode any lead wins."""
-    near = contending(found, margin if mode == "strict" else 0.0)
+    near = contending(means, margin if mode == "strict" else 0.0)
     return near[0] if len(near) == 1 else None
 
 
-def asked(said: MeansByVoter, letters: Collection[str]) -> int:
+def asked(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
-    return sum(
-        max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters
-    )
+    calls = 0
+    for points in means_by_voter.values():
+        for letter in letters:
+            calls += max(1, len(points.get(letter, ())))
+    return calls
 
 
 class RankingStep(NamedTuple):
@@ -130,13 +135,13 @@ class RankingStep(NamedTuple):
 
     @property
     def lead(self) -> float:
-        if self.found:
-            return round(lead(self.found), DIGITS)
-        return 0.0
+        return round(lead(self.found), DIGITS) if self.found else 0.0
 
     @property
     def outcome(self) -> Outcome | None:
-        return None if self.found is None else "accept" if self.lead else "improve"
+        if self.found is None:
+            return None
+        return "accept" if self.lead else "improve"
 
     @property
     def best(self) -> str | None:
@@ -169,48 +174,38 @@ class RankingRules(NamedTuple):
     ) -> RankingStep:
         """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
         alive = before[-1].near if before else self.letters
-        scores_by_voter = [(voter.name, scored) for voter, scored in said.items()]
-        tier_means = values(scores_by_voter, alive, len(self.panel[tier]))
+        scored = [(voter.name, points) for voter, points in said.items()]
+        tier_means = values(scored, alive, len(self.panel[tier]))
         if tier_means is None:
             return RankingStep(tier, alive, said)
         counted = [(step.tier, step.said) for step in before if step.found is not None]
         counted.append((tier, said))
-        pooled = []
-        heard = set()
-        for name, means_by_voter in counted:
-            for voter, scored in means_by_voter.items():
-                pooled.append(((name, voter.name), scored))
-                if all(scored.get(letter) for letter in alive):
-                    heard.add(voter)
-        means = values(pooled, alive) or {}
+        means, heard = _pooled(counted, alive)
         step = RankingStep(
             tier=tier,
             near=alive,
             said=said,
             found=means,
             leader=max(tier_means, key=tier_means.__getitem__),
-            heard=frozenset(heard),
+            heard=heard,
             cut=cut,
         )
         finality = self.finality
+        is_reference = finality is not None and tier == finality.last
+        last = is_reference or self._after([*before, step]) is None
         best = contending(means, 0.0)[0]
-        last = self._after([*before, step]) is None
-        if finality is not None and tier == finality.last:
-            last = True
         partial = {voter.family for voter in heard} <= set(self.favouring_families.get(best, ()))
-        trusted = False
-        if finality is not None and step.lead > 0 and not (last or cut or barred or partial):
+        may_end = not (last or cut or barred or partial)
+        if finality is not None and step.lead > 0 and may_end:
             outcomes = {step.tier: step.outcome for step in (*before, step)}
-            trusted = finality.final(tier, outcomes, {tier: step.lead})
-        if trusted:
-            return step._replace(near=(best,), last=last, trusted=True)
+            if finality.final(tier, outcomes, {tier: step.lead}):
+                return step._replace(near=(best,), last=last, trusted=True)
         near = contending(means, self.margins.get(tier, 0.0))
         # One tier alone must not settle it.
         is_first = len(counted) == 1
         is_strict = finality is not None or self.mode == "strict" or partial
         if len(near) == 1 and (cut or (is_first and is_strict)):
-            others = sorted(means.keys() - {best}, key=lambda letter: (-means[letter], letter))
-            near += others[:1]
+            near = contending(means, inf)[:2]
         return step._replace(near=tuple(near), last=last)
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
@@ -221,12 +216,14 @@ class RankingRules(NamedTuple):
     def _after(self, steps: Sequence[RankingStep]) -> TierName | None:
         """Return the tier that can be asked next: no tiebreaker of which every model was heard."""
         tiers = list(self.panel)
-        after = next(iter(tiers[tiers.index(steps[-1].tier) + 1 :] if steps else tiers), None)
-        known = [step for step in steps if step.found is not None]
-        if after == "tiebreaker" and any(step.tier == "deep" for step in known):
-            if set(self.panel[after]) <= {voter.model for voter in known[-1].heard}:
+        if steps:
+            tiers = tiers[tiers.index(steps[-1].tier) + 1 :]
+        after = next(iter(tiers), None)
+        complete = [step for step in steps if step.found is not None]
+        if after == "tiebreaker" and any(step.tier == "deep" for step in complete):
+            heard = {voter.model for voter in complete[-1].heard}
+            if set(self.panel[after]) <= heard:
                 return None
-            return after
         return after
 
     def winner(self, step: RankingStep) -> str | None:
@@ -234,6 +231,20 @@ class RankingRules(NamedTuple):
         if step.trusted or step.found is None:
             return step.best
         return last_word(step.found, self.margins.get(step.tier, 0.0), self.mode)
+
+
+def _pooled(
+    counted: Iterable[tuple[TierName, MeansByVoter]], letters: Sequence[str]
+) -> tuple[dict[str, float], frozenset[Voter]]:
+    """Return the means of subjects over several tiers, and the models that scored all of them."""
+    scored = []
+    heard = set()
+    for tier, means_by_voter in counted:
+        for voter, points in means_by_voter.items():
+            scored.append(((tier, voter.name), points))
+            if all(points.get(letter) for letter in letters):
+                heard.add(voter)
+    return values(scored, letters) or {}, frozenset(heard)
 
 
 NAME = "text"  # what models are told: a path may say who wrote it
@@ -253,20 +264,23 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         file = replace(self.subject.file(letter), shown=NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The opinions of other tiers are not shown: there is no disagreement to settle.
-        words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        return ScoreQuestion(self.settings, document, self.tier, words, compared=True)
+        instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
+        return ScoreQuestion(self.settings, document, self.tier, instructions, compared=True)
 
     @property
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
-        documents = [self.score_question(letter).subject for letter in self.letters]
-        return any(
-            is_cut(each.seen_by(self.limits, model)) for each in documents for model in self.models
-        )
+        for letter in self.letters:
+            document = self.score_question(letter).subject
+            if any(is_cut(document.seen_by(self.limits, model)) for model in self.models):
+                return True
+        return False
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        tasks = map(self.score_question, self.letters)
-        return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
+        prompts = []
+        for letter in self.letters:
+            prompts += self.score_question(letter).prompts(endpoint, fence)
+        return prompts
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
         del endpoint
@@ -291,42 +305,44 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        return {
-            letter: opinion
-            for letter, opinion in zip(self.letters, samples[0], strict=True)
-            if opinion
-        }
+        opinions = {}
+        for letter, opinion in zip(self.letters, samples[0], strict=True):
+            if opinion:
+                opinions[letter] = opinion
+        return opinions
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
-        finality = self.rules.finality
-        read = set()
-        scored: dict[Voter, dict[str, list[float]]] = {}
+        sources = set()
+        means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinions in voices:
             for letter, opinion in (opinions or {}).items():
-                points = scored.setdefault(
-                    Voter(endpoint.model, endpoint.family), defaultdict(list)
-                )
+                voter = Voter(endpoint.model, endpoint.family)
+                points = means_by_voter.setdefault(voter, defaultdict(list))
                 points[letter].append(self.rubric.mean(opinion.scores))
-                read.add((endpoint.model, score_source(endpoint, opinion)))
-        barred = finality is not None and not finality.knows(self.tier, read)
-        return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
+                sources.add((endpoint.model, score_source(endpoint, opinion)))
+        finality = self.rules.finality
+        barred = finality is not None and not finality.knows(self.tier, sources)
+        return self.rules.step(
+            self.before, self.tier, means_by_voter, cut=self.is_cut, barred=barred
+        )
 
     def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
-        return {letter: self.score_question(letter).record(own) for letter, own in opinion.items()}
+        record = {}
+        for letter, opinion_of_one in opinion.items():
+            record[letter] = self.score_question(letter).record(opinion_of_one)
+        return record
 
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        calls = [
-            (letter, turn.calls[place])
-            for place, letter in enumerate(self.letters)
-            for turn in turns
-        ]
-        found = []
-        for number, (letter, answer) in enumerate(calls, first):
-            about = answer.record(self.score_question(letter).record)
-            found.append(CompareRound(round=number, tier=self.tier, order=[letter], **about))
-        return found
+        rounds: list[CompareRound] = []
+        for place, letter in enumerate(self.letters):
+            for turn in turns:
+                fields = turn.calls[place].record(self.score_question(letter).record)
+                number = first + len(rounds)
+                row = CompareRound(round=number, tier=self.tier, order=[letter], **fields)
+                rounds.append(row)
+        return rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,19 +358,17 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = document.lacks(self.rubric) or ""
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
-        panel = {
-            tier: {endpoint.model for endpoint in jury}
-            for tier, jury in self.models_by_tier.items()
-        }
-        favouring_families = {
-            letter: set(subject.families(letter)) & set(subject.families_of_some_texts)
-            for letter in subject.letters
-        }
-        margins = usual_margins(self.rubric)
+        names_by_tier = {}
+        for tier, models in self.models_by_tier.items():
+            names_by_tier[tier] = {model.model for model in models}
+        favouring_families = {}
+        for letter in subject.letters:
+            families = set(subject.families(letter)) & set(subject.families_of_some_texts)
+            favouring_families[letter] = families
         return RankingRules(
             letters=subject.distinct,
-            panel=panel,
-            margins=margins,
+            panel=names_by_tier,
+            margins=usual_margins(self.rubric),
             mode=self.settings.mode,
             finality=self.settings.finality,
             favouring_families=favouring_families,
@@ -363,67 +377,79 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
         rules = self.ranking_rules(state.subject)
         before = list(state.opinions.values())
-        models = self.models_by_tier.get(tier, ())
-        if before:
-            letters = before[-1].near
-        else:
-            letters = rules.letters
         return RankingQuestion(
             self.settings,
             state.subject,
             tier,
             rules=rules,
             before=before,
-            models=models,
-            letters=letters,
+            models=self.models_by_tier.get(tier, ()),
+            letters=before[-1].near if before else rules.letters,
         )
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
-        return (
-            self.ranking_rules(state.subject).following(list(state.opinions.values()))
-            or UNDETERMINED
-        )
+        rules = self.ranking_rules(state.subject)
+        return rules.following(list(state.opinions.values())) or UNDETERMINED
 
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
         del final  # the last step knows more
-        rules = self.ranking_rules(state.subject)
-        subject = state.subject
         steps: list[RankingStep] = list(state.opinions.values())
-        known = {
-            letter: (mean, step.tier)
-            for step in steps
-            for letter, mean in (step.found or {}).items()
-        }
-        originals = {letter: subject.original(letter) for letter in subject.letters}
-        scores = {}
-        for letter, original in originals.items():
-            if original in known:
-                scores[letter] = known[original]
+        scores = _last_scores(state.subject, steps)
         if not steps or not steps[-1].is_end:
-            return self.comparison(state, ComparisonResult(), scores=scores)
-        step = steps[-1]
-        if step.cut:
+            result = ComparisonResult()
+        elif steps[-1].cut:
             why = "no model saw the whole of the best texts, so the result is open"
-            return self.comparison(
-                state, ComparisonResult(degraded=why, truncated=True), scores=scores
-            )
-        winner = rules.winner(step)
-        told = [own for own in state.rounds if own.opinion]
-        leaders = [own.leader for own in steps if own.found]
-        consensus: Consensus = "unanimous" if set(leaders) == {winner} else "majority"
-        if len({own.model for own in told}) == 1 or len(leaders) == 1:
+            result = ComparisonResult(degraded=why, truncated=True)
+        else:
+            result = self._result(state, steps, scores)
+        return self.comparison(state, result, scores=scores)
+
+    def _result(
+        self,
+        state: JudgingState[ComparisonInput],
+        steps: Sequence[RankingStep],
+        scores: Mapping[str, SubjectScore],
+    ) -> ComparisonResult:
+        """Return the end of a ranking that came to one."""
+        subject = state.subject
+        step = steps[-1]
+        winner = self.ranking_rules(subject).winner(step)
+        rounds = [row for row in state.rounds if row.opinion]
+        leaders = [step.leader for step in steps if step.found]
+        consensus: Consensus = "majority"
+        if len({row.model for row in rounds}) == 1 or len(leaders) == 1:
             consensus = "single"
-        reasons = []
-        for own in told:
-            if own.order == [winner]:
-                reasons.append(own.opinion["reasoning"])
-        reasoning = next(filter(None, reversed(reasons)), "")
-        # A subject that did not go up keeps its last score: the best may be ahead of no other.
-        ahead = lead({letter: mean for letter, (mean, _) in scores.items()})
-        families = tuple(sorted({voter.family for voter in step.heard}))
-        if winner is not None and list(originals.values()).count(originals[winner]) > 1:
+        elif set(leaders) == {winner}:
+            consensus = "unanimous"
+        reasons = [row.opinion["reasoning"] for row in rounds if row.order == [winner]]
+        if winner is not None and _has_copies(subject, winner):
             winner = None  # a copy is as good
-        found = ComparisonResult(
-            winner or TIE, consensus, step.tier, ahead, reasoning, families=families
+        return ComparisonResult(
+            verdict=winner or TIE,
+            consensus=consensus,
+            judge_tier=step.tier,
+            # A subject that did not go up keeps its last score: the best may be ahead of no other.
+            lead=lead({letter: mean for letter, (mean, _) in scores.items()}),
+            reasoning=next(filter(None, reversed(reasons)), ""),
+            families=tuple(sorted({voter.family for voter in step.heard})),
         )
-        return self.comparison(state, found, scores=scores)
+
+
+def _last_scores(subject: ComparisonInput, steps: Iterable[RankingStep]) -> dict[str, SubjectScore]:
+    """Return by letter the last mean that a subject was given, and the tier that gave it."""
+    means: dict[str, SubjectScore] = {}
+    for step in steps:
+        for letter, mean in (step.found or {}).items():
+            means[letter] = (mean, step.tier)
+    scores = {}
+    for letter in subject.letters:
+        original = subject.original(letter)
+        if original in means:
+            scores[letter] = means[original]
+    return scores
+
+
+def _has_copies(subject: ComparisonInput, letter: str) -> bool:
+    """Whether another subject has the same text."""
+    original = subject.original(letter)
+    return sum(subject.original(other) == original for other in subject.letters) > 1

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,46 +49,53 @@ def document_judge(
 ) -> tuple[DocumentJudge, str]:
     """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
     config = configuration.load(project)
-    server = None
     if config.server.url is not None and not is_replaying(environment.environ()):
-        from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
-
-        server = shared.configured(config)
-        if name := request.model or environment.environ().get(panel.ONLY_MODEL):
-            raise UsageError(
-                f"--model {name}: the shared judge (server.url) chooses models; leave it out"
-            )
-        if request.depth:
-            problem = (
-                "the shared judge (server.url) chooses the depth; leave --depth and --review out"
-            )
-            raise UsageError(problem)
+        return _remote_judge(gateway, config, project, request)
     loaded = rubric(config, project, request)
-    tiers = TIERS if server is None else ()
-    settings = judge_settings(config, loaded, project, request, tiers=tiers)
+    settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
-    if server is not None:
-        return (replace(judge, instead=server.judge), server.url)
     if request.depth and settings.models_by_tier:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        chosen = partial(_depth, request.depth, config)
-        judge = replace(judge, instead=partial(review.at_depth, chosen))
-    return (judge, settings.no_model_reason)
+        choose = partial(_depth, request.depth, config)
+        judge = replace(judge, instead=partial(review.at_depth, choose))
+    return judge, settings.no_model_reason
 
 
-def _depth(wanted: AnyDepth, config: Config, document: Document) -> Depth:
+def _remote_judge(
+    gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
+) -> tuple[DocumentJudge, str]:
+    """Return a judge that has the team's server judge, and its address."""
+    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+    server = shared.configured(config)
+    assert server is not None  # noqa: S101 - the configuration names it
+    model = request.model or environment.environ().get(panel.ONLY_MODEL)
+    if model:
+        problem = "the shared judge (server.url) chooses models; leave it out"
+        raise UsageError(f"--model {model}: {problem}")
+    if request.depth:
+        problem = "the shared judge (server.url) chooses the depth"
+        raise UsageError(f"{problem}; leave --depth and --review out")
+    loaded = rubric(config, project, request)
+    settings = judge_settings(config, loaded, project, request, tiers=())
+    judge = DocumentJudge(gateway, settings, reply_cache(request), instead=server.judge)
+    return judge, server.url
+
+
+def _depth(asked: AnyDepth, config: Config, document: Document) -> Depth:
     """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
-    if wanted != "auto":
-        return Depth(depth=wanted, rule="as asked")
-    own = configuration.load(None).gate
+    if asked != "auto":
+        return Depth(depth=asked, rule="as asked")
+    users_rules = configuration.load(None).gate
     rules = config.gate
-    file = document.files[0]
     if not rules.depth and rules.review is None:
-        own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
-    return depth.choose(own, rules, file.path, len(lines_of(file.text)))
+        rules = configuration.GateConfig.model_validate({"depth": "usual"})
+        users_rules = rules
+    file = document.files[0]
+    return depth.choose(users_rules, rules, file.path, len(lines_of(file.text)))
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
@@ -154,17 +162,16 @@ def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
     """Refuse a cost limit without prices: `UsageError` where the caller asked, else `ConfigError`."""
-    models = _unpriced(tiers) if limit else []
-    if not models:
+    names = _unpriced(tiers) if limit else []
+    if not names:
         return
     profiles = set()
-    for jury in tiers.values():
-        for endpoint in jury:
-            profiles.add(endpoint.profile.provider)
+    for models in tiers.values():
+        profiles |= {model.profile.provider for model in models}
     home = Path(paths.PROVIDERS.path())
     where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
-        f"no price is known for {', '.join(models)}, so a cost limit cannot work: set `price` in the "
+        f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "
         f"provider's profile ({where}, a copy of the bundled one), or remove the limit"
     )
     if asked:
@@ -173,7 +180,7 @@ def check_prices(
 
 
 def _unpriced(tiers: Tiers) -> list[str]:
-    return unpriced(endpoint for jury in tiers.values() for endpoint in jury)
+    return unpriced(chain.from_iterable(tiers.values()))
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
@@ -193,7 +200,7 @@ async def ajudge_documents(
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
     """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
         judge, _ = await asyncio.to_thread(document_judge, gateway, project, request)
@@ -201,10 +208,10 @@ async def ajudge_documents(
         async with aclosing(stream):
             async for document, verdict in stream:
                 if on_verdict is None:
-                    found.append(verdict)
+                    verdicts.append(verdict)
                 else:
                     on_verdict(document, verdict)
-    return found
+    return verdicts
 
 
 def prompts(
@@ -212,6 +219,7 @@ def prompts(
     project: Path | None = None,
     request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
+    """Return what each model would be sent about a subject, with its tier and name."""
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
         return comparison_judge(gateway, subject, project, request).prompts_by_model(subject)
@@ -232,17 +240,17 @@ async def acompare(
         return await judge.judge(texts)
 
 
-def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
+def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
     """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
-    names = (given,) if given is None or isinstance(given, str) else tuple(given)
-    told = tuple(name and encodable(name) for name in names)
-    if len(told) > 1 and len(told) != count:
-        raise UsageError(
-            f"author family: expected one for all or {count}, one for each; got {len(told)}"
-        )
-    if len(told) == 1:
-        return told * count
-    return told
+    if families is None or isinstance(families, str):
+        families = (families,)
+    names = tuple(name and encodable(name) for name in families)
+    if len(names) == 1:
+        return names * count
+    if names and len(names) != count:
+        problem = f"expected one for all or {count}, one for each; got {len(names)}"
+        raise UsageError(f"author family: {problem}")
+    return names
 
 
 def comparison_judge(
@@ -254,11 +262,9 @@ def comparison_judge(
         raise UsageError("depth: texts that are compared have none; leave it out")
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
-    usual = FOR_TWO if count == LEAST else FOR_MORE
-    if request.rubric is None:
-        name = usual
-    else:
-        name = request.rubric
+    name = request.rubric
+    if name is None:
+        name = FOR_TWO if count == LEAST else FOR_MORE
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
     kind: type[PairJudge | RankingJudge] = PairJudge
@@ -267,17 +273,17 @@ def comparison_judge(
         kind = RankingJudge
         subjects = len(texts.distinct)
     elif count > LEAST:
-        told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
-        raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
+        problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
+        raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
     settings = judge_settings(config, loaded, project, request, subjects=subjects)
     reason = _no_comparison_reason(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)
     return kind(gateway, settings, reply_cache(request))
 
 
-def _no_comparison_reason(config: Config, why: str) -> str:
+def _no_comparison_reason(config: Config, reason: str) -> str:
     """Return why there is no model to compare texts, also for those whose documents a server judges."""
     if config.server.url is None:
-        return why
+        return reason
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"
-    return f"{alone}; on this machine: {why}"
+    return f"{alone}; on this machine: {reason}"

@@ -84,7 +84,7 @@ class Shared:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
         document = state.subject
         settings = judge.settings
-        seconds = settings.timeout + _SLACK
+        timeout = settings.timeout + _SLACK
         request = {
             "rubric": settings.loaded.rubric.ref,
             "rubric_sha256": settings.loaded.sha256,
@@ -98,9 +98,9 @@ class Shared:
             "wish": request,
         }
         try:
-            judged = Verdict.model_validate_json(await self._judged(body, seconds))
+            judged = Verdict.model_validate_json(await self._judged(body, timeout))
         except (*_FAILURES, SharedError, ValidationError) as error:
-            return judge.unjudged(state, f"the shared judge at {self.url}: {_told(error)}")
+            return judge.unjudged(state, f"the shared judge at {self.url}: {_words_for(error)}")
         # The server was not told of names that hold a secret.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
@@ -108,30 +108,30 @@ class Shared:
             update={"subjects": subjects, "task_id": document.task_id, "author": author}
         )
 
-    async def _judged(self, body: dict[str, Any], seconds: float) -> bytes:
+    async def _judged(self, body: dict[str, Any], timeout: float) -> bytes:
         """Return the answer, asked for again under one key where one of several servers goes."""
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex}
 
         async def ask() -> bytes:
-            left = end - time.monotonic()
+            left = deadline - time.monotonic()
             return await self._answer(
                 "POST", "/v1/judge", left, read=left, json=body, headers=headers
             )
 
         tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
-        return await retrying.call(ask, tries, passes=_passes, seconds=seconds)
+        return await retrying.call(ask, tries, passes=_passes, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
         sent: list[bytes] = []
         reasons: list[str] = []
-        for each in lines:
-            problem = unstorable(json.loads(each))
+        for line in lines:
+            problem = unstorable(json.loads(line))
             if problem:  # the server would refuse all lines with it
                 reasons.append(problem)
             else:
-                sent.append(each)
+                sent.append(line)
         if sent:
             body = b'{"lines": [' + b",".join(sent) + b"]}"
             answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
@@ -150,7 +150,7 @@ class Shared:
         answer = self._call("GET", "/v1/rubrics")
         try:
             rubrics = json.loads(answer)
-            names = [each["id"] for each in rubrics]
+            names = [rubric["id"] for rubric in rubrics]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
         return len(names)
@@ -172,7 +172,7 @@ class Shared:
         try:
             return running.run(self._answer(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
-            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
+            raise SharedError(f"the shared judge at {self.url}: {_words_for(error)}") from None
 
     async def _answer(
         self,
@@ -215,43 +215,47 @@ def _passes(failure: Exception, number: int) -> bool:
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
-def configured(settings: Config) -> Shared | None:
+def configured(config: Config) -> Shared | None:
     """Return the user's shared judge, if named; raises `ConfigError` for an unsafe address or no token."""
-    url = settings.server.url
-    file = settings.server.token_file
-    if url is None:
+    if config.server.url is None:
         return None
+    url = config.server.url.strip()
+    problem = _address_problem(url, config.server.url)
+    if problem:
+        raise wrong("server", "url", problem, None)
+    return Shared(url.rstrip("/"), _token(config.server.token_file))
+
+
+def _address_problem(url: str, written: str) -> str:
+    """Say what is wrong with the address of a server; "" where a token may be sent there."""
     try:
-        address = httpx.URL(url.strip())
+        address = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise wrong(
-            "server", "url", f"{url!r} is no address ({error}); expected https://…", None
-        ) from None
+        return f"{written!r} is no address ({error}); expected https://…"
     if not address.host and address.scheme in ("http", "https"):
-        raise wrong(
-            "server", "url", f"expected https:// and the name of a machine, got {url!r}", None
-        )
-    if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
-        raise wrong(
-            "server", "url", f"expected https://…, or http:// on this machine, got {url!r}", None
-        )
+        return f"expected https:// and the name of a machine, got {written!r}"
+    is_safe = address.scheme == "https"
+    if address.scheme == "http":
+        is_safe = is_loopback(address.host)
+    if not is_safe:
+        return f"expected https://…, or http:// on this machine, got {written!r}"
+    return ""
+
+
+def _token(file: str | None) -> str:
+    """Return the token of the environment, or else of a file; raises `ConfigError`."""
     token = environment.environ().get(TOKEN, "").strip()
-    try:
-        token = token or (
-            Path(file).expanduser().read_text(encoding="utf-8").strip() if file else ""
-        )
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = "not UTF-8"
-        raise wrong("server", "token_file", f"{file}: cannot be read ({reason})", None) from None
+    if not token and file:
+        try:
+            token = Path(file).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            problem = f"{file}: cannot be read ({reason})"
+            raise wrong("server", "token_file", problem, None) from None
     if not _TOKEN.fullmatch(token):
-        expected = (
-            f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
-        )
-        raise wrong("server", "token_file", expected, None)
-    return Shared(url.strip().rstrip("/"), token)
+        expected = "expected one token and nothing else; name the file that holds it"
+        raise wrong("server", "token_file", f"{expected}, or set {TOKEN}", None)
+    return token
 
 
 @functools.cache
@@ -266,7 +270,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _told(error: Exception) -> str:
+def _words_for(error: Exception) -> str:
     if isinstance(error, SharedError | GatewayError):
         return one_line(str(error), _SAID)
     if isinstance(error, ValidationError):

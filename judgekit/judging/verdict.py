@@ -198,28 +198,24 @@ class Verdict(_Record):
         return self.verdict == "accept"
 
     def __str__(self) -> str:
-        # A file is named with the beginning of its hash, which says nothing to a person.
-        name = self.task_id.removesuffix(
-            f"@{self.subjects[0].sha256[:16]}" if self.subjects else ""
+        name = self.task_id
+        if self.subjects:
+            # A file is named with the beginning of its hash, which says nothing to a person.
+            name = name.removesuffix(f"@{self.subjects[0].sha256[:16]}")
+        scores = ", ".join(
+            f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()
         )
-        scores = [f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()]
         if scores and self.average is not None:
-            mean = f" (mean {self.average:g})"
-        else:
-            mean = ""
-        models = self.model or ", ".join(dict.fromkeys(each.model for each in self.rounds))
-        judge = models or "no model was asked"
-        why = self.reasoning
+            scores += f" (mean {self.average:g})"
+        judge = self.model or _models(self.rounds)
+        reason = self.reasoning
         if self.human_override:
             judge = f"decided by {self.human_override.who}"
-            why = self.human_override.why
+            reason = self.human_override.why
         elif self.verdict == "undetermined":
-            why = self.degraded or why
-        return _three_lines(
-            f"{self.verdict}: {name}",
-            [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)],
-            why,
-        )
+            reason = self.degraded or reason
+        second = [scores or "no scores", judge, _cost(self)]
+        return _three_lines(f"{self.verdict}: {name}", second, reason)
 
 
 class Decision(_Record):
@@ -252,19 +248,26 @@ class Selection(_Record):
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
-    own = loaded.rubric
-    return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
+    rubric = loaded.rubric
+    return RubricRef(
+        id=rubric.rubric, version=rubric.version, sha256=loaded.sha256, source=loaded.source
+    )
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
     """Say in one line which tiers failed, and why: of a model's failures of one kind the first counts."""
-    tiers: dict[str, dict[str, None]] = {}
-    known = set()
-    for own in rounds:
-        if own.failure and (key := (own.tier, own.model, own.failure.kind)) not in known:
-            known.add(key)
-            tiers.setdefault(f"{own.failure.kind} ({own.failure.message})", {})[own.tier] = None
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
+    tiers_by_reason: dict[str, dict[str, None]] = {}
+    counted = set()
+    for row in rounds:
+        if row.failure is None:
+            continue
+        key = (row.tier, row.model, row.failure.kind)
+        if key not in counted:
+            counted.add(key)
+            reason = f"{row.failure.kind} ({row.failure.message})"
+            tiers_by_reason.setdefault(reason, {})[row.tier] = None
+    lines = [f"{', '.join(tiers)}: {reason}" for reason, tiers in tiers_by_reason.items()]
+    return "; ".join(lines) or None
 
 
 Word = Annotated[str, StringConstraints(pattern="^([A-Z]|tie|escalate|undetermined)$")]
@@ -328,32 +331,37 @@ class Comparison(_Record):
 
     def __str__(self) -> str:
         names = {}
+        scores = []
         for subject in self.subjects:
             names[subject.letter] = subject.letter
             if subject.path != subject.letter:
                 names[subject.letter] = f"{subject.letter} ({subject.path})"
-        others = ", ".join(name for letter, name in names.items() if letter != self.verdict)
-        winner = names.get(self.verdict)
-        scores = []
-        for subject in self.subjects:
             if subject.score is not None:
                 scores.append(f"{subject.letter} {subject.score:g}")
-        behind = []
-        for each in self.rounds:
-            if each.tier == self.judge_tier and each.opinion:
-                behind.append(each)
-        models = ", ".join(dict.fromkeys(each.model for each in behind or self.rounds))
-        return _three_lines(
-            f"{winner} is better than {others}" if winner else f"{self.verdict}: {others}",
-            [*([", ".join(scores)] if scores else []), models or "no model was asked", _cost(self)],
-            self.reasoning if self.decided else self.degraded or self.reasoning,
-        )
+        others = ", ".join(name for letter, name in names.items() if letter != self.verdict)
+        first = f"{self.verdict}: {others}"
+        if self.verdict in names:
+            first = f"{names[self.verdict]} is better than {others}"
+        behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
+        second = [_models(behind or self.rounds), _cost(self)]
+        if scores:
+            second.insert(0, ", ".join(scores))
+        reason = self.reasoning
+        if not self.decided:
+            reason = self.degraded or reason
+        return _three_lines(first, second, reason)
+
+
+def _models(rounds: Sequence[Round | CompareRound]) -> str:
+    """Return the models of some rounds in words."""
+    return ", ".join(dict.fromkeys(row.model for row in rounds)) or "no model was asked"
 
 
 def _cost(record: Verdict | Comparison) -> str:
     if record.cost_usd is None:
         return "cost unknown" if record.rounds else "no cost"
-    return f"{'at least ' if record.cost_complete is False else ''}{record.cost_usd:.4f} USD"
+    cost = f"{record.cost_usd:.4f} USD"
+    return f"at least {cost}" if record.cost_complete is False else cost
 
 
 def _three_lines(first: str, second: Sequence[str], third: str) -> str:
