@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config.settings import Config
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.verdict import Selection
-    from judgekit.retrieval.search import Candidate
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 Judged: TypeAlias = "tuple[list[Candidate], list[Candidate], Selection]"
 
@@ -110,55 +111,78 @@ def search(
         require("search", **{"a root": root})
     started = time.perf_counter()
     home = project or environment.project_root(str(Path.cwd()))
-    settings = configuration.load(Path(home))
-    own = settings.retrieval
-    redacts = settings.judge.redact
-    asked = mode or own.search_mode
-    if judge:
-        pool = max(limit, ON_DEMAND_POOL, own.pool)
-    else:
-        pool = limit
+    config = configuration.load(Path(home))
+    mode = mode or config.retrieval.search_mode
     profiles = Profiles(compile_profiles(Path(home)))
-    named = [_folder(root) for root in roots or ()]
-    options = {
-        "project": home,
-        "limit": pool,
-        "trusted": named or configuration.user_roots() or (),
-        "profiles": profiles,
-        "snippets": True,
-        "scorer": own.scorer,
-    }
-    ranked = command.search(
-        query, None if named else own.command, named or own.roots, own.deadline, options
-    )
+    ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
-    degraded = None
+    degraded = [ranked.degraded]
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            most = BODY_CHARS + (redaction.MARGIN if redacts else 0)  # no secret is cut in two
-            clean = redaction.words if redacts else str
-            texts = []
-            for each in ranked.candidates:
-                texts.append(clean(api.body(each, most, profiles))[:BODY_CHARS])
-            subject = _asked(Query(query), ranked.candidates, texts)
-            judged = running.run(_judge(settings, Path(home), subject, mode=asked))
-        notes += filter(None, [None if isinstance(judged, str) else judged.stale])
-        kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
-    why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
+            subject = _texts_of(query, ranked.candidates, config, profiles)
+            judged = running.run(_judge(config, Path(home), subject, mode=mode))
+        if not isinstance(judged, str) and judged.stale:
+            notes.append(judged.stale)
+        top_k = config.retrieval.fallback_top_k
+        kept, problem = apply(judged, ranked.candidates, mode, top_k)
+        degraded.append(problem)
     results = []
-    for hit, by in kept[:limit]:
-        results.append(Result(**hit.shown() | ({} if by == "bm25" else {"kept_by": by})))
-    took = round((time.perf_counter() - started) * 1000)
+    for candidate, kept_by in kept[:limit]:
+        fields = candidate.shown()
+        if kept_by != "bm25":
+            fields["kept_by"] = kept_by
+        results.append(Result(**fields))
     return SearchResult(
         query=encodable(query),
-        mode=asked,
-        degraded=why,
+        mode=mode,
+        degraded="; ".join(filter(None, degraded)) or None,
         results=results,
-        duration_ms=took,
+        duration_ms=round((time.perf_counter() - started) * 1000),
         notes=notes,
     )
+
+
+def _propose(
+    query: str,
+    config: Config,
+    home: str,
+    roots: Sequence[str] | None,
+    profiles: Profiles,
+    *,
+    limit: int,
+    judge: bool,
+) -> RankedCandidates:
+    """Return what retrieval finds, and more than `limit` where models choose among it."""
+    retrieval = config.retrieval
+    if judge:
+        limit = max(limit, ON_DEMAND_POOL, retrieval.pool)
+    folders = [_folder(root) for root in roots or ()]
+    options = {
+        "project": home,
+        "limit": limit,
+        "trusted": folders or configuration.user_roots() or (),
+        "profiles": profiles,
+        "snippets": True,
+        "scorer": retrieval.scorer,
+    }
+    program = None if folders else retrieval.command
+    return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
+
+
+def _texts_of(
+    query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
+) -> Candidates:
+    """Return candidates as models see them: with the beginning of each text, and without secrets."""
+    texts = []
+    for candidate in candidates:
+        if config.judge.redact:  # no secret is cut in two
+            text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
+        else:
+            text = api.body(candidate, BODY_CHARS, profiles)
+        texts.append(text[:BODY_CHARS])
+    return _subject(Query(query), candidates, texts)
 
 
 def _folder(root: str) -> str:
@@ -183,47 +207,50 @@ def judged_hook(
     project: str,
 ) -> Judged | str:
     """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
-    settings = configuration.load(Path(project))
-    own = settings.retrieval
-    turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
+    config = configuration.load(Path(project))
+    retrieval = config.retrieval
+    transcript_path = str(payload.get("transcript_path") or "")
+    turns = transcript.last_turns(transcript_path, retrieval.context_turns)
     profiles = None  # the bundled ones, where the project's are wrong: said where candidates were looked for
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     texts = []
     for passage, body in api.passages(prompt, found, profiles):
-        text = passage[:SNIPPET_CHARS]
-        if settings.judge.redact and text:
-            whole = redaction.redact(body[:WHOLE_CHARS])
-            # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
-            text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[
-                :SNIPPET_CHARS
-            ]
-        texts.append(text)
-    asked = _asked(Query(_best_first(prompt, parts, settings), turns), found, texts)
-    judged = running.run(_judge(settings, Path(project), asked, mode=own.mode, hook=True))
+        texts.append(_snippet(passage, body) if config.judge.redact else passage[:SNIPPET_CHARS])
+    query = Query(_best_first(prompt, parts, config), turns)
+    subject = _subject(query, found, texts)
+    judged = running.run(_judge(config, Path(project), subject, mode=retrieval.mode, hook=True))
     if isinstance(judged, str):
         return judged
-    decided = []
-    for each, decision in zip(found, judged.decisions, strict=True):
-        decided.append((each, decision.decision))
+    decisions = [decision.decision for decision in judged.decisions]
+    decided = list(zip(found, decisions, strict=True))
     undecided = [candidate for candidate, word in decided if word == "undetermined"]
-    fallback = [candidate for candidate in found[: own.fallback_top_k] if candidate in undecided]
-    kept = []
-    for candidate, word in decided:
-        if word == "kept" or candidate in fallback:
-            kept.append(candidate)
+    first = found[: retrieval.fallback_top_k]
+    fallback = [candidate for candidate in first if candidate in undecided]
+    kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
     return kept, undecided, judged
 
 
-def _best_first(prompt: str, parts: Sequence[str], settings: Config) -> str:
+def _snippet(passage: str, body: str) -> str:
+    """Return the beginning of a passage without secrets."""
+    text = passage[:SNIPPET_CHARS]
+    if not text:
+        return text
+    # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
+    whole = redaction.redact(body[:WHOLE_CHARS])
+    text = whole.text if whole.secrets else redaction.words(text)
+    return " ".join(text.split())[:SNIPPET_CHARS]
+
+
+def _best_first(prompt: str, parts: Sequence[str], config: Config) -> str:
     """Return a prompt that is longer than models are shown with its best parts first, and no secret cut."""
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
-    if settings.judge.redact:
-        without = redaction.redact(prompt[:WHOLE_CHARS]).text
-        if settings.judge.redact == "refuse" and without != prompt[:WHOLE_CHARS]:
+    if config.judge.redact:
+        redacted = redaction.redact(prompt[:WHOLE_CHARS]).text
+        if config.judge.redact == "refuse" and redacted != prompt[:WHOLE_CHARS]:
             return prompt
-        prompt = without
+        prompt = redacted
         parts = [redaction.redact(part).text for part in parts]
     prompt = " ".join(prompt.split())
     return "\n".join([*[part for part in parts if part in prompt], prompt])
@@ -234,12 +261,10 @@ def apply(
 ) -> tuple[list[tuple[Candidate, str]], str | None]:
     """Return the candidates that stand, what kept each (BM25 where nothing was decided), and why, if so."""
     if isinstance(judged, str):
-        sure = [
-            candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL
-        ][:top_k]
-        return [
-            (candidate, "bm25") for candidate in (sure if mode == "strict" else candidates)
-        ], judged
+        if mode == "strict":
+            sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
+            candidates = sure[:top_k]
+        return [(hit, "bm25") for hit in candidates], judged
     fallback = candidates
     if mode == "strict":
         fallback = [hit for hit in candidates[:top_k] if hit.rated]
@@ -253,47 +278,56 @@ def apply(
 
 
 async def _judge(
-    config: Config, project: Path, asked: Candidates, *, mode: ModeName, hook: bool = False
+    config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    own = config.retrieval
+    retrieval = config.retrieval
     if hook:  # between a person and an agent: each model answers once
         once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": once})
-    loaded = loader.configured_rubric("retrieval", own.rubric, project)
+    loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
     async with aclosing(open_gateway(environment.environ())) as gateway:
         request = JudgeRequest(mode=mode)
-        tiers = own.tiers if hook else TIERS
+        tiers = retrieval.tiers if hook else TIERS
         settings = service.judge_settings(config, loaded, project, request, tiers=tiers)
         if not settings.models_by_tier:
             return settings.no_model_reason
         if hook:
-            left = min(own.deadline, HOOK_SECONDS)
-        else:
-            left = settings.timeout
-        started = time.monotonic()
-        if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    for models in settings.models_by_tier.values():
-                        for model in models:
-                            await prepare(model)
-        left -= time.monotonic() - started
-        if left <= 0:
-            return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
-        settings = replace(settings, timeout=left, call_timeout=own.timeout if hook else None)
+            timeout = min(retrieval.deadline, HOOK_SECONDS)
+            timeout -= await _prepare_all(settings, timeout)
+            if timeout <= 0:
+                return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
+            settings = replace(settings, timeout=timeout, call_timeout=retrieval.timeout)
         judge = CandidateJudge(gateway, settings, service.reply_cache(request))
-        return await judge.select(asked.query, asked.candidates)
+        return await judge.select(subject.query, subject.candidates)
 
 
-def _asked(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    # An id that two stores share gets its place appended.
+async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
+    """Import what the models need, so that no call's own timeout pays for it; return the seconds it took."""
+    started = time.monotonic()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            for models in settings.models_by_tier.values():
+                for model in models:
+                    await prepare(model)
+    return time.monotonic() - started
+
+
+def _subject(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
+    """Return candidates with their texts; an id that two stores share gets its place appended."""
     ids = [candidate.id for candidate in candidates]
-    names = []
-    for place, each in enumerate(ids):
-        names.append(each if ids.count(each) == 1 else f"{each}~{place}")
-    shown = (
-        PromptCandidate(name, candidate.title, candidate.category, tuple(candidate.tags), text)
-        for name, candidate, text in zip(names, candidates, texts, strict=True)
-    )
-    return Candidates(query, tuple(shown))
+    prompt_candidates = []
+    for place, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
+        name = candidate.id
+        if ids.count(name) > 1:
+            name = f"{name}~{place}"
+        prompt_candidates.append(
+            PromptCandidate(
+                id=name,
+                title=candidate.title,
+                category=candidate.category,
+                tags=tuple(candidate.tags),
+                text=text,
+            )
+        )
+    return Candidates(query, tuple(prompt_candidates))
