@@ -16,7 +16,7 @@ from judgekit.judging.verdict import Depth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config.settings import GateConfig
+    from judgekit.config.settings import DepthRule, GateConfig
 
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 
@@ -28,13 +28,13 @@ def choose(
 
     Those who `signed` it are given as `Name <address>`, with their trailers.
     """
-    found = _first_fitting(rules, path, lines, signed)
+    depth = _first_fitting(rules, path, lines, signed)
     if (own.depth, own.review) == (rules.depth, rules.review):
-        return found
-    if _rank(found) > DEPTHS.index(own.depth_limit):
-        rule = f"{found.rule}: {found.depth}, but your gate.depth_limit is {own.depth_limit}"
-        found = Depth(depth=own.depth_limit, rule=rule)
-    return max(found, _first_fitting(own, path, lines, signed), key=_rank)
+        return depth
+    if _rank(depth) > DEPTHS.index(own.depth_limit):
+        rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {own.depth_limit}"
+        depth = Depth(depth=own.depth_limit, rule=rule)
+    return max(depth, _first_fitting(own, path, lines, signed), key=_rank)
 
 
 def _rank(chosen: Depth) -> int:
@@ -44,14 +44,25 @@ def _rank(chosen: Depth) -> int:
 def _first_fitting(gate: GateConfig, path: str, lines: int, signed: Sequence[str]) -> Depth:
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
-    people = [text.casefold() for text in signed]
     for rule in gate.depth:
-        authors = [each.casefold() for each in rule.authors]
         if (
-            (not rule.paths or Patterns(map(str.lower, rule.paths)).match(path.lower()))
-            and (not authors or any(fnmatchcase(text, each) for each in authors for text in people))
+            _fits_path(rule, path)
+            and _fits_people(rule, signed)
             and rule.least_lines <= lines
             and (rule.most_lines is None or lines <= rule.most_lines)
         ):
             return Depth(depth=rule.depth, rule=rule.name)
     return Depth(depth="tiers", rule="no rule fits")
+
+
+def _fits_path(rule: DepthRule, path: str) -> bool:
+    return not rule.paths or Patterns(map(str.lower, rule.paths)).match(path.lower())
+
+
+def _fits_people(rule: DepthRule, signed: Sequence[str]) -> bool:
+    if not rule.authors:
+        return True
+    authors = [author.casefold() for author in rule.authors]
+    return any(
+        any(fnmatchcase(person.casefold(), author) for author in authors) for person in signed
+    )

@@ -97,8 +97,11 @@ def margin(
     if rule.accept.mean is not None:
         above.append(rubric.mean(scores) - rule.accept.mean)
     below = rule.reject.any_below - min(values)
-    distance = {"accept": min(above), "reject": below, "improve": min(-below, -min(above))}
-    return round(min(above) if signed else distance[rubric.decide(scores, mode)], DIGITS)
+    least_above = min(above)
+    if signed:
+        return round(least_above, DIGITS)
+    distances = {"accept": least_above, "reject": below, "improve": min(-below, -least_above)}
+    return round(distances[rubric.decide(scores, mode)], DIGITS)
 
 
 def certainty(probability: float | None) -> float:
@@ -147,23 +150,20 @@ class EscalationRules:
         """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
-        told: dict[TierName, Outcome | None] = {}
+        settled: dict[TierName, Outcome | None] = {}
         for tier, outcome in seen.items():
             is_left_open = tier in divided and not self._ends_with(tier)
-            told[tier] = None if is_left_open else outcome
+            settled[tier] = None if is_left_open else outcome
+        step = None
         if self.finality and len(self.tiers) > 1:
-            step = self._calibrated(told, margins)
-        else:
-            step = None
-        step = step or self._step(told, margins)
+            step = self._calibrated(settled, margins)
+        step = step or self._step(settled, margins)
         if isinstance(step, str):
             return step
-        whole_text_tiers = []
-        for tier, word in told.items():
-            if word == "accept" and tier not in self.truncated:
-                whole_text_tiers.append(tier)
-        if step.verdict == "accept" and not whole_text_tiers:
-            return UNDETERMINED
+        if step.verdict == "accept":
+            accepting = {tier for tier, outcome in settled.items() if outcome == "accept"}
+            if accepting <= set(self.truncated):
+                return UNDETERMINED
         if step.tier in divided:
             return step._replace(consensus="majority")
         return ESCALATE if step == UNDETERMINED and divided else step
@@ -174,7 +174,7 @@ class EscalationRules:
 
     def _has_third(self) -> bool:
         """Whether the tiebreaker has a voice that neither quick nor deep had."""
-        quick, deep, third = (set(self.models.get(tier, ())) for tier in TIERS)
+        quick, deep, third = self._models_by_tier()
         return "tiebreaker" in self.tiers and (not third or bool(third - quick - deep))
 
     def _calibrated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
@@ -193,11 +193,10 @@ class EscalationRules:
 
     def _step(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
         first = self.tiers[0]
-        tiers = self.tiers
         if first not in seen:
             return first
         outcome = seen[first]
-        if len(tiers) == 1:
+        if len(self.tiers) == 1:
             return Final(outcome, "single", first) if outcome else UNDETERMINED
         quick = outcome if first == "quick" else None
         cut = quick == "accept" and "quick" in self.truncated
@@ -205,7 +204,7 @@ class EscalationRules:
         if quick is not None and sure and not self._is_close("quick", margins):
             return Final(quick, "single", "quick")
         if "deep" not in seen:
-            if "deep" in tiers:
+            if "deep" in self.tiers:
                 return "deep"
             return self._third(quick, None, seen)
         deep = seen["deep"]
@@ -214,14 +213,17 @@ class EscalationRules:
         if quick == deep:
             return Final(deep, "unanimous", "deep")
         if quick is None or "improve" in (quick, deep):
-            close = self._is_close("deep", margins) and self._has_third()
-            if close:
+            if self._is_close("deep", margins) and self._has_third():
                 return self._third(quick, deep, seen)
             return Final(deep, "single", "deep")
         # A tiebreaker that is one of those that disagree would only vote for itself.
-        one, other, third = (set(self.models.get(tier, ())) for tier in TIERS)
-        twice = third and one != other and third <= one | other
-        return ESCALATE if twice else self._third(quick, deep, seen)
+        quick_models, deep_models, third_models = self._models_by_tier()
+        voters = quick_models | deep_models
+        would_repeat = third_models and quick_models != deep_models and third_models <= voters
+        return ESCALATE if would_repeat else self._third(quick, deep, seen)
+
+    def _models_by_tier(self) -> list[set[str]]:
+        return [set(self.models.get(tier, ())) for tier in TIERS]
 
     def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
         close = self.finality is None and margins.get(tier, self.margin) < self.margin
@@ -229,15 +231,15 @@ class EscalationRules:
 
     def _third(self, quick: Outcome | None, deep: Outcome | None, seen: Seen) -> TierName | Final:
         """Let the tiebreaker settle what the others left open, or stand in for a deep tier that failed."""
-        told = {outcome for outcome in (quick, deep) if outcome is not None}
-        open_end = ESCALATE if {"accept", "reject"} <= told else UNDETERMINED
+        outcomes = {outcome for outcome in (quick, deep) if outcome is not None}
+        open_end = ESCALATE if {"accept", "reject"} <= outcomes else UNDETERMINED
         if "tiebreaker" not in seen:
             return "tiebreaker" if "tiebreaker" in self.tiers else open_end
         third = seen["tiebreaker"]
         if third is None:
             return open_end
-        if third in told:
-            return Final(third, "unanimous" if {third} == told else "majority", "tiebreaker")
-        if {"accept", "reject"} <= {*told, third}:
+        if third in outcomes:
+            return Final(third, "unanimous" if {third} == outcomes else "majority", "tiebreaker")
+        if {"accept", "reject"} <= {*outcomes, third}:
             return ESCALATE
         return Final(third, "single", "tiebreaker")

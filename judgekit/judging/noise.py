@@ -54,26 +54,28 @@ def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdic
     if not path.is_file():
         return verdict
     points = yamlfile.read(path, Noise, version_key="schema").points
-    is_within = abs(margin(judge.rubric, verdict.scores, verdict.mode, signed=True)) < points
-    return verdict.model_copy(update={"noise": points}) if is_within else verdict
+    distance = margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
+    if abs(distance) < points:
+        return verdict.model_copy(update={"noise": points})
+    return verdict
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
-    models = fingerprint(judge.settings).models
-    about = {
-        "rubric": rubric_ref(judge.settings.loaded),
-        "mode": judge.settings.mode,
-        "models": models,
-        "cases": cases,
-    }
-    known = Noise(schema=SCHEMA, made=datetime.now(UTC), points=points, **about)
+    noise = Noise(
+        schema=SCHEMA,
+        made=datetime.now(UTC),
+        rubric=rubric_ref(judge.settings.loaded),
+        mode=judge.settings.mode,
+        models=fingerprint(judge.settings).models,
+        cases=cases,
+        points=points,
+    )
     path = Path(paths.NOISE.path(_name(judge)))
     try:
         environment.private_folder(str(path.parent))
-        outputs.write_atomically(
-            str(path), known.model_dump_json(by_alias=True, indent=2) + "\n", private=True
-        )
+        text = noise.model_dump_json(by_alias=True, indent=2) + "\n"
+        outputs.write_atomically(str(path), text, private=True)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); check the folder"
@@ -85,14 +87,13 @@ def _name(judge: DocumentJudge) -> str:
     """Return the file name of a judge's noise: it stands for what binds a calibration, and for the course."""
     settings = judge.settings
     rubric = judge.rubric
-    mode = settings.mode
-    now = fingerprint(settings)
-    able = {
-        tier: {model: sorted(how) for model, how in models.items()}
-        for tier, models in now.able.items()
-    }
-    words = wording(settings.loaded, mode)
+    panel = fingerprint(settings)
+    able = {}
+    for tier, models in panel.able.items():
+        able[tier] = {model: sorted(sources) for model, sources in models.items()}
+    words = wording(settings.loaded, settings.mode)
     prompts = [settings.loaded.sha256, rubric.prompt.sha256, words]
     course = [settings.margin, settings.finality.id if settings.finality else ""]
-    digest = sha256([mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course])
-    return f"{rubric.rubric}-{mode}-{digest[:12]}.json"
+    asked = panel.asked.model_dump()
+    digest = sha256([settings.mode, prompts, panel.models, asked, able, panel.asking, course])
+    return f"{rubric.rubric}-{settings.mode}-{digest[:12]}.json"

@@ -18,11 +18,18 @@ _OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "deg
 
 def redact_document(document: Document) -> tuple[Document, int]:
     """Return a document and its task without secrets, and how many they were."""
-    files = [redact_file(each) for each in document.files]
-    about = [redact(text) for text in astuple(document.task)]
-    count = sum(secrets for _, secrets in files) + sum(each.secrets for each in about)
-    task = TaskDescription(*(each.text for each in about))
-    return replace(document, files=tuple(each for each, _ in files), task=task), count
+    files = []
+    secrets = 0
+    for file in document.files:
+        redacted_file, secrets_of_file = redact_file(file)
+        files.append(redacted_file)
+        secrets += secrets_of_file
+    texts = []
+    for text in astuple(document.task):
+        redacted = redact(text)
+        texts.append(redacted.text)
+        secrets += redacted.secrets
+    return replace(document, files=tuple(files), task=TaskDescription(*texts)), secrets
 
 
 def redact_file(file: File) -> tuple[File, int]:
@@ -34,13 +41,14 @@ def redact_file(file: File) -> tuple[File, int]:
         whole = whole[: blank + 1 if blank >= 0 else start]
     text, secrets = redact(whole)
     path = redact(file.path)
-    other = redact(file.shown)
-    # Only a path with a secret has another form: what else is shown stays what was recorded.
-    shown = other.text or (path.text if path.secrets else "")
+    name = redact(file.shown)
+    shown = name.text
+    if not shown and path.secrets:
+        # Only a path with a secret has another form: what else is shown stays what was recorded.
+        shown = path.text
     total = file.total + len(text) - len(file.text)
-    return replace(
-        file, text=text, total=total, shown=shown
-    ), secrets + path.secrets + other.secrets
+    redacted_file = replace(file, text=text, total=total, shown=shown)
+    return redacted_file, secrets + path.secrets + name.secrets
 
 
 def redact_replies(record: Record) -> Record:

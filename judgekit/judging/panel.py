@@ -35,22 +35,27 @@ _WROTE = re.compile(
 
 def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the families of the agents among `people` (`Name <address>`) and the writers in `trailers`."""
-    helped = []
+    writers = list(people)
     for line in trailers:
-        if key := _WROTE.match(line):
-            helped.append(line[key.end() :])
-    found = {}
-    for person in (*people, *helped):
-        text = person.strip().casefold()
-        for family, patterns in _AGENTS.items():
-            if any(re.match(pattern, text) for pattern in patterns):
-                if family == UNKNOWN_FAMILY:
-                    known = family_by_name(text.partition(" <")[0])
-                else:
-                    known = family
-                found[known] = known
-                break
-    return tuple(found)
+        key = _WROTE.match(line)
+        if key:
+            writers.append(line[key.end() :])
+    families = {}
+    for writer in writers:
+        family = _family_of_agent(writer.strip().casefold())
+        if family is not None:
+            families[family] = family
+    return tuple(families)
+
+
+def _family_of_agent(writer: str) -> str | None:
+    """Return the family of an agent's models, by its name in lower case; None for a person."""
+    for family, patterns in _AGENTS.items():
+        if any(re.match(pattern, writer) for pattern in patterns):
+            if family == UNKNOWN_FAMILY:
+                return family_by_name(writer.partition(" <")[0])
+            return family
+    return None
 
 
 def apart(
@@ -61,16 +66,17 @@ def apart(
     Where the panel is `mixed`, `others` go first, and of these a family that it lacks.
     """
     unfit = {*wrote, UNKNOWN_FAMILY}
-    strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
-    known = _but(panel, unfit)
+    of_other_families = _without(panel, set(wrote) - {UNKNOWN_FAMILY})
+    of_known_families = _without(panel, unfit)
     apart = dict(panel)
-    for tier, jury in panel.items():
-        endpoints = strangers[tier]
-        if mixed and not endpoints:
-            fresh = {*unfit, *_families(apart)}
-            endpoints = _of_others(tier, others, fresh) or _of_others(tier, others, unfit)
-        endpoints = endpoints or nearest(tier, known) or _of_others(tier, others, unfit)
-        apart[tier] = (endpoints or nearest(tier, strangers))[: len(jury)] or jury
+    for tier, models in panel.items():
+        fit = of_other_families[tier]
+        if mixed and not fit:
+            on_panel = {*unfit, *_families(apart)}
+            fit = _of_others(tier, others, on_panel) or _of_others(tier, others, unfit)
+        fit = fit or nearest(tier, of_known_families) or _of_others(tier, others, unfit)
+        fit = fit or nearest(tier, of_other_families)
+        apart[tier] = fit[: len(models)] or models
     return apart
 
 
@@ -131,33 +137,38 @@ def _providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
-    panels = (_but(other, unfit) for other in others())
-    return next((found for panel in panels if (found := nearest(tier, panel))), ())
+    for panel in others():
+        models = nearest(tier, _without(panel, unfit))
+        if models:
+            return models
+    return ()
 
 
 def _families(panel: Tiers) -> dict[str, None]:
-    return dict.fromkeys(endpoint.family for jury in panel.values() for endpoint in jury)
+    return dict.fromkeys(endpoint.family for models in panel.values() for endpoint in models)
 
 
 def voices(
     panel: Tiers, others: Others = tuple, wrote: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
     """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
-    found: dict[str, Endpoint] = {}
-    for tiers in (panel, *others()):
-        for endpoint in (
-            own for tier in ("deep", "tiebreaker", "quick") for own in tiers.get(tier, ())
-        ):
-            if len(found) < len(TIERS) and endpoint.family not in (*wrote, UNKNOWN_FAMILY):
-                found.setdefault(endpoint.family, endpoint)
-    return tuple(found.values())
+    order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
+    unfit = {*wrote, UNKNOWN_FAMILY}
+    by_family: dict[str, Endpoint] = {}
+    for models_by_tier in (panel, *others()):
+        for tier in order:
+            for model in models_by_tier.get(tier, ()):
+                if len(by_family) < len(TIERS) and model.family not in unfit:
+                    by_family.setdefault(model.family, model)
+    return tuple(by_family.values())
 
 
-def _but(panel: Tiers, families: Collection[str]) -> Tiers:
-    return {
-        tier: tuple(own for own in jury if own.family not in families)
-        for tier, jury in panel.items()
-    }
+def _without(panel: Tiers, families: Collection[str]) -> Tiers:
+    """Return the models of each tier that are of none of these families."""
+    left = {}
+    for tier, models in panel.items():
+        left[tier] = tuple(model for model in models if model.family not in families)
+    return left
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
@@ -207,15 +218,15 @@ def wanted(
         )
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
-    theirs = settings.tiers_of_project(project)
-    if theirs and environ.get(_ADDRESS, "").strip():
+    projects_tiers = settings.tiers_of_project(project)
+    if projects_tiers and environ.get(_ADDRESS, "").strip():
         config = settings.load(None, environ)
-        theirs = frozenset()
+        projects_tiers = frozenset()
     named: dict[TierName, list[str] | None] = {}
     for tier in TIERS:
         named[tier] = getattr(config.judge.tiers, tier)
     return PanelRequest(
-        named, allow, order, listed_only=theirs, mixed=config.judge.panel == "mixed"
+        named, allow, order, listed_only=projects_tiers, mixed=config.judge.panel == "mixed"
     )
 
 
@@ -223,21 +234,23 @@ def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
     """Return the models of each tier, and why these or none, in one line."""
-    panel = resolve(
-        wanted(config, project, environ), environment.environ() if environ is None else environ
-    )
+    if environ is None:
+        environ = environment.environ()
+    panel = resolve(wanted(config, project, environ), environ)
     return panel.endpoints, panel.reason
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
     """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
-    found = resolve(wanted(config, project), environment.environ())
-    yield "", found.endpoints
+    resolved = resolve(wanted(config, project), environment.environ())
+    yield "", resolved.endpoints
     panel = {}
-    for tier, jury in found.endpoints.items():
-        panel[tier] = tuple(map(with_family, jury))
-    for family in [each for each in _families(panel) if each != UNKNOWN_FAMILY]:
-        yield family, apart(panel, [family], found.others, mixed=config.judge.panel == "mixed")
+    for tier, models in resolved.endpoints.items():
+        panel[tier] = tuple(map(with_family, models))
+    is_mixed = config.judge.panel == "mixed"
+    for family in _families(panel):
+        if family != UNKNOWN_FAMILY:
+            yield family, apart(panel, [family], resolved.others, mixed=is_mixed)
 
 
 def project_named_families(
@@ -245,11 +258,12 @@ def project_named_families(
 ) -> frozenset[str]:
     """Return the families that only a project names: it may not send texts elsewhere than the user does."""
     environ = environment.environ()
-    asked = model is not None or any(
-        environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)
-    )
-    own = settings.load(None)
-    if project is None or not (asked or settings.names_models(own)):
+    is_asked = model is not None
+    if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):
+        is_asked = True
+    users_config = settings.load(None)
+    if project is None or not (is_asked or settings.names_models(users_config)):
         return frozenset()
     families = documents.named(config.judge.author_family)
-    return frozenset(families) - frozenset(documents.named(own.judge.author_family))
+    users_families = documents.named(users_config.judge.author_family)
+    return frozenset(families) - frozenset(users_families)

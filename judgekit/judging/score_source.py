@@ -41,6 +41,6 @@ def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSour
     """Return how a model's opinions may be read: `scores` where its replies have scores on a scale."""
     if endpoint.pointwise:
         return frozenset({"points"})
-    return frozenset(
-        {"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"}
-    )
+    if endpoint.logprobs and scores:
+        return frozenset({"expected", "partly", "untold"})
+    return frozenset({"whole"})
