@@ -153,10 +153,7 @@ def _say_calibration(known: Calibration) -> None:
     say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
     rate = known.promise.rate
     reference = known.promise.reference
-    if round(rate, 3) == rate:
-        exact = f"{rate:.1%}"
-    else:
-        exact = f"{100 * rate:.10g}%"
+    exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
     promise = f"an opinion that is final differs from its label in at most {exact}"
     if reference is not None:
         promise = f"at most {exact} more errors than {reference} alone, which has the last word"
@@ -172,52 +169,46 @@ def _say_calibration(known: Calibration) -> None:
             why = f"few labels; about {refused.more} more are needed"
         say(f"{_rule_line(refused, known)}; too {why}")
     for tier, count in known.read_otherwise.items():
-        how = " and ".join(sorted(SOURCE_WORDS[each] for each in set(known.read[tier].values())))
+        sources = set(known.read[tier].values())
+        how = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
     title = f"On these {counted(known.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
-    if known.subjects:
-        subjects = known.subjects.all
-    else:
-        subjects = known.cases
+    subjects = known.subjects.all if known.subjects else known.cases
     least = subjects * sum(tier != "tiebreaker" for tier in known.models)
 
     def row(name: str, figure: Callable[[Measured], str]) -> None:
         say(f"  {name:<{WIDTH}}{figure(known.with_gates):>12}{figure(known.without):>12}")
 
-    row("final by calibration", lambda each: f"{each.by_gate / known.cases:.1%}")
-    row("decided", lambda each: f"{each.decided / known.cases:.1%}")
-    row(
-        "wrong among the decided",
-        lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-",
-    )
+    def share_of_wrong(measured: Measured) -> str:
+        return f"{measured.errors / measured.decided:.1%}" if measured.decided else "-"
+
+    def share_of_saved(measured: Measured) -> str:
+        return f"{1 - sum(measured.calls.values()) / least if least else 0.0:.1%}"
+
+    row("final by calibration", lambda measured: f"{measured.by_gate / known.cases:.1%}")
+    row("decided", lambda measured: f"{measured.decided / known.cases:.1%}")
+    row("wrong among the decided", share_of_wrong)
     for tier in known.models:
-        row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
-    saved = "calls saved against quick and deep"
-    row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")
+        row(f"calls of {tier}", lambda measured, tier=tier: str(measured.calls.get(tier, 0)))  # type: ignore[misc]
+    row("calls saved against quick and deep", share_of_saved)
 
 
 def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
     """Return which opinions a rule is about, how many of them were wrong, and the bound of their rate."""
+    margin = f"{rule.least_margin:g} or more"
     if known.subjects:
         after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
-        what = f"best of {rule.tier}{after}, ahead by {rule.least_margin:g} or more"
+        what = f"best of {rule.tier}{after}, ahead by {margin}"
     elif rule.stands:
-        what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {rule.least_margin:g} or more"
+        what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
     else:
+        what = f"{rule.tier} {rule.outcome}"
         if rule.after:
-            after = f" after {rule.after}"
-        else:
-            after = ""
+            what = f"{what} after {rule.after}"
         if rule.least_margin:
-            margin = f", margin {rule.least_margin:g} or more"
-        else:
-            margin = ""
-        what = f"{rule.tier} {rule.outcome}{after}{margin}"
-    if rule.gains:
-        gains = f" and {rule.gains} gained"
-    else:
-        gains = ""
+            what = f"{what}, margin {margin}"
+    gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
         bound = max(bound, 0.001)  # never "at most 0.0%"

@@ -96,17 +96,18 @@ def judge(
     from judgekit.rubric import loader
 
     project = project_path()
-    if rubric:
-        loaded = loader.find_rubric(rubric, project)
-    else:
-        loaded = None
+    loaded = loader.find_rubric(rubric, project) if rubric else None
     cases, left_out = read_cases(file, loaded and loaded.rubric, mode, map_, id_)
     recorded = any(case.judges for case in cases)
-    names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
-    given = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
-    if (recorded or loaded is None) and (option := next(filter(given.get, given), None)):
+    names = []
+    for name in (models or "").split(","):
+        if name.strip() and name.strip() not in names:
+            names.append(name.strip())
+    asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
+    given = [option for option, value in asking.items() if value]
+    if given and (recorded or loaded is None):
         raise UsageError(
-            f"{option} asks models: name a --rubric, and a file without recorded answers"
+            f"{given[0]} asks models: name a --rubric, and a file without recorded answers"
         )
     if models is not None and (model or not names):
         raise UsageError(
@@ -116,28 +117,28 @@ def judge(
         raise UsageError(
             "--keep is for the noise of the configured models: add --repeat, and no --models"
         )
-    missing = judge = None
+    missing = None
+    judge = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
         shown = count_to(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
-        found = runner.ask(
+        opinions = runner.ask(
             cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs
         )
-        missing = runner.unanswered(found.cases)
-        cases = found.cases
+        missing = runner.unanswered(opinions.cases)
+        cases = opinions.cases
         if repeat > 1 and not names:
-            cases = found.with_course(loaded.rubric, mode)
-            judge = found.judge
+            cases = opinions.with_course(loaded.rubric, mode)
+            judge = opinions.judge
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
         output_files.write_file(html, pages.judging_page(measured))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
+    code = Exit.ACCEPTED
     if keep:
-        kept = keep_noise(measured, judge)
-    else:
-        kept = Exit.ACCEPTED
-    return answered(missing) or kept
+        code = keep_noise(measured, judge)
+    return answered(missing) or code
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
@@ -146,14 +147,11 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return
-    if report.rubric:
-        about = f", rubric {report.rubric}, {report.mode}"
-    else:
-        about = ""
+    about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
     if report.left_out.told():
         say(escaped(f"left out: {report.left_out.told()}"))
-    if any(each.is_binary for each in report.judges):
+    if any(judge.is_binary for judge in report.judges):
         say("no label says improve, so an improve counts as not accepted")
     if is_comparison:
         say(f"\n{parts_text([pages.judges_table(report).turned])}")
@@ -161,8 +159,8 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
         if disputed.rows:
             say(f"\nItems that they disagree about\n{parts_text([disputed])}")
     else:
-        for each in report.judges:
-            _say_judge(each)
+        for judge in report.judges:
+            _say_judge(judge)
     _say_resampling(report.bootstrap, "items")
 
 
@@ -171,7 +169,8 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
-    spread = next((each.spread for each in report.judges if each.judge == COURSE), None)
+    spreads = [judged.spread for judged in report.judges if judged.judge == COURSE]
+    spread = next(iter(spreads), None)
     if judge is None or spread is None or spread.answers - spread.cases < noise.LEAST:
         warn(
             f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all"
@@ -207,13 +206,11 @@ def read_cases(
         if not are_rows:
             first = next(iter(rows), None)
             keys = first.columns.keys() if isinstance(first, DataRow) else set()
-            usual = fields.USUAL["judge"]["label"].split()
-            are_rows = (
-                any(name in keys for name in usual) and not keys <= cases.Case.model_fields.keys()
-            )
+            has_label = any(name in keys for name in fields.USUAL["judge"]["label"].split())
+            are_rows = has_label and not keys <= cases.Case.model_fields.keys()
         if are_rows:
-            found, left_out = labels.labelled_cases(rows, columns)
-            return cases.understood(found, rubric, mode, left_out), left_out
+            labelled, left_out = labels.labelled_cases(rows, columns)
+            return cases.understood(labelled, rubric, mode, left_out), left_out
     elif map_ or id_:
         raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
     left_out = LeftOut()
@@ -252,23 +249,22 @@ def _say_judge(judge: JudgeReport) -> None:
         why = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
         say(escaped(f"  {'not answered':<{WIDTH}}{why}"))
     _figure("unreadable", judge.unreadable)
-    for one in judge.classes:
-        precision, recall = (
-            f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall)
-        )
-        times = f"{one.said} time{'' if one.said == 1 else 's'}"
-        if one.labelled:
-            known = f"{one.labelled} labelled so"
-        else:
-            known = f"said {times}, no label says so"
-        say(
-            f"  {one_line(one.word, _LONGEST_WORD):<{WIDTH}}precision {precision}, recall {recall}, {known}"
-        )
-    if flips := judge.order_flips.pairs:
-        _figure("flips with another order", judge.order_flips.rate, f" of {flips}")
-    if flips := judge.rerun_flips.pairs:
-        _figure("flips when asked again", judge.rerun_flips.rate, f" of {flips}")
-    if spread := judge.spread:
+    for word in judge.classes:
+        precision = f"{word.precision.value:.3f}" if word.precision else "-"
+        recall = f"{word.recall.value:.3f}" if word.recall else "-"
+        how_often = f"{word.labelled} labelled so"
+        if not word.labelled:
+            how_often = f"said {word.said} time{'' if word.said == 1 else 's'}, no label says so"
+        figures = f"precision {precision}, recall {recall}, {how_often}"
+        say(f"  {one_line(word.word, _LONGEST_WORD):<{WIDTH}}{figures}")
+    order = judge.order_flips
+    if order.pairs:
+        _figure("flips with another order", order.rate, f" of {order.pairs}")
+    rerun = judge.rerun_flips
+    if rerun.pairs:
+        _figure("flips when asked again", rerun.rate, f" of {rerun.pairs}")
+    spread = judge.spread
+    if spread:
         _figure(
             "spread of the distance from acceptance",
             spread.distance,
@@ -277,16 +273,15 @@ def _say_judge(judge: JudgeReport) -> None:
         for name, score in spread.scores.items():
             _figure(f"spread of {name}", score)
         say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
-    if lift := judge.injection:
+    lift = judge.injection
+    if lift:
         _figure(f"{one_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")
-    if probabilities := judge.probabilities:
+    probabilities = judge.probabilities
+    if probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
         say(f"  {'Brier and ECE of its probabilities':<{WIDTH}}{errors}")
-    if judge.cost.usd is None:
-        usd = ""
-    else:
-        usd = f", ${judge.cost.usd:.6f}"
+    usd = "" if judge.cost.usd is None else f", ${judge.cost.usd:.6f}"
     say(f"  {'an item':<{WIDTH}}{judge.cost.calls:.2f} calls{usd}")
 
 
@@ -307,15 +302,16 @@ def retrieval(
     from judgekit.evaluation import cases, retrieval
     from judgekit.retrieval.profiles import compile_profiles
 
-    found = cases.read_collection(folder, scoped=scope_prefix)
+    collection = cases.read_collection(folder, scoped=scope_prefix)
     if run is not None:
-        retrieval.check_run(run, (each.id for each in (*found.queries, *found.documents)))
-    used = Profiles(compile_profiles(project_path())).by_kind[profile]
-    shown = count_to(len(found.queries), "queries")
-    seen = retrieval.search(found, used, scoped=scope_prefix, progress=shown)
+        named = (*collection.queries, *collection.documents)
+        retrieval.check_run(run, (item.id for item in named))
+    compiled = Profiles(compile_profiles(project_path())).by_kind[profile]
+    shown = count_to(len(collection.queries), "queries")
+    seen = retrieval.search(collection, compiled, scoped=scope_prefix, progress=shown)
     if run is not None:
-        retrieval.write_run(run, ((each.query, each.ranking) for each in seen))
-    report = retrieval.report(found, used, seen, scoped=scope_prefix)
+        retrieval.write_run(run, ((answer.query, answer.ranking) for answer in seen))
+    report = retrieval.report(collection, compiled, seen, scoped=scope_prefix)
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
         warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
@@ -328,10 +324,7 @@ def retrieval(
 def _say_retrieval(report: RetrievalReport) -> None:
     from judgekit.evaluation.stats import Bin, LabelGroup
 
-    if report.scopes is not None:
-        scopes = f" in {report.scopes} scopes"
-    else:
-        scopes = ""
+    scopes = "" if report.scopes is None else f" in {report.scopes} scopes"
     profile = f"profile {' '.join(report.profile.values())}"
     documents = counted(report.documents, "document", "documents")
     queries = counted(report.queries, "query", "queries")
@@ -348,12 +341,12 @@ def _say_retrieval(report: RetrievalReport) -> None:
         )
         say(f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}")
         groups: list[Bin | LabelGroup] = [*measured.bins, *measured.labels]
-        for each in groups:
-            if isinstance(each, Bin):
-                name = f"{each.low:.1f} to {each.high:.1f}"
+        for group in groups:
+            if isinstance(group, Bin):
+                name = f"{group.low:.1f} to {group.high:.1f}"
             else:
-                name = each.label
-            say(f"  {name:<12}{each.count:>8}{each.confidence:>8.3f}{each.relevant:>10.3f}")
+                name = group.label
+            say(f"  {name:<12}{group.count:>8}{group.confidence:>8.3f}{group.relevant:>10.3f}")
     injection = report.injection
     prompts = counted(injection.prompts, "prompt", "prompts")
     say(f"\nTo {prompts}, {injection.answerable} of them answerable, the hook would add")

@@ -19,7 +19,7 @@ from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, pa
 from judgekit.text import counted, escaped, lines_of, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from judgekit.data.labels import Columns, LabelSheet, ResultFile
     from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
@@ -72,20 +72,21 @@ def report(
         say("Write accept, improve or reject into the column label of each row. Then run:")
         say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
         return
-    known = _labels(labels, first, columns)
-    if id_ and not first.has_id_column and not (known and known.has_id_column):
+    label_sheet = _labels(labels, first, columns)
+    if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
     second = None
     if results[1:]:
         others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
-        second = others.name, {each.row_id: each.word for each in others}
-    if known:
-        words = known.words
-        left_out = known.left_out
-    else:
-        words = None
-        left_out = None
-    found = summarise(first, first.name, words, by, second, left_out)
+        second = others.name, {row.row_id: row.word for row in others}
+    found = summarise(
+        first,
+        first.name,
+        labels=label_sheet.words if label_sheet else None,
+        column=by,
+        second=second,
+        left_out=label_sheet.left_out if label_sheet else None,
+    )
     sections = _sections(found)
     if html is not None:
         write_file(html, page(f"Results of {found.file}", _about(found), sections))
@@ -94,7 +95,8 @@ def report(
         return
     say(escaped(f"{found.file}: {_about(found)}"))
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
-    say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
+    has_intervals = "[0" in text or "[-" in text
+    say(f"{text}\nIn brackets 95% intervals" if has_intervals else text.rstrip())
 
 
 def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
@@ -114,50 +116,53 @@ def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelShe
 
 def _about(found: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
-    count = found.undetermined
-    verb = "is" if count == 1 else "are"
-    if count:
-        left = f"; {count:,} without a verdict {verb} left out of all rates"
-    else:
-        left = ""
+    left = ""
+    if found.undetermined:
+        verb = "is" if found.undetermined == 1 else "are"
+        left = f"; {found.undetermined:,} without a verdict {verb} left out of all rates"
     cost = "; cost unknown" if found.tiers else ""
     if found.cost_usd is not None:
-        cost = f"; {'at least ' * (not found.cost_complete)}{found.cost_usd:.4f} USD"
+        least = "" if found.cost_complete else "at least "
+        cost = f"; {least}{found.cost_usd:.4f} USD"
     return f"{counted(found.rows, 'row', 'rows')}: {words}{left}{cost}"
 
 
 def _sections(found: ResultsReport) -> list[Section]:
     sections = [Section("Rates", [_figures(found), *_notes(found)])]
-    known = found.labelled
-    if known and known.confusion:
-        sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
+    labelled = found.labelled
+    if labelled and labelled.confusion:
+        sections.append(Section("Labels and verdicts", [shares("labelled", labelled.confusion)]))
     if found.matrix:
-        letters = list(found.win_rates)
-        rows: list[Row] = []
-        for one, row in found.matrix.items():
-            rows.append([one, *map(_win_cell, map(row.get, letters))])
         title = "How often the text of the row is better than that of the column"
-        sections.append(Section(title, [Table(["", *letters], rows)]))
+        sections.append(Section(title, [_win_table(found)]))
     if found.groups:
         columns = [found.column or "", "rows", "as judged", "corrected", *found.verdicts]
-        groups = [_group(each, found.verdicts) for each in found.groups]
+        groups = [_group(group, found.verdicts) for group in found.groups]
         sections.append(Section(f"By {found.column}", [Table(columns, groups, total=found.values)]))
     if found.dimensions:
         sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
     if found.tiers:
-        tiers: list[Row] = [[tier, *each.values()] for tier, each in found.tiers.items()]
+        tiers: list[Row] = [[name, *tier.values()] for name, tier in found.tiers.items()]
         sections.append(Section("Tiers", [Table(_TIERS, tiers)]))
-    lists = [("The worst rows", found.worst, found.not_accepted)]
-    if apart := found.difference:
-        lists.insert(
-            0, ("Verdicts that differ between the results", apart.rows_that_differ, apart.differing)
-        )
-    if known:
-        lists.insert(0, ("Verdicts that differ from the label", known.wrong, known.differing))
-    return [
-        *sections,
-        *(Section(title, [_table(rows, total)]) for title, rows, total in lists if rows),
-    ]
+    if labelled and labelled.wrong:
+        title = "Verdicts that differ from the label"
+        sections.append(Section(title, [_table(labelled.wrong, labelled.differing)]))
+    apart = found.difference
+    if apart and apart.rows_that_differ:
+        title = "Verdicts that differ between the results"
+        sections.append(Section(title, [_table(apart.rows_that_differ, apart.differing)]))
+    if found.worst:
+        sections.append(Section("The worst rows", [_table(found.worst, found.not_accepted)]))
+    return sections
+
+
+def _win_table(found: ResultsReport) -> Table:
+    """Return how often each text is better than each other."""
+    letters = list(found.win_rates)
+    rows: list[Row] = []
+    for letter, rates in found.matrix.items():
+        rows.append([letter, *(_win_cell(rates.get(other)) for other in letters)])
+    return Table(["", *letters], rows)
 
 
 def _figures(found: ResultsReport) -> list[Figure]:
@@ -189,34 +194,29 @@ def _counts(win: WinRate) -> str:
 
 
 def _notes(found: ResultsReport) -> list[str]:
-    judged = []
-    for judge, count in found.judged_by.items():
-        judged.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
-    reasons = []
-    for error, count in found.errors.items():
-        reasons.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
+    notes = []
     if found.needs:
-        notes = [f"No corrected rate: {found.needs}."]
-    else:
-        notes = []
-    known = found.labelled
-    if known and known.is_binary:
+        notes.append(f"No corrected rate: {found.needs}.")
+    labelled = found.labelled
+    if labelled and labelled.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
-    if known and known.not_compared.told():
-        notes.append(f"Labels left out: {known.not_compared.told()}.")
-    if known and known.unmatched:
-        notes.append(_no_match(known.unmatched, "labels"))
-    elif found.labelled and found.labelled.left_out:
-        notes.append(
-            f"{found.labelled.left_out} labels left out: no row with this id has a verdict."
-        )
+    if labelled and labelled.not_compared.told():
+        notes.append(f"Labels left out: {labelled.not_compared.told()}.")
+    if labelled and labelled.unmatched:
+        notes.append(_no_match(labelled.unmatched, "labels"))
+    elif labelled and labelled.left_out:
+        notes.append(f"{labelled.left_out} labels left out: no row with this id has a verdict.")
     apart = found.difference
     if apart and apart.unmatched:
         notes.append(_no_match(apart.unmatched, "second results"))
     elif apart and apart.only_first + apart.only_second:
-        only = f"{apart.only_first} rows that only the first results have, {apart.only_second} of the second"
-        notes.append(f"Left out of the difference: {only}.")
-    return [*notes, *judged, *reasons]
+        first = f"{apart.only_first} rows that only the first results have"
+        notes.append(f"Left out of the difference: {first}, {apart.only_second} of the second.")
+    for judge, count in found.judged_by.items():
+        notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
+    for error, count in found.errors.items():
+        notes.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
+    return notes
 
 
 def _no_match(unmatched: Unmatched, other: str) -> str:
@@ -268,41 +268,46 @@ def parts_text(parts: Sequence[Part]) -> str:
     from rich.text import Text
 
     out = io.StringIO()
-    console = Console(
-        file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None
-    )
+    width = shutil.get_terminal_size((_WIDTH, 20)).columns - 2
+    console = Console(file=out, width=width, color_system=None)
     for part in parts:
         if isinstance(part, str):
             console.print(Text(escaped(part)), soft_wrap=True)
             continue
-        grid = Grid(box=None, show_header=isinstance(part, Table), pad_edge=False, header_style="")
+        is_table = isinstance(part, Table)
+        grid = Grid(box=None, show_header=is_table, pad_edge=False, header_style="")
         rows: list[Sequence[str]] = []
         if isinstance(part, Table):
             rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
-            lengths = []
-            for column in zip(part.columns, *rows, strict=True):
-                lengths.append(max(map(len, column)))
-            short = [length for length in lengths if length <= _COLUMN]
-            left = console.width - sum(short) - 2 * len(lengths)
-            # For each longer column.
-            most = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))
-            for name, length in zip(part.columns, lengths, strict=True):
-                most_here = most if length > _COLUMN else None
+            for name, most in _column_widths(part, rows, width):
                 grid.add_column(
-                    Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most_here
+                    Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most
                 )
         else:
-            rows = []
-            for each in part:
-                if isinstance(each, Figure):
-                    rows.append([each.name, each.text, each.note])
+            for figure in part:
+                if isinstance(figure, Figure):
+                    rows.append([figure.name, figure.text, figure.note])
         for row in rows:
             grid.add_row(*(Text(escaped(cell)) for cell in row))
         console.print(grid)
-        if isinstance(part, Table) and (total := max(part.total, len(part.rows))) > _MOST_ROWS:
-            if total == len(part.rows):
-                of_them = ""
-            else:
-                of_them = f" the first {len(part.rows)} of"
-            console.print(f"and {total - _MOST_ROWS} more; --html FILE shows{of_them} them")
+        if isinstance(part, Table):
+            total = max(part.total, len(part.rows))
+            if total > _MOST_ROWS:
+                first = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
+                more = total - _MOST_ROWS
+                console.print(f"and {more} more; --html FILE shows{first} them")
     return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))
+
+
+def _column_widths(
+    table: Table, rows: Iterable[Sequence[str]], width: int
+) -> Iterator[tuple[str, int | None]]:
+    """Yield each column with the width that a longer one may have; None for a short one."""
+    lengths = []
+    for column in zip(table.columns, *rows, strict=True):
+        lengths.append(max(map(len, column)))
+    short = [length for length in lengths if length <= _COLUMN]
+    left = width - sum(short) - 2 * len(lengths)
+    for_each_long = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))
+    for name, length in zip(table.columns, lengths, strict=True):
+        yield name, for_each_long if length > _COLUMN else None

@@ -167,7 +167,11 @@ class ResultsReport(ReportPart):
 
 def _worths(words: Iterable[str], best: str) -> list[float]:
     """Return 1 for the best word, 0 for others and 0.5 for a tie, without what is undetermined."""
-    return [0.5 if word == TIE else float(word == best) for word in words if word not in UNDECIDED]
+    worths = []
+    for word in words:
+        if word not in UNDECIDED:
+            worths.append(0.5 if word == TIE else float(word == best))
+    return worths
 
 
 @dataclass
@@ -189,11 +193,11 @@ class _Tally:
         rate = CorrectedRate(judged=sum(decided) / len(decided), labels=len(self.pairs))
         if self.needs(best):
             return rate
-        others = self.words - Counter(said for _, said in self.pairs)
-        right, said = (_worths(words, best) for words in zip(*self.pairs, strict=True))
-        both = list(zip(said, right, strict=True))
-        unlabelled = _worths(others.elements(), best)
-        corrected = stats.corrected(both, unlabelled)
+        unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
+        labels = _worths([label for label, _ in self.pairs], best)
+        verdicts = _worths([verdict for _, verdict in self.pairs], best)
+        both = list(zip(verdicts, labels, strict=True))
+        corrected = stats.corrected(both, _worths(unlabelled.elements(), best))
         return CorrectedRate(
             judged=rate.judged,
             corrected=corrected.value,
@@ -213,29 +217,33 @@ class _Tally:
 
     def needs(self, best: str) -> str | None:
         """Say how many more labels a corrected rate needs; None where there are enough."""
-        decided = sum(count for word, count in self.words.items() if word not in UNDECIDED)
-        good = sum(label == best for label, _ in self.pairs)
-        bad = len(self.pairs) - good
-        more = LEAST_LABELS - len(self.pairs)
-        why = f"{counted(len(self.pairs), 'label is', 'labels are')} too few"
-        if self.pairs and not (good and bad):
-            if bad:
-                missing = self.words[best]
-            else:
-                missing = decided - self.words[best]
-            rare = max(missing / decided, 1 / (len(self.pairs) + 2))
-            if rare < 1:
-                chance = ceil(log(1 - stats.LEVEL) / log(1 - rare))
-            else:
-                chance = 1
-            more = max(more, chance)
-            why = f"no label says {'' if bad else 'anything but '}{best}"
+        labels = len(self.pairs)
+        decided = self.words.total() - _count_undecided(self.words)
         if decided < LEAST_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
-        more = min(more, decided - len(self.pairs))
+        good = sum(label == best for label, _ in self.pairs)
+        more = LEAST_LABELS - labels
+        why = f"{counted(labels, 'label is', 'labels are')} too few"
+        is_one_sided = good in (0, labels)
+        if labels and is_one_sided:
+            missing = decided - self.words[best] if good else self.words[best]
+            more = max(more, _draws_until_seen(max(missing / decided, 1 / (labels + 2))))
+            why = f"no label says {'anything but ' if good else ''}{best}"
+        more = min(more, decided - labels)
         if more > 0:
             return f"{why}; {more} more would do"
-        return why if not (good and bad) else None
+        return why if is_one_sided else None
+
+
+def _draws_until_seen(share: float) -> int:
+    """Return how many rows to draw so that one of this share is among them, with the usual confidence."""
+    if share >= 1:
+        return 1
+    return ceil(log(1 - stats.LEVEL) / log(1 - share))
+
+
+def _count_undecided(words: Mapping[str, int]) -> int:
+    return sum(words.get(word, 0) for word in UNDECIDED)
 
 
 def _new_tier() -> dict[str, float]:
@@ -324,17 +332,16 @@ def summarise(
     labelled = None
     if has_labels:
         labelled = _labelled(tally.pairs, labels, lists, left_out)
-    difference = None
-    if second:
-        difference = lists.difference(best)
+    difference = lists.difference(best) if second else None
     win_rates, matrix = _wins(totals.ranks)
-    shown_groups = []
+    largest = []
     for value, group in _largest(groups):
-        shown_groups.append(group.group(value, best, is_labelled=bool(labels)))
+        largest.append(group.group(value, best, is_labelled=bool(labels)))
+    rejected, improvable, _ = OUTCOMES
     return ResultsReport(
         file=name,
         rows=tally.words.total(),
-        undetermined=sum(tally.words[word] for word in UNDECIDED),
+        undetermined=_count_undecided(tally.words),
         task=task,
         verdicts=_ordered(tally.words),
         accept_rate=accept_rate,
@@ -348,12 +355,12 @@ def summarise(
         cost_complete=not totals.unpriced,
         judged_by=dict(totals.judges.most_common(_REASONS)),
         errors=dict(totals.errors.most_common(_REASONS)),
-        not_accepted=sum(tally.words[word] for word in OUTCOMES[:2]),
+        not_accepted=tally.words[rejected] + tally.words[improvable],
         values=len(groups),
         labelled=labelled,
         difference=difference,
         column=column,
-        groups=shown_groups,
+        groups=largest,
     )
 
 
@@ -385,53 +392,58 @@ class _Lists:
         self._source = source
         self._first_ids = list[str]()
         self._has_label = False
-        self._seen = self._met = 0
+        self._seen = 0
+        self._met = 0
         self._matched = list[tuple[str, str]]()
         self._differing = list[Shown]()
         self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
-    def add(self, each: ResultRow, label: str | None) -> None:
+    def add(self, row: ResultRow, label: str | None) -> None:
         self._seen += 1
         if len(self._first_ids) < _FIRST:
-            self._first_ids.append(one_line(each.row_id, 40))
-        self._has_label = self._has_label or label is not None
-        if label is not None and each.word not in UNDECIDED:
-            is_right = agrees(label, each.word, binary=self.is_binary)
-            if not is_right and len(self.wrong) < MOST_SHOWN:
-                self.wrong.append(self._shown(each, label=label))
-        if each.word in OUTCOMES[:2]:
-            average = number(each.columns.get("average"))
-            rank = OUTCOMES.index(each.word), -1.0 if average is None else average, self._seen
-            self._worst.append((rank, each))
+            self._first_ids.append(one_line(row.row_id, 40))
+        if label is not None:
+            self._has_label = True
+            self._compare_with_label(row, label)
+        if row.word in OUTCOMES[:2]:
+            average = number(row.columns.get("average"))
+            rank = OUTCOMES.index(row.word), -1.0 if average is None else average, self._seen
+            self._worst.append((rank, row))
             if len(self._worst) > 2 * MOST_SHOWN:
                 self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
         if self._second:
-            other = self._second[1].get(each.row_id)
-        else:
-            other = None
-        if other is None:
+            _, others = self._second
+            if row.row_id in others:
+                self._compare_with_second(row, others[row.row_id])
+
+    def _compare_with_label(self, row: ResultRow, label: str) -> None:
+        if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
             return
+        if len(self.wrong) < MOST_SHOWN:
+            self.wrong.append(self._shown(row, label=label))
+
+    def _compare_with_second(self, row: ResultRow, word: str) -> None:
         self._met += 1
-        if each.word not in UNDECIDED and other not in UNDECIDED:
-            self._matched.append((each.word, other))
-            if each.word != other and len(self._differing) < MOST_SHOWN:
-                self._differing.append(self._shown(each, second=other))
+        if row.word in UNDECIDED or word in UNDECIDED:
+            return
+        self._matched.append((row.word, word))
+        if row.word != word and len(self._differing) < MOST_SHOWN:
+            self._differing.append(self._shown(row, second=word))
 
     def worst(self) -> list[Shown]:
-        return [self._shown(each) for _, each in heapq.nsmallest(MOST_SHOWN, self._worst)]
+        return [self._shown(row) for _, row in heapq.nsmallest(MOST_SHOWN, self._worst)]
 
-    def _shown(self, each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
-        reasoning = one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS)
-        text = one_line(self._source.text_of(each), _SHOWN_CHARS)
+    def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
+        reasoning = str(row.columns.get("reasoning") or "")
         return Shown(
-            id=one_line(each.row_id, 80),
-            verdict=each.word,
+            id=one_line(row.row_id, 80),
+            verdict=row.word,
             label=label,
             second=second,
-            average=number(each.columns.get("average")),
-            scores=dict(each.scores),
-            reasoning=reasoning,
-            text=text,
+            average=number(row.columns.get("average")),
+            scores=dict(row.scores),
+            reasoning=one_line(reasoning, _SHOWN_CHARS),
+            text=one_line(self._source.text_of(row), _SHOWN_CHARS),
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
@@ -446,19 +458,17 @@ class _Lists:
 
     def difference(self, best: str) -> Difference:
         name, others = self._second or ("", {})
-        first, second = (_worths([pair[side] for pair in self._matched], best) for side in (0, 1))
-        apart = []
-        for one, other in zip(first, second, strict=True):
-            apart.append(other - one)
-        gap = stats.adjusted(apart, (-1, 1)) if apart else None
-        differing = sum(one != other for one, other in self._matched)
+        first = _worths([word for word, _ in self._matched], best)
+        second = _worths([word for _, word in self._matched], best)
+        gaps = [other - one for one, other in zip(first, second, strict=True)]
+        gap = stats.adjusted(gaps, (-1, 1)) if gaps else None
+        differing = sum(word != other for word, other in self._matched)
+        unmatched = None
         if others and not self._met:
             unmatched = self._unmatched(others)
-        else:
-            unmatched = None
         return Difference(
             file=name,
-            rows=len(apart),
+            rows=len(gaps),
             only_first=self._seen - self._met,
             only_second=len(others) - self._met,
             value=gap.value if gap else None,
@@ -472,7 +482,10 @@ class _Lists:
 
 def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
     """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
-    return {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
+    cost: float | None = tier["cost_usd"] or 0.0
+    if tier["unpriced"] and not cost:
+        cost = None
+    return {**tier, "cost_usd": cost}
 
 
 def _count(
@@ -482,22 +495,26 @@ def _count(
     columns: Mapping[str, Any],
 ) -> None:
     """Add what the tiers did about one row, who judged it, and its error, by the record of its verdict."""
-    if error := columns.get("error"):
+    error = columns.get("error")
+    if error:
         errors[one_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
-    if not str(judged.get("schema")).startswith(
-        "judgekit/"
-    ):  # another program may have such a column
+    # Another program may have such a column.
+    if not str(judged.get("schema")).startswith("judgekit/"):
         return
     judges[judge_named({**columns, "judged": judged})] += 1
-    for each in judged.get("rounds", ()):
-        tier = tiers[each["tier"]]
-        usage = each.get("usage") or {}
-        tier["failed" if each.get("failure") else "answered"] += 1
-        tier["seconds"] += each.get("latency_ms", 0) / 1000
-        tier["cost_usd"] += usage.get("cost_usd") or 0.0
-        tier["unpriced"] += usage.get("cost_usd") is None and not each.get("failure")
-    if tier_name := judged.get("judge_tier"):
+    for round_ in judged.get("rounds", ()):
+        tier = tiers[round_["tier"]]
+        cost = (round_.get("usage") or {}).get("cost_usd")
+        tier["seconds"] += round_.get("latency_ms", 0) / 1000
+        tier["cost_usd"] += cost or 0.0
+        if round_.get("failure"):
+            tier["failed"] += 1
+        else:
+            tier["answered"] += 1
+            tier["unpriced"] += cost is None
+    tier_name = judged.get("judge_tier")
+    if tier_name:
         tiers[tier_name]["decided"] += 1
 
 
@@ -513,6 +530,7 @@ def _labelled(
     same = compared(pairs, binary=rows.is_binary)
     kappa, _ = stats.kappas(same)
     differing = sum(label != said for label, said in same)
+    has_improve = any(said == "improve" for _, said in pairs)
     return Labelled(
         labels=len(pairs),
         left_out=len(labels) - len(pairs),
@@ -521,7 +539,7 @@ def _labelled(
         confusion=confusion,
         differing=differing,
         wrong=rows.wrong,
-        is_binary=rows.is_binary and any(said == "improve" for _, said in pairs),
+        is_binary=rows.is_binary and has_improve,
         not_compared=left_out or LeftOut(),
         unmatched=rows.unlabelled(labels),
     )
@@ -529,27 +547,37 @@ def _labelled(
 
 def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
     """Return how often each text wins, and above two texts how often each is above each other by score."""
-    words = [each.word for each in ranks]
-    letters = sorted(
-        {"A", "B", *words, *(letter for each in ranks for letter in each.scores)} - {TIE}
-    )
-    if ranks:
-        rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
-    else:
-        rates = {}
+    if not ranks:
+        return {}, {}
+    words = [row.word for row in ranks]
+    names = {"A", "B", *words}.union(*(row.scores for row in ranks))
+    letters = sorted(names - {TIE})
+    rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
-    for one, other in combinations(letters, 2) if letters[2:] else ():
-        both = []
-        for row in ranks:
-            if row.scores.keys() >= {one, other}:
-                both.append(row.scores)
-        if both:
-            values = []
-            for each in both:
-                values.append((1 + (each[one] > each[other]) - (each[one] < each[other])) / 2)
-            matrix[one][other] = _win_rate(values)
-            matrix[other][one] = _win_rate([1 - value for value in values])
+    if len(letters) > 2:  # noqa: PLR2004 - of two, the rates say it
+        for one, other in combinations(letters, 2):
+            values = _wins_by_score(ranks, one, other)
+            if values:
+                matrix[one][other] = _win_rate(values)
+                matrix[other][one] = _win_rate([1 - value for value in values])
     return rates, dict(matrix)
+
+
+def _wins_by_score(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
+    """Return 1 for each row with the higher score for one text, 0 with the lower, 0.5 with the same."""
+    values = []
+    for row in ranks:
+        score = row.scores.get(one)
+        other_score = row.scores.get(other)
+        if score is None or other_score is None:
+            continue
+        if score > other_score:
+            values.append(1.0)
+        elif score < other_score:
+            values.append(0.0)
+        else:
+            values.append(0.5)
+    return values
 
 
 def _win_rate(values: Sequence[float]) -> WinRate:
@@ -564,5 +592,8 @@ def _win_rate(values: Sequence[float]) -> WinRate:
 
 def _ordered(words: Mapping[str, int]) -> dict[str, int]:
     order = (*reversed(OUTCOMES), *UNDECIDED)
-    names = sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
-    return {word: words[word] for word in names}
+
+    def place(word: str) -> tuple[int, str]:
+        return (order.index(word) if word in order else -1), word
+
+    return {word: words[word] for word in sorted(words, key=place)}
