@@ -177,7 +177,7 @@ def differing(text: str) -> None:
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("redaction.secret_search.blocks")(each, [*of("redaction.secret_search._lines")(each)])]
+        [*of("redaction.blocks.blocks")(each, [*of("redaction.secret_search._lines")(each)])]
 
 
 def tables(text: str) -> None:
@@ -271,7 +271,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(as_bytes(text)),
     "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
-    "redaction.secret_search.private_keys": lambda text: of("redaction.secret_search.private_keys")(
+    "redaction.private_keys.private_keys": lambda text: of("redaction.private_keys.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
     "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
@@ -292,7 +292,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         as_bytes(text), whole=True
     ),
     "retrieval.sources.claude_memory.body_text": memory,
-    "redaction.secret_search.blocks": places,
+    "redaction.blocks.blocks": places,
     **dict.fromkeys(
         (
             "redaction.secret_tables.find_in_table",

@@ -1,0 +1,213 @@
+"""Finds values that are secrets by their name: `password: x`, `API_KEY=x`.
+
+A name says how much a value must look like a secret.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final, cast
+
+from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
+from judgekit.redaction.values import (
+    LEAST_BARE_TOKEN,
+    LEAST_TOKEN,
+    is_chosen,
+    is_code,
+    is_generated,
+    is_mixed,
+    is_phrase,
+    is_placeholder,
+    is_snake_case,
+    is_strange,
+    is_weak_secret,
+)
+
+_LONGEST_NAME: Final = 60
+_LEAST_SHORT: Final = 6
+_SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
+
+
+@functools.lru_cache(4096)
+def _strength_of(name: str) -> str:
+    """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
+    words = []
+    for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()):
+        if word:
+            words.append(word)
+    for _ in range(3):
+        if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
+            words.pop()
+    if not words or "public" in words:
+        return ""
+    last = words[-1].rstrip("0123456789")
+    if RE["strong"].search("".join(words).rstrip("0123456789")):
+        return "strong"
+    if last in _SHORT or "".join(words[-2:]) in _SHORT:
+        return "short"
+    joined = "".join(words[-3:]).rstrip("0123456789")
+    if RE["secret"].search(joined):
+        return "secret"
+    weak = RE["weak"].search(joined)
+    if weak and (last == weak[0] or last.endswith(("key", "auth"))):
+        return "weak"
+    return ""
+
+
+def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
+    """Return the secret that a name and a value are; `match` is one in small letters."""
+    strength = _strength_of(_name_of(text, match))
+    if not strength:
+        return None
+    start, end = match.span("value")
+    is_quoted = text[start] in "\"'`("
+    if is_quoted:
+        start += 1
+        value = text[start : end - 1]
+        scheme = RE["scheme"].match(value)
+        if scheme:  # `Bearer`, `Basic`
+            start += scheme.end()
+            value = value[scheme.end() :]
+    else:
+        value = text[start:end].rstrip(".,:")
+    is_strong = strength in ("strong", "short")
+    is_phrase_value = is_quoted and (
+        _is_hyphened_phrase(match, value) or (is_strong and bool(RE["passphrase"].match(value)))
+    )
+    if not is_phrase_value and not is_generated(value):
+        is_name_of_setting = is_strong and value.isupper() and not value.isalnum()
+        if is_name_of_setting or is_placeholder(value):
+            return None
+    if not is_quoted:
+        if not _bare_secret(text, match, value, strength):
+            return None
+    elif not (is_phrase_value and "-" in value) and not _quoted_secret(
+        text, match, value, strength
+    ):
+        return None
+    if is_strong:
+        kind = "password"
+    else:
+        kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
+    end = start + len(value)
+    if not is_quoted:
+        end = _end_of_setting(text, match, end)
+    return SecretMatch(start, end, kind)
+
+
+def _name_of(text: str, match: re.Match[str]) -> str:
+    """Return the whole name before a value: `API key` counts as one."""
+    core = match.start("core")
+    before = cast("re.Match[str]", RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
+    if not before:
+        two_words = RE["two_words"].search(text, max(0, core - 14), core)
+        if two_words:
+            before = f"{two_words[1]}_"
+    return before + text[core : match.end("tail")]
+
+
+def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
+    """Whether a value is words with hyphens under the name of a secret: `maple-river-candle-orbit`."""
+    if not value.islower() or "-" not in value or " " in value or not is_phrase(value):
+        return False
+    return bool(RE["secret_name"].search(match["core"] + match["tail"]))
+
+
+def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
+    """Return where a value ends: without quotes it is the rest of its line in a file of settings."""
+    if RE["setting"].fullmatch(_line_before(text, match.start())):
+        rest = RE["to_blank"].match(text, end)
+        if rest and any(map(str.isalnum, rest[0])):
+            return rest.end()
+    return end
+
+
+def _line_before(text: str, at: int) -> str:
+    """Return what stands on a line before a place; of much the end."""
+    first = max(0, at - 2 * _LONGEST_NAME)
+    return text[max(first, text.rfind("\n", first, at) + 1) : at]
+
+
+def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+    if strength == "strong":
+        return not value.startswith("/") or is_mixed(value)
+    if strength == "short":
+        is_long_enough = is_mixed(value) or len(value) >= _LEAST_SHORT
+        return is_long_enough and not is_code(value)
+    if strength == "weak":
+        if is_weak_secret(value):
+            return True
+        line = _line_before(text, match.start())
+        return bool(RE["hex_key"].match(value) and RE["secretive"].search(line))
+    if len(value) < LEAST_TOKEN or not (is_mixed(value) or is_generated(value)):
+        return False
+    return not (is_code(value) or RE["expression"].search(value))
+
+
+def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+    """Whether a value without quotes is a secret: in code it is a name more often than not."""
+    is_behind_colon = text[match.start() - 1 : match.start()] == ":"
+    if is_behind_colon or is_code(value) or RE["choice"].match(value):
+        return False
+    if match["close"] and value.isdigit():
+        return False
+    if strength == "weak":
+        return is_weak_secret(value)
+    # Name and value are all that their line has, as in a file of settings.
+    before = _line_before(text, match.start())
+    behind = RE["end_of_setting"].match(text, match.end())
+    is_alone = bool(behind and RE["setting"].fullmatch(before))
+    if strength == "secret":
+        return _is_secret_token(text, match, value, is_alone=is_alone)
+    core = text[match.start("core") : match.end("core")]
+    if strength == "short" and value.isdigit() and core == "PIN":
+        return True
+    if is_snake_case(value):
+        is_setting = match["operator"] == ":" or match.end("operator") == match.start("value")
+        if not (is_setting and is_alone and is_mixed(value)):
+            return False
+    if strength == "short":
+        if is_chosen(value):
+            return True
+        return len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)
+    if any(map(str.isdigit, value)) or not value.isidentifier():
+        return True
+    return _in_file_of_settings(text, match)
+
+
+def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
+    """Whether a value without quotes is one under a name like `secret` or `token`."""
+    if is_snake_case(value):
+        return False
+    name = text[match.start("core") : match.end("tail")]
+    if is_alone and match["core"] == "secret" and name.isupper():
+        return len(value) >= LEAST_TOKEN
+    least = LEAST_BARE_TOKEN
+    if is_alone and is_strange(value):
+        least = LEAST_TOKEN
+    return len(value) >= least and (is_mixed(value) or is_generated(value))
+
+
+def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
+    """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
+    operator = match["operator"]
+    gap = text[match.end("operator") : match.start("value")]
+    if RE["end_of_setting"].match(text, match.end()):
+        after = ""
+    else:
+        after = text[match.end() : match.end() + 1]
+    before = _line_before(text, match.start()).strip(" \t-")
+    ends = after in ("", "\n")
+    alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
+    if operator != "=":
+        return (
+            alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
+        )
+    if not gap and RE["next_setting"].match(text, match.end()):
+        return True
+    if after == ";" or text[match.start("core") : match.end("tail")].isupper():
+        return True
+    if not gap and ends and RE["property"].fullmatch(before):
+        return match.end("tail") == match.start("operator")
+    return alone and bool(RE["section"].search(text, max(0, match.start() - 300), match.start()))

@@ -1,0 +1,119 @@
+"""What a value looks like: drawn by a generator, chosen by a person, a name, code, or a placeholder."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from judgekit.redaction.secret_rules import RE
+from judgekit.redaction.vendor_tokens import count_changes
+
+_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
+_LEAST_SYMBOLS: Final = 3
+_LEAST_STRANGE: Final = 6
+LEAST_TOKEN: Final = 8
+LEAST_BARE_TOKEN: Final = 16
+_LEAST_WEAK: Final = 20
+_LEAST_WORDS: Final = 4
+_CHANGED_OFTEN: Final = 4
+_SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
+_SHUFFLED_WEAK: Final = 0.35
+
+
+def is_mixed(value: str) -> bool:
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def fits(value: str, wanted: str) -> bool:
+    """Whether a value is what the group of a place's pattern wants; `secret_rules.toml` explains them."""
+    if wanted == "phrase":
+        return is_phrase(value)
+    if wanted == "sure":
+        return not value.startswith("[")
+    if is_generated(value):
+        return True
+    if is_placeholder(value):
+        return False
+    if wanted in ("mixed", "random"):
+        digits = sum(map(str.isdigit, value))
+        many = wanted == "mixed" or (len(value) >= LEAST_TOKEN and digits * 10 >= len(value))
+        return many and is_mixed(value) and not is_snake_case(value)
+    if wanted in ("generated", "chosen"):
+        return is_strange(value) or (wanted == "chosen" and is_chosen(value))
+    return wanted == "value" or not (RE["sentence"].match(value) or value.isupper())
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value says where a secret will stand, or names the place where it is kept."""
+    if RE["placeholder"].match(value) or RE["name"].match(value):
+        return True
+    return any(map(str.isspace, value))
+
+
+def is_generated(value: str) -> bool:
+    """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
+    if len(value) < LEAST_TOKEN or RE["format"].search(value) or any(map(str.isspace, value)):
+        return False
+    symbols = len(_SYMBOLS.intersection(value[1:-1]))
+    cases = any(map(str.isupper, value)) and any(map(str.islower, value))
+    mixed = is_mixed(value)
+    if symbols >= (1 if mixed and cases else _LEAST_SYMBOLS) and (mixed or cases):
+        return True
+    if RE["words"].match(value):
+        return False
+    least = LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
+    return cases and len(value) >= least and share_of_changes(value) >= _SHUFFLED
+
+
+def share_of_changes(value: str) -> float:
+    """Return how often a value changes from one class of characters to another, as a part of its length."""
+    return count_changes(value) / max(len(value) - 1, 1)
+
+
+def is_snake_case(value: str) -> bool:
+    """Whether a value is a name of several words, as code has them."""
+    return value.isidentifier() and "_" in value.strip("_") and not is_generated(value)
+
+
+def is_code(value: str) -> bool:
+    return bool(RE["code"].match(value)) and not is_generated(value)
+
+
+def is_weak_secret(value: str) -> bool:
+    """Whether a value is a secret under a name like `key` or `session`, which many others have too."""
+    long = len(value) >= _LEAST_WEAK and is_mixed(value) and not is_snake_case(value)
+    return long and not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
+
+
+def is_strange(value: str) -> bool:
+    """Whether letters, digits and symbols are mixed within a value as in no name, version or measure."""
+    core = value.strip("\"'`*.,;:!?)")
+    if not is_mixed(core):
+        cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
+        return cases and len(core) >= LEAST_TOKEN and bool(_SYMBOLS.intersection(core[1:-1]))
+    kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
+    runs = re.sub(r"(.)\1+", r"\1", kinds)
+    is_mixture = (
+        len(runs) >= _CHANGED_OFTEN
+        or runs == "a0"
+        or "a0-" in runs
+        or "0a0" in runs
+        or "a0a" in runs
+    )
+    return is_mixture and len(core) >= _LEAST_STRANGE and not RE["measure"].match(core)
+
+
+def is_chosen(value: str) -> bool:
+    """Whether a value is what people choose behind the word password: letters with digits, no standard."""
+    core = value.strip("\"'`*_.,;:?)")
+    if len(core) < _LEAST_STRANGE or not is_mixed(core):
+        return False
+    return not (RE["term"].match(core) or is_placeholder(core) or RE["expression"].search(core))
+
+
+def is_phrase(value: str) -> bool:
+    """Whether a value is four words or more, none of which a sentence has."""
+    words = value.lower().replace("-", " ").split()
+    many = len(words) >= _LEAST_WORDS
+    phrase = " ".join(words)
+    return many and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
