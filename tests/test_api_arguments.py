@@ -13,7 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 import judgekit
-from judgekit import InputError, JudgekitError, UsageError
+from judgekit import InputError, JudgekitError, UsageError, config
+from judgekit.cli import pytest_plugin
+from judgekit.judging.request import JudgeRequest
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
@@ -206,3 +208,12 @@ def test_whatever_is_passed_raises_nothing_but_errors_of_ours(
 def test_every_function_is_tried() -> None:
     functions = {name for name in judgekit.__all__ if inspect.isroutine(getattr(judgekit, name))}
     assert functions == set(PUBLIC)
+
+
+CHANGING = {"rubric", "mode", "model", "depth"}  # another value is another recording
+
+
+def test_of_each_option_it_is_said_what_it_must_be_and_whether_it_changes_a_reply() -> None:
+    options = set(JudgeRequest.model_fields)
+    assert options <= set(config.EXPECTED)
+    assert options <= CHANGING | set(pytest_plugin.LIMITS)

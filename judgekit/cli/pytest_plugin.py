@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _RECORD = "--judge-record"
 _REPLAY = "--judge-replay"
 _FOLDER = pytest.StashKey[Path | None]()  # of the recordings
-_LIMITS = ("deadline", "max_cost_usd", "concurrency", "cache")  # change no reply
+LIMITS = ("deadline", "max_cost_usd", "concurrency", "cache")
+"""Options that change no reply, so that recordings have the same name whatever they are."""
 # What a test's report says of its verdicts; JUnit XML has it, too.
 _VERDICT = "judgekit.verdict"
 _UNJUDGED = "judgekit.not_judged"
@@ -127,7 +128,7 @@ def _verdict(
     if folder is None:
         return _judged(text, rubric, given)
     # The name stands for all that is judged: another text or another question has no recording yet.
-    judged = sorted((name, value) for name, value in given.items() if name not in _LIMITS)
+    judged = sorted((name, value) for name, value in given.items() if name not in LIMITS)
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
     file = folder / f"{test}-{environment.digest(repr((text, rubric, judged)))}.jsonl"
     if request.config.getoption(_RECORD):

@@ -38,7 +38,7 @@ def check(call: str, **values: object) -> None:
 def require(call: str, **values: object) -> None:
     """Check arguments, none of which may be None; raises as `check` does."""
     for name, value in values.items():
-        expected, is_sound = _EXPECTED.get(name, ("a text (str)", _is_text))
+        expected, is_sound = EXPECTED.get(name, _TEXT)
         if not is_sound(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_shown(value)}")
 
@@ -69,13 +69,14 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
 
 _MODES = get_args(ModeName)
 _DEPTHS = get_args(AnyDepth)
+_TEXT = "a text (str)", _is_text
 _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = (
     "a str or a Path",
     lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value)),
 )
-# What each argument must be; any other one must be a text.
-_EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "rubric": _TEXT,
     "mode": (" or ".join(map(repr, _MODES)), lambda value: _is_text(value) and value in _MODES),
     "model": (
         "a model such as 'openai/gpt-6-luna'",
@@ -111,3 +112,4 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "judge_turn": ("'last' or 'all'", lambda value: _is_text(value) and value in ("last", "all")),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
+"""What each argument of a Python call must be, in words and as a check; any other one must be a text."""

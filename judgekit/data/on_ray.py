@@ -455,7 +455,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
         dataset, expected, lines, number, firsts = ray.get(self._known)
         before, count = firsts.get(path, (0, 0))
-        if source_of(path).is_text:
+        if source_of(path).has_lines:
             file = io.BufferedReader(opened)
         else:
             file = opened

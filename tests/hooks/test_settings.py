@@ -304,3 +304,48 @@ def test_another_tools_numbers_become_the_nearest_of_ours(project: Path) -> None
     by_memory(project, {"retrieval": {"max_inject": 50, "judge": judge}})
     found = [value(project, key) for key in ("max_inject", "pool", "timeout", "fallback_top_k")]
     assert found == [20, 30, 0.1, 0]
+
+
+OTHER_VALUES: dict[str, dict[str, object]] = {
+    "retrieval": {
+        "enabled": False,
+        "roots": ["notes"],
+        "command": ["find-notes", "--json"],
+        "scorer": "keyword",
+        "inject": "top_k",
+        "max_inject": 4,
+        "pin": ["a.md"],
+        "judge": "on",
+        "rubric": "kls",
+        "mode": "lenient",
+        "search_mode": "strict",
+        "tiers": ["deep"],
+        "pool": 16,
+        "deadline": 9.5,
+        "timeout": 4.5,
+        "fallback_top_k": 3,
+        "context_turns": 6,
+        "show": True,
+        "hint_on_zero": True,
+        "repeat_after": 21,
+        "log": True,
+    },
+    "stop": {"judge": "on", "blocks": 4, "max_files": 11, "deadline": 46.5},
+    "engine": {"use": False, "idle_minutes": 16.5},
+}
+"""A value of each key of the sections that the hooks read, which is not its default."""
+
+
+@pytest.mark.parametrize("section", OTHER_VALUES)
+def test_the_hooks_go_by_what_the_configuration_says_of_every_key(
+    project: Path, section: str
+) -> None:
+    defaults = config.load(None).model_dump(mode="json")[section]
+    assert set(OTHER_VALUES[section]) == set(defaults)
+    for key, other in OTHER_VALUES[section].items():
+        assert other != defaults[key]
+        by_user(json.dumps({section: {key: other}}))
+        said = config.load(project).model_dump(mode="json")[section]
+        loaded, notes = settings.load(str(project))
+        assert (said[key], notes) == (other, [])
+        assert (loaded.values if section == "retrieval" else loaded[section])[key] == other

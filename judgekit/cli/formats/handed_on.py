@@ -50,7 +50,7 @@ def rule_name(verdict: Record) -> str:
 
 
 def summary(verdict: Record) -> str:
-    """Return scores, reasoning, and why a verdict is less than it could be, on one line."""
+    """Return scores, reasoning, and why a verdict is less than it could be; it may have line breaks."""
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
 

@@ -45,7 +45,7 @@ class Reader(Protocol):
     """What the module of a source has. Its functions raise `InputError` for a file that is something else."""
 
     def check(self, file: BinaryIO, name: str) -> pa.Schema | None:
-        """Look at the beginning of a file; return the types of its columns, None where it has none."""
+        """Refuse other files by their beginning; return the types of the columns, None where it has none."""
 
     def read(self, file: BinaryIO, name: str) -> Stream:
         """Yield the rows of a file, numbered from 1; what cannot be read is an `UnreadableRow`."""
@@ -54,14 +54,15 @@ class Reader(Protocol):
 class Source(NamedTuple):
     """A kind of files with rows: its name, the endings of its files, the usual one first, and its module.
 
-    `is_text`: its files are text, which is read line by line. `has_types`: its columns have types, which
-    results in Parquet keep. `can_split`: its files can be read apart from each other, on several machines.
+    `has_lines`: its files are lines of text, which Ray reads as such; `judge` of one as a document says that
+    --data would judge its rows. `has_types`: its columns have types, which results in Parquet keep.
+    `can_split`: its files can be read apart from each other, on several machines.
     """
 
     name: str
     endings: tuple[str, ...]
     module: str
-    is_text: bool = True
+    has_lines: bool = True
     has_types: bool = False
     can_split: bool = True
 
@@ -79,7 +80,7 @@ SOURCES = (
     Source("jsonl", (".jsonl", ".ndjson"), "json_lines"),
     Source("csv", (".csv",), "delimited"),
     Source("tsv", (".tsv",), "delimited"),
-    Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
+    Source("parquet", (".parquet",), "parquet", has_lines=False, has_types=True),
 )
 """The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
 
