@@ -39,16 +39,15 @@ def document_context(
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
-        if text and (heading := getattr(given, role)):
+        heading = getattr(given, role)
+        if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
+    texts = parts
     if given.sources:
         texts = parts[:1]
         sources = parts[1:]
-    else:
-        texts = parts
-        sources = ()
-    if sources:
-        blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
+        if sources:
+            blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
     if given.text:
         blocks.append(f"{given.text}:")
     return "\n\n".join([*blocks, *_fenced(fence, texts)])
@@ -71,39 +70,57 @@ def score_messages(
 ) -> tuple[Message, ...]:
     """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
-    points = "\n".join(
-        f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items())
-    )
-    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
-    binary = [name for name, dimension in rubric.dimensions.items() if dimension.scale]
-    kinds = {
-        name: '"<yes or no>"' if name in binary else "<whole number>" for name in rubric.dimensions
-    }
-    scores = ", ".join(f'"{name}": {kind}' for name, kind in kinds.items())
-    rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
-    if len(binary) < len(kinds):
-        others = " that is not answered yes or no" if binary else ""
-        rules.append(f"Scale, the same for every dimension{others}:\n{points}")
-    if rubric.prompt.few_shot:
-        rules += _examples(rubric)
     blocks = [document_context(fence, parts, task, rubric.given)]
     if earlier:
         blocks.append("Earlier assessments, in no order:")
-    words = {}
-    for name in binary:
-        for word, point in rubric.scale.answers.items():
-            words[(name, float(point))] = word
     for opinion in earlier:
-        given = []
-        for name, score in opinion.scores.items():
-            given.append(f"{name} {words.get((name, score), f'{score:g}')}")
-        blocks.append(fence.around(f"{', '.join(given)}\n{opinion.reasoning}"))
+        scores = _scores_in_words(rubric, opinion.scores)
+        blocks.append(fence.around(f"{scores}\n{opinion.reasoning}"))
     if findings is not None:
         upheld, unchecked = findings
         blocks += [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
-        blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)] if unchecked else []
-    blocks.append(f"{ANSWER}\n{_WORDS['score_shape'] % scores}")
-    return messages(rubric.prompt.system, rules, fence, blocks)
+        if unchecked:
+            blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
+    blocks.append(f"{ANSWER}\n{_WORDS['score_shape'] % _score_shape(rubric)}")
+    return messages(rubric.prompt.system, _score_rules(rubric, tier), fence, blocks)
+
+
+def _score_rules(rubric: ScoreRubric, tier: TierName) -> list[str]:
+    """Return what a tier is told to rate, and on which scale."""
+    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
+    rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
+    scales = [dimension.scale for dimension in rubric.dimensions.values()]
+    if not all(scales):
+        points = []
+        for value, label in sorted(rubric.scale.labels.items()):
+            points.append(f"  {value}: {label}")
+        others = " that is not answered yes or no" if any(scales) else ""
+        heading = f"Scale, the same for every dimension{others}:"
+        rules.append("\n".join([heading, *points]))
+    if rubric.prompt.few_shot:
+        rules += _examples(rubric)
+    return rules
+
+
+def _score_shape(rubric: ScoreRubric) -> str:
+    """Return the scores of an answer, with what is to stand in the place of each."""
+    scores = []
+    for name, dimension in rubric.dimensions.items():
+        kind = '"<yes or no>"' if dimension.scale else "<whole number>"
+        scores.append(f'"{name}": {kind}')
+    return ", ".join(scores)
+
+
+def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
+    """Return scores as they were asked for: a number, or yes or no."""
+    answers = {float(point): answer for answer, point in rubric.scale.answers.items()}
+    words = []
+    for name, score in scores.items():
+        word = f"{score:g}"
+        if rubric.dimensions[name].scale:
+            word = answers.get(score, word)
+        words.append(f"{name} {word}")
+    return ", ".join(words)
 
 
 def review_messages(
@@ -126,11 +143,12 @@ def review_messages(
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
     dimension = rubric.dimensions[name]
+    text = f"- {name}: {dimension.question}"
     if dimension.look_for:
-        looks = f" Look for: {'; '.join(dimension.look_for)}."
-    else:
-        looks = ""
-    return f"- {name}: {dimension.question}{looks}{' Answer yes or no.' if dimension.scale else ''}"
+        text += f" Look for: {'; '.join(dimension.look_for)}."
+    if dimension.scale:
+        text += " Answer yes or no."
+    return text
 
 
 def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
@@ -142,16 +160,20 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
 
 def _examples(rubric: ScoreRubric) -> list[str]:
     given = rubric.given
-    rated = ["Examples of how it is rated:"]
+    examples = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
-        told = [(getattr(given, role), getattr(example, role)) for role in TASK_ROLES]
-        blocks += [f"{heading}: {text}" for heading, text in told if heading and text]
-        blocks += [f"{given.sources or 'Another file'}: {text}" for text in example.files.values()]
+        for role in TASK_ROLES:
+            heading = getattr(given, role)
+            text = getattr(example, role)
+            if heading and text:
+                blocks.append(f"{heading}: {text}")
+        for text in example.files.values():
+            blocks.append(f"{given.sources or 'Another file'}: {text}")
         blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
-        rated.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
-    return rated
+        examples.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
+    return examples
 
 
 def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -> str:
@@ -163,15 +185,15 @@ def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -
 
 def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
     """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
+    question = dimension.question
     if dimension.look_for:
-        looks = f" A good text has: {'; '.join(dimension.look_for)}."
-    else:
-        looks = ""
+        question += f" A good text has: {'; '.join(dimension.look_for)}."
     if dimension.scale:
-        return f"{dimension.question}{looks}\nAnswer with one word, yes or no."
-    scale = rubric.scale
-    low, high = (f"{point} ({scale.labels[point]})" for point in (scale.min, scale.max))
-    return f"{dimension.question}{looks}\nRate the text above from {low} to {high}. Answer with one number."
+        return f"{question}\nAnswer with one word, yes or no."
+    labels_by_point = rubric.scale.labels
+    low = f"{rubric.scale.min} ({labels_by_point[rubric.scale.min]})"
+    high = f"{rubric.scale.max} ({labels_by_point[rubric.scale.max]})"
+    return f"{question}\nRate the text above from {low} to {high}. Answer with one number."
 
 
 def select_messages(
@@ -179,23 +201,23 @@ def select_messages(
     mode: ModeName,
     tier: TierName,
     query: Query,
-    shown: Sequence[PromptCandidate],
+    candidates: Sequence[PromptCandidate],
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
+    """Return the request to choose among candidates, and their ids by the labels that they have in it."""
     fence = Fence()
     texts = {}
-    for candidate in shown:
-        lines = visible(plain(candidate_text(candidate))).split("\n")
+    for candidate in candidates:
+        first, *rest = visible(plain(candidate_text(candidate))).split("\n")
         # The lines after its first one are moved in: none passes for the next candidate.
-        texts[candidate.id] = "\n".join([lines[0], *(f"  {line}".rstrip() for line in lines[1:])])
-    by_id = labels(query.text, list(texts), "\n".join([query.text, *query.turns, *texts.values()]))
-    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in by_id.items())
+        indented = [f"  {line}".rstrip() for line in rest]
+        texts[candidate.id] = "\n".join([first, *indented])
+    everything = "\n".join([query.text, *query.turns, *texts.values()])
+    labels_by_id = labels(query.text, list(texts), everything)
+    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in labels_by_id.items())
     questions = "\n".join(
         f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
     )
-    if len(rubric.criteria) == 1:
-        keys = ["keep"]
-    else:
-        keys = list(rubric.criteria)
+    keys = list(rubric.criteria) if len(rubric.criteria) > 1 else ["keep"]
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
     rules = [
         getattr(rubric.prompt.instructions, tier),
@@ -208,76 +230,71 @@ def select_messages(
         f"{ANSWER}\n{{{answer}}}",
     ]
     sent = messages(rubric.prompt.system, rules, fence, blocks)
-    return sent, {label: name for name, label in by_id.items()}
+    return sent, {label: name for name, label in labels_by_id.items()}
 
 
-def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
+def pair_context(fence: Fence, question: str, texts: Sequence[Part]) -> str:
     """Return the fenced prompt, where there is one, and the texts that answer it; their paths are labels."""
+    blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
-    else:
-        blocks = []
-    for part in shown:
-        blocks += [f"The text {part.path}:", *_fenced(fence, [part])]
+    for text in texts:
+        blocks += [f"The text {text.path}:", *_fenced(fence, [text])]
     return "\n\n".join(blocks)
 
 
 def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     """Return the rubric, with its thresholds in words, as instructions for an agent that judges by itself."""
     instructions = rubric.prompt.instructions
-    first = instructions.deep
+    instruction = instructions.deep
     if isinstance(rubric, CompareRubric):
-        questions = [
-            "Questions, the most important first:",
-            *map("- {}".format, rubric.criteria.values()),
-        ]
+        questions = ["Questions, the most important first:"]
+        questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
         rules = [_WORDS["agent_compare"]]
     elif isinstance(rubric, SelectRubric):
         # The agent reads once and nobody confirms: the deep instruction would hide memories.
-        first = instructions.quick if mode == "lenient" else first
-        questions = []
-        for name, text in rubric.criteria.items():
-            questions.append(f"- {name}: {getattr(text, mode)}")
-        if getattr(rubric.modes, mode).keep == "all":
-            every = "every question"
-        else:
-            every = "at least one question"
-        rules = [_WORDS["agent_select"] % (every if len(questions) > 1 else "the question")]
-        questions = ["Questions, asked of each memory:", *questions]
+        if mode == "lenient":
+            instruction = instructions.quick
+        questions = ["Questions, asked of each memory:"]
+        questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
+        which = "the question"
+        if len(rubric.criteria) > 1:
+            keeps_all = getattr(rubric.modes, mode).keep == "all"
+            which = "every question" if keeps_all else "at least one question"
+        rules = [_WORDS["agent_select"] % which]
     else:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
-        points = []
-        for value, label in sorted(rubric.scale.labels.items()):
-            points.append(f"{value}: {label}")
-        accept = getattr(rubric.modes, mode).accept
-        reject = getattr(rubric.modes, mode).reject
-        weights = {name: each.weight for name, each in rubric.dimensions.items()}
-        told = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
-        if {*weights.values()} != {1}:
-            weighted = f", weighted {told},"
-        else:
-            weighted = ""
-        if accept.mean is None:
-            mean = ""
-        else:
-            mean = f" and their mean{weighted} is at least {accept.mean:g}"
-        if any(each.scale for each in rubric.dimensions.values()):
-            points.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
         if rubric.prompt.few_shot:
             questions += _examples(rubric)
-        good = f"every score is at least {accept.each:g}{mean}"
-        bad = f"any score is below {reject.any_below:g}"
-        answer = (
-            "what decided each score, the scores, the findings with exact quotes, and the verdict"
-        )
-        rules = [
-            "\n".join(["Scale, the same for every dimension:", *points]),
-            f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
-            f"Answer with {answer}.",
-        ]
+        rules = _rules_of_agent(rubric, mode)
     return "\n\n".join(
-        [rubric.prompt.system, first, "\n".join(questions), *rules, _WORDS["agent_fence"]]
+        [rubric.prompt.system, instruction, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )
+
+
+def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
+    """Return the scale and the thresholds of a rubric in words."""
+    scale = ["Scale, the same for every dimension:"]
+    for value, label in sorted(rubric.scale.labels.items()):
+        scale.append(f"{value}: {label}")
+    if any(dimension.scale for dimension in rubric.dimensions.values()):
+        scale.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
+    rule = getattr(rubric.modes, mode)
+    accept = f"every score is at least {rule.accept.each:g}"
+    if rule.accept.mean is not None:
+        weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
+        weighted = ""
+        if set(weights.values()) != {1}:
+            words = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+            weighted = f", weighted {words},"
+        accept += f" and their mean{weighted} is at least {rule.accept.mean:g}"
+    reject = f"any score is below {rule.reject.any_below:g}"
+    answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
+    return [
+        "\n".join(scale),
+        f"Accept when {accept}. Reject when {reject}. Otherwise the verdict is improve.",
+        f"Answer with {answer}.",
+    ]
 
 
 def query_context(fence: Fence, query: Query) -> str:
@@ -311,6 +328,5 @@ def messages(
 ) -> tuple[Message, ...]:
     """Return trusted text as system message, its nonce last for caches, and the fenced rest as the user's."""
     trusted = "\n\n".join([system, *rules]) + "\n\n"
-    return Message("system", f"{trusted}{fence.guard}", len(trusted)), Message(
-        "user", "\n\n".join(blocks)
-    )
+    system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
+    return system_message, Message("user", "\n\n".join(blocks))
