@@ -111,16 +111,15 @@ async def ajudge(
 
     def read() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
-        found = [documents.read_file(path, io.BytesIO()) for path in paths]
+        read_files = [documents.read_file(path, io.BytesIO()) for path in paths]
+        groups = [read_files]
         if task_id is None:
-            together = [[file] for file in found]
-        else:
-            together = [found]
-        return [documents.document(part, task_id, task, author_family) for part in together]
+            groups = [[file] for file in read_files]
+        return [documents.document(group, task_id, task, author_family) for group in groups]
 
-    subjects = await asyncio.to_thread(read)
+    read_documents = await asyncio.to_thread(read)
     project = Path(environment.project_root())
-    return await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    return await service.ajudge_documents(read_documents, project, request, at_once=concurrency)
 
 
 @_spell_out
@@ -139,25 +138,23 @@ async def ajudge_texts(
     require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
     request = _request("judge_texts", options)
-    subjects = []
+    documents_to_judge = []
     with_sources = ""
-    for name, given in texts.items():
+    for name, text in texts.items():
         require("judge_texts", **{"a name": name})
-        if isinstance(given, Text):
-            text = given
-        else:
-            text = Text(given)
-        subjects.append(_document(name, text, author_family))
-        with_sources = with_sources or (name if text.sources else "")
+        whole_text = text if isinstance(text, Text) else Text(text)
+        documents_to_judge.append(_document(name, whole_text, author_family))
+        if whole_text.sources and not with_sources:
+            with_sources = name
     project = Path(environment.project_root())
     if with_sources:
-        applied = (
-            await asyncio.to_thread(service.rubric, settings.load(project), project, request)
-        ).rubric
-        if not (isinstance(applied, ScoreRubric) and applied.given.sources):
-            problem = f"the rubric {applied.ref} takes no sources; name one that does, such as groundedness"
+        config = settings.load(project)
+        loaded = await asyncio.to_thread(service.rubric, config, project, request)
+        rubric = loaded.rubric
+        if not (isinstance(rubric, ScoreRubric) and rubric.given.sources):
+            problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
             raise InputError(f"{with_sources}: {problem}")
-    return await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    return await service.ajudge_documents(documents_to_judge, project, request, at_once=concurrency)
 
 
 @_spell_out
@@ -174,9 +171,9 @@ async def acompare(
     in seconds and `max_cost_usd` in US dollars for all of it; `model` and `cache` are as in `judge`. Raises
     `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
     """
-    require(
-        "compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)}
-    )
+    require("compare", prompt=prompt)
+    for number, text in enumerate(texts, 1):
+        require("compare", **{f"text {number}": text})
     request = _request("compare", options)
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
@@ -223,10 +220,12 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
     project = Path(environment.project_root())
-    found = judged_rows(rows, row_options, project, request, concurrency, in_order=not as_completed)
-    async with aclosing(found):
-        async for each in found:
-            yield each
+    judged = judged_rows(
+        rows, row_options, project, request, concurrency, in_order=not as_completed
+    )
+    async with aclosing(judged):
+        async for row in judged:
+            yield row
 
 
 def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:
@@ -334,21 +333,20 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
     check(call, **{f"author_family{of_it}": text.author_family})
     sources = text.sources
     if isinstance(sources, list | tuple):
-        sources = {f"source {number}": each for number, each in enumerate(sources, 1)}
+        sources = {f"source {number}": source for number, source in enumerate(sources, 1)}
     if not isinstance(sources, Mapping):
         got = f"got {type(sources).__name__}"
         wanted = "a list of texts or a mapping of names to texts"
         raise UsageError(f"{call}: sources{of_it} must be {wanted}, {got}")
-    for source, each in sources.items():
+    for source, content in sources.items():
         require(call, **{f"the name of a source{of_it}": source})
-        require(call, **{f"source {source!r:.40}{of_it}": each})
+        require(call, **{f"source {source!r:.40}{of_it}": content})
+    if is_blank(text.text):
+        raise InputError(f"{name}: empty; nothing to judge")
+    for source, content in sources.items():
+        if is_blank(content):
+            raise InputError(f"{name}: {source}: empty; nothing to judge")
     parts = [(name, text.text), *sources.items()]
-    if empty := [part for part, each in parts if is_blank(each)]:
-        if is_blank(text.text):
-            where = name
-        else:
-            where = f"{name}: {empty[0]}"
-        raise InputError(f"{where}: empty; nothing to judge")
-    files = [file_of(encodable(part), each) for part, each in parts]
+    files = [file_of(encodable(part), content) for part, content in parts]
     task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)

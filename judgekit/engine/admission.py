@@ -80,21 +80,20 @@ class AdmissionMiddleware:
         headers = dict(scope["headers"])
         always = scope["path"] in self._always
         length = headers.get(b"content-length", b"0")
+        size = -1
         if length.isdigit() and b"transfer-encoding" not in headers:
             size = int(length)
-        else:
-            size = -1
         holder: str | None = ""
         refused: Refusal | None = None
         if scope["path"] not in self._free:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            bearer = ""
             if scheme.lower() == b"bearer":
                 bearer = token.decode("latin-1").strip()
-            else:
-                bearer = ""
             try:
-                found = self._holder_of(bearer)
-                holder = scope[HOLDER] = await found if isawaitable(found) else found
+                answer = self._holder_of(bearer)
+                holder = await answer if isawaitable(answer) else answer
+                scope[HOLDER] = holder
             except StoreError as error:
                 refused = error.status, error.kind, str(error), error.retry_after
             except JudgekitError as error:
@@ -110,22 +109,21 @@ class AdmissionMiddleware:
             refused = self._full(size, holder)
         if refused is not None:
             status, kind, message, retry_after = refused
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                more = {"retry-after": f"{retry_after:g}"}
-            else:
-                more = {}
-            headers = {"content-type": "application/json", "connection": "close", **more}
             # The connection is closed: what is left of the request is not read.
+            headers = {"content-type": "application/json", "connection": "close"}
+            if status == HTTPStatus.SERVICE_UNAVAILABLE:
+                headers["retry-after"] = f"{retry_after:g}"
             await Response(error_body(kind, message), status, headers)(scope, receive, send)
             return
         assert holder is not None  # noqa: S101 - refused above
-        self.requests += not always
-        self.inside[holder] += not always
+        counts = 0 if always else 1
+        self.requests += counts
+        self.inside[holder] += counts
         self._bytes[holder] += size
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= not always
+            self.inside[holder] -= counts
             self._bytes[holder] -= size
 
     def _full(self, size: int, holder: str) -> Refusal | None:
@@ -133,20 +131,16 @@ class AdmissionMiddleware:
             return 503, "leaving", "the engine is stopping", 0
         inside = self.inside.total()
         total = self._bytes.total()
-        if holder:
-            requests = self.inside[holder]
-            held = self._bytes[holder]
-        else:
-            requests = 0
-            held = 0
+        requests = self.inside[holder] if holder else 0
+        bytes_of_holder = self._bytes[holder] if holder else 0
         if inside >= self._most:
             waiting = f"{inside} requests"
         elif total + size > MOST_BYTES:
             waiting = f"{total // 1_000_000} MB of requests"
         elif requests and requests + 1 > self._most - inside - 1:
             waiting = f"{requests} of your requests"
-        elif held and held + size > MOST_BYTES - total - size:
-            waiting = f"{held // 1_000_000} MB of your requests"
+        elif bytes_of_holder and bytes_of_holder + size > MOST_BYTES - total - size:
+            waiting = f"{bytes_of_holder // 1_000_000} MB of your requests"
         else:
             return None
         return 503, "busy", f"{waiting} are already waiting", 1
@@ -227,7 +221,10 @@ class Tokens:
     def holder(self, token: str) -> str | None:
         # What can be learned from the time of comparing hashes is of no use.
         sha256 = sha256_of(token)
-        return next((each.name for each in self.all() if each.sha256 == sha256), None)
+        for known in self.all():
+            if known.sha256 == sha256:
+                return known.name
+        return None
 
     @contextmanager
     def _changing(self) -> Iterator[list[dict[str, Any]]]:

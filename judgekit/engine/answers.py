@@ -42,10 +42,10 @@ _ERRORS: dict[str, type[Exception]] = {
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
     """Return the JSON of an answer; raises what this process would, or `NoEngine`."""
-    found = _json(response.read())
+    answer = _json(response.read())
     if response.status != _OK:
-        raise _error(found)
-    return found
+        raise _error(answer)
+    return answer
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
@@ -57,20 +57,17 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
     for piece in chain(response.pieces, [b"\n"]):
         *lines, rest = (rest + piece).split(b"\n")
         for line in filter(None, lines):
-            found = _json(line)
-            last = found.get("event", "")
+            event = _json(line)
+            last = event.get("event", "")
             if last == "error":
-                raise _error(found)
-            yield found
+                raise _error(event)
+            yield event
     if last != "end":
         raise EngineLost("lost the engine: its response ended too early")
 
 
-def _error(found: Any) -> Exception:  # noqa: ANN401 - any JSON
-    if isinstance(found, dict):
-        error = found.get("error")
-    else:
-        error = None
+def _error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
+    error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
     kind = _ERRORS.get(str(error.get("kind")), NoEngine)
@@ -112,34 +109,35 @@ def many(
     over = threading.Event()
 
     def work() -> None:
-        while (asked := waiting.get()) is not None:
-            sent = partial(body, asked[1])
-            answered.put((asked[0], _answer(place, f"/v1/{operation}", sent, connections, over)))
+        while (taken := waiting.get()) is not None:
+            number, thing = taken
+            answer = _answer(place, f"/v1/{operation}", partial(body, thing), connections, over)
+            answered.put((number, answer))
 
-    held: dict[int, Thing] = {}
-    came: dict[int, Any] = {}
+    asked: dict[int, Thing] = {}
+    answers: dict[int, Any] = {}
     most = AHEAD * at_once if in_order else at_once
     rest = iter(things)
     try:
         for number, thing in enumerate(chain(rest, [None])):
             if thing is not None:
-                held[number] = thing
+                asked[number] = thing
                 waiting.put((number, thing))
                 if number < at_once:
                     threading.Thread(target=work, daemon=True).start()
-            while held and (thing is None or len(held) >= most or not answered.empty()):
-                came.update([answered.get()])
-                while (first := next(iter(held if in_order else came), None)) in came:
-                    answer = came.pop(first)
+            while asked and (thing is None or len(asked) >= most or not answered.empty()):
+                answers.update([answered.get()])
+                while (first := next(iter(asked if in_order else answers), None)) in answers:
+                    answer = answers.pop(first)
                     if isinstance(answer, NoEngine):
                         warn(
                             "the engine refused the request or stopped; continuing in this process"
                         )
-                        locally(chain(held.values(), rest), on_answer)
+                        locally(chain(asked.values(), rest), on_answer)
                         return
                     if isinstance(answer, Exception):
                         raise answer
-                    on_answer(held.pop(first), answer)
+                    on_answer(asked.pop(first), answer)
     finally:
         over.set()
         for connection in list(connections):

@@ -172,8 +172,8 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     app.include_router(router)
     say_errors(app, log)
 
-    def holder_of(found: str) -> str | None:
-        if secrets.compare_digest(found.encode(), token.encode()):
+    def holder_of(bearer: str) -> str | None:
+        if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None
 
@@ -206,78 +206,84 @@ async def health(request: Request) -> dict[str, object]:
 
 
 @router.post("/stop")
-async def stop(request: Request, given: StopBody | None = None) -> Response:
-    request.app.state.service.stop(given.idle_seconds if given else 0)
+async def stop(request: Request, body: StopBody | None = None) -> Response:
+    request.app.state.service.stop(body.idle_seconds if body else 0)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
 
 
 @router.post("/judge")
-async def judge(request: Request, given: JudgeBody) -> Response:
+async def judge(request: Request, body: JudgeBody) -> Response:
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        judge = await service.judge(given.folder, given.judge_request())
-        verdict = await service.judged(judge, given.document.document())
+        judge = await service.judge(body.folder, body.judge_request())
+        verdict = await service.judged(judge, body.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
-    return await done(request, given, work)
+    return await done(request, body, work)
 
 
 @router.post("/compare")
-async def compare(request: Request, given: CompareBody) -> Response:
+async def compare(request: Request, body: CompareBody) -> Response:
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        texts = given.comparison.comparison()
-        judge = await service.comparison_judge(texts, given.folder, given.judge_request())
+        texts = body.comparison.comparison()
+        judge = await service.comparison_judge(texts, body.folder, body.judge_request())
         comparison = await service.judged(judge, texts)
         return comparison.model_dump_json(by_alias=True).encode()
 
-    return await done(request, given, work)
+    return await done(request, body, work)
 
 
 @router.post("/task")
-async def task(request: Request, given: JudgeBody) -> Response:
+async def task(request: Request, body: JudgeBody) -> Response:
     def work() -> bytes:
-        folder = given.folder or Path(given.cwd)
-        verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
+        folder = body.folder or Path(body.cwd)
+        verdict, notes = tasks.judge(body.document.document(), folder, body.judge_request())
         return _json(
             {"verdict": verdict.record(), "notes": [*notes, *github.by_itself([verdict], folder)]}
         )
 
-    return await _done_in_thread(request, given, work)
+    return await _done_in_thread(request, body, work)
 
 
 @router.post("/search")
-async def search(request: Request, given: SearchBody) -> Response:
-    query = given.model_dump(exclude={"environ", "cwd", "client"})
+async def search(request: Request, body: SearchBody) -> Response:
+    query = body.model_dump(exclude={"environ", "cwd", "client"})
     return await _done_in_thread(
-        request, given, lambda: retrieval.search(**query).model_dump_json().encode()
+        request, body, lambda: retrieval.search(**query).model_dump_json().encode()
     )
 
 
 @router.post("/select")
-async def select(request: Request, given: SelectBody) -> Response:
+async def select(request: Request, body: SelectBody) -> Response:
     def work() -> bytes:
         candidates = []
-        for body in given.candidates:
-            fields = body.model_dump(exclude={"text"}) | {"tags": tuple(body.tags)}
-            candidates.append(Candidate(**fields, updated=0.0))
-            candidates[-1].text = body.text
-        payload = {"transcript_path": given.transcript_path}
-        project = given.project or given.cwd
-        judged = retrieval.judged_hook(given.prompt, candidates, given.parts, payload, project)
+        for sent in body.candidates:
+            fields = sent.model_dump(exclude={"text"}) | {"tags": tuple(sent.tags)}
+            candidate = Candidate(**fields, updated=0.0)
+            candidate.text = sent.text
+            candidates.append(candidate)
+        payload = {"transcript_path": body.transcript_path}
+        project = body.project or body.cwd
+        judged = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
         if isinstance(judged, str):
             return _json({"nobody": judged})
+        kept, undecided, selection = judged
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
-        kept, undecided = ([places[id(hit)] for hit in hits] for hits in judged[:2])
-        return _json({"kept": kept, "undecided": undecided, "degraded": judged[2].degraded})
+        answer = {
+            "kept": [places[id(candidate)] for candidate in kept],
+            "undecided": [places[id(candidate)] for candidate in undecided],
+            "degraded": selection.degraded,
+        }
+        return _json(answer)
 
-    return await _done_in_thread(request, given, work)
+    return await _done_in_thread(request, body, work)
 
 
 @router.post("/gate")
-async def gate(request: Request, given: GateBody) -> Response:
+async def gate(request: Request, body: GateBody) -> Response:
     """Judge changed files, and answer with a line of JSON for each once its verdict is in the ledger."""
     service: Service = request.app.state.service
     await service.usable()
@@ -294,17 +300,17 @@ async def gate(request: Request, given: GateBody) -> Response:
         def on_start(begin: Mapping[str, Any]) -> None:
             tell("begin", **begin)
 
-        run = Run(given.mode, on_verdict, on_start, given.run)
-        updates = [RefUpdate(*update) for update in given.updates]
+        run = Run(body.mode, on_verdict, on_start, body.run)
+        updates = [RefUpdate(*update) for update in body.updates]
         try:
-            repository = Repository(Path(given.cwd))
-            report = push.check(repository, updates, given.remote, given.url, given.base, run)
+            repository = Repository(Path(body.cwd))
+            report = push.check(repository, updates, body.remote, body.url, body.base, run)
             tell("end", **report._asdict())
         except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
             tell("error", **json.loads(bytes(answer_to(error).body)))
 
     async def lines() -> AsyncIterator[bytes]:
-        with on_behalf_of(given):
+        with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -349,8 +355,8 @@ async def done(
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def _done_in_thread(request: Request, given: Carried, work: Callable[[], bytes]) -> Response:
-    return await done(request, given, lambda: in_thread(request.app.state.service.gateway, work))
+async def _done_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
+    return await done(request, body, lambda: in_thread(request.app.state.service.gateway, work))
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class Service:
         *numbers: int,
     ) -> Value:
         variables = frozenset(
-            item for item in environment.environ().items() if item[0] not in _PASSING
+            (name, value) for name, value in environment.environ().items() if name not in _PASSING
         )
         key = (project, request, variables, _stamp(project, request), numbers)
         now = time.monotonic()
@@ -113,21 +113,20 @@ class Service:
         if key not in self.kept:
             # In a thread, with this caller's environment: it reads files and asks local servers for models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
-        found: Value = await asyncio.shield(self.kept[key][0])  # others may wait for it, too
-        return found
+        task, _ = self.kept[key]
+        judge: Value = await asyncio.shield(task)  # others may wait for it, too
+        return judge
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Return the record on a subject; where its provider is limited, clients take turns."""
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(subject)
-        endpoints: list[Endpoint] = []
+        providers = set()
         for models in judge.models_by_tier.values():
-            endpoints.extend(models)
-        providers = sorted(
-            {(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints}
-        )
-        async with self._paces.setdefault((most, *providers), Pace(most)).turn():
+            providers |= {(model.profile.provider, model.api_base or "") for model in models}
+        pace = self._paces.setdefault((most, *sorted(providers)), Pace(most))
+        async with pace.turn():
             return await judge.judge(subject)
 
 

@@ -177,11 +177,18 @@ async def metrics(request: Request) -> Response:
 @router.get("/rubrics")
 def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "title"], str]]:
     """Return the rubrics by which this server can judge."""
-    return [
-        {"id": own.rubric, "version": own.version, "sha256": each.sha256, "title": own.title}
-        for each in loader.rubrics(request.app.state.project)
-        for own in (each.rubric,)
-    ]
+    rows: list[dict[Literal["id", "version", "sha256", "title"], str]] = []
+    for loaded in loader.rubrics(request.app.state.project):
+        rubric = loaded.rubric
+        rows.append(
+            {
+                "id": rubric.rubric,
+                "version": rubric.version,
+                "sha256": loaded.sha256,
+                "title": rubric.title,
+            }
+        )
+    return rows
 
 
 _KEY = Header(
@@ -191,32 +198,32 @@ _KEY = Header(
 
 @router.post("/judge", response_model=Verdict)
 async def judge(
-    request: Request, given: TeamBody, idempotency_key: Annotated[str | None, _KEY] = None
+    request: Request, body: TeamBody, idempotency_key: Annotated[str | None, _KEY] = None
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
     state = request.app.state
-    wish = given.wish
+    limits = body.wish
     service: Service = state.service
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
         judge = await service.judge(
-            state.project, JudgeRequest(rubric=wish.rubric, mode=wish.mode, cache=wish.cache)
+            state.project, JudgeRequest(rubric=limits.rubric, mode=limits.mode, cache=limits.cache)
         )
         settings = judge.settings
-        if wish.rubric_sha256 not in (None, settings.loaded.sha256):
+        if limits.rubric_sha256 not in (None, settings.loaded.sha256):
             there = f"is a different rubric on this server: {settings.loaded.sha256}"
             raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {there}")
-        check_prices(settings.models_by_tier, wish.max_cost_usd, asked=True)
-        costs = [cost for cost in (settings.max_cost_usd, wish.max_cost_usd) if cost is not None]
+        check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
+        costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
         limited = judge.with_settings(
-            timeout=min(settings.timeout, wish.deadline or settings.timeout),
+            timeout=min(settings.timeout, limits.deadline or settings.timeout),
             max_cost_usd=min(costs, default=None),
         )
-        document = given.document.document()
+        document = body.document.document()
 
-        async def judged(own: DocumentJudge) -> Verdict:
-            verdict = await service.judged(own, document)
+        async def judged(judge: DocumentJudge) -> Verdict:
+            verdict = await service.judged(judge, document)
             state.metrics.count(verdict)
             return verdict
 
@@ -234,20 +241,19 @@ async def judge(
 
 
 @router.post("/ledger")
-def keep(request: Request, given: LinesBody) -> Kept:
+def keep(request: Request, body: LinesBody) -> Kept:
     """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
-    raws = (json.dumps(line).encode() for line in given.lines)
-    found, refused = store.sort_out(raws, store.misplaced if replica is None else refusal)
-    records = [signed(record, holder) for record in found]
+    raws = (json.dumps(line).encode() for line in body.lines)
+    sent, refused = store.sort_out(raws, store.misplaced if replica is None else refusal)
+    records = [signed(record, holder) for record in sent]
     if replica is not None:
         replica.database.add(records, holder)
     else:
         for name in dict.fromkeys(record.project for record in records):
-            Ledger(store.home() / name, name).add(
-                *(each for each in records if each.project == name)
-            )
+            of_project = [record for record in records if record.project == name]
+            Ledger(store.home() / name, name).add(*of_project)
     return Kept(taken=len(records), refused=refused)
 
 
@@ -268,17 +274,17 @@ def lines(
     replica: Replica | None = request.app.state.replica
 
     def parts() -> Iterator[bytes]:
-        held = bytearray()
+        buffer = bytearray()
         if replica is not None:
             raws = replica.database.lines(wanted.since, wanted.project)
         else:
-            raws = (each.raw for each in store.entries([store.home()], wanted))
+            raws = (entry.raw for entry in store.entries([store.home()], wanted))
         for raw in raws:
-            held += raw + b"\n"
-            while len(held) >= _PART:
-                yield bytes(held[:_PART])
-                del held[:_PART]
-        yield bytes(held)
+            buffer += raw + b"\n"
+            while len(buffer) >= _PART:
+                yield bytes(buffer[:_PART])
+                del buffer[:_PART]
+        yield bytes(buffer)
 
     # What fails before anything is sent is an error of its own. Later the connection ends without the last
     # chunk, so that the client knows that lines are missing.
@@ -290,26 +296,26 @@ def lines(
 class Metrics:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        own = CollectorRegistry()
-        self.registry = own
+        registry = CollectorRegistry()
+        self.registry = registry
         self._requests = Counter(
-            "judgekit_requests", "Requests answered.", ["route", "status"], registry=own
+            "judgekit_requests", "Requests answered.", ["route", "status"], registry=registry
         )
         self._inside = Gauge(
-            "judgekit_requests_inside", "Requests without a response yet.", registry=own
+            "judgekit_requests_inside", "Requests without a response yet.", registry=registry
         )
         self._verdicts = Counter(
-            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own
+            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=registry
         )
         buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
         name = "judgekit_judging_seconds"
         about = "Seconds for a verdict."
-        self._seconds = Histogram(name, about, buckets=buckets, registry=own)
+        self._seconds = Histogram(name, about, buckets=buckets, registry=registry)
         self._rounds = Counter(
-            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own
+            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=registry
         )
         self._cost = Counter(
-            "judgekit_cost_usd", "US dollars spent, where the price is known.", registry=own
+            "judgekit_cost_usd", "US dollars spent, where the price is known.", registry=registry
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -334,8 +340,9 @@ class Metrics:
         ).inc()
         self._seconds.observe(verdict.duration_ms / 1000)
         self._cost.inc(verdict.cost_usd or 0)
-        for each in verdict.rounds:
-            self._rounds.labels(each.tier, each.failure.kind.value if each.failure else "").inc()
+        for row in verdict.rounds:
+            failure = row.failure.kind.value if row.failure else ""
+            self._rounds.labels(row.tier, failure).inc()
 
 
 HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
