@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
 from typer import Argument, Option
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.documents import Document, File, TaskDescription
+    from judgekit.judging.request import JudgeArgs
     from judgekit.judging.verdict import Comparison, Verdict
 
     Record: TypeAlias = Mapping[str, Any]
@@ -79,16 +80,15 @@ def judge(
     options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    fields = {  # the fields of a JudgeRequest, which an engine gets without pydantic
-        "rubric": rubric,
-        "mode": mode,
-        "model": encodable(model) if model else None,
-        "deadline": deadline,
-        "max_cost_usd": max_cost,
-        "cache": not no_cache,
-        "depth": depth or review,
-    }
-    request = {name: value for name, value in fields.items() if value is not None}
+    request = _request(
+        rubric=rubric,
+        mode=mode,
+        model=model,
+        deadline=deadline,
+        max_cost_usd=max_cost,
+        cache=not no_cache,
+        depth=depth or review,
+    )
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
@@ -111,6 +111,14 @@ def judge(
     if code == Exit.REJECTED:
         return code
     return unread or code
+
+
+def _request(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
+    """Return the fields of a `JudgeRequest` that are not None; an engine gets them without pydantic."""
+    fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    if "model" in fields:
+        fields["model"] = encodable(fields["model"])
+    return fields
 
 
 def _refuse_folders(files: Sequence[str]) -> None:
@@ -278,7 +286,7 @@ def compare(
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers import running
 
-    request = JudgeRequest(
+    request = _request(
         rubric=rubric,
         mode=mode,
         model=model,
@@ -295,7 +303,7 @@ def compare(
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.TaskDescription(encodable(prompt or ""))
-        return rows.run("compare", dataset, task, request.model_dump(), author_family or [], how)
+        return rows.run("compare", dataset, task, request, author_family or [], how)
     if out:
         output_files.into_file(Path(out))
     prompt = prompt or ""
@@ -310,9 +318,10 @@ def compare(
     compared = documents.ComparisonInput(prompt, texts, authors)
     project = Path(environment.project_root())
     if show_prompt:
-        output.say_prompts("compare", service.prompts(compared, project, request))
+        output.say_prompts("compare", service.prompts(compared, project, JudgeRequest(**request)))
         return Exit.ACCEPTED
-    return _say_comparison(running.run(service.acompare(compared, project, request)), format_)
+    comparison = running.run(service.acompare(compared, project, JudgeRequest(**request)))
+    return _say_comparison(comparison, format_)
 
 
 def _say_comparison(comparison: Comparison, format_: str) -> int:
