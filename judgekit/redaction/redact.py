@@ -41,49 +41,57 @@ class Redacted(NamedTuple):
 
 
 def redact(text: str) -> Redacted:
-    """Return the visible text, line by line, with each secret replaced by its kind, and how many."""
+    """Return the visible text with each secret replaced by its kind, and how many; line breaks stay."""
     if not text:
         return Redacted("", 0)
     text = visible(text)
     secrets = 0
-    for _ in range(_PASSES):
-        parts: list[str] = []
-        at = 0
-        before = secrets
-        for start, end, kind in sorted(
-            _find(text, DEPTH), key=lambda match: (match.start, -match.end)
-        ):
-            if start >= at:  # where two overlap, the first names the kind
-                parts += [text[at:start], f"{MARK}{kind}]"]
-                secrets += 1
-            parts.append("\n" * text.count("\n", max(at, start), end))
-            at = max(at, end)
-        text = "".join([*parts, text[at:]])
-        if secrets == before:
+    for _ in range(_PASSES):  # what is left out may have hidden another
+        matches = sorted(_find_nested(text, DEPTH), key=lambda match: (match.start, -match.end))
+        text, count = _replace(text, matches)
+        if not count:
             break
+        secrets += count
     return Redacted(text, secrets)
 
 
-def _find(text: str, depth: int) -> Iterator[SecretMatch]:
+def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
+    """Return a text with marks for secrets, in their order, and how many marks; of two that overlap one."""
+    parts: list[str] = []
+    count = 0
+    at = 0
+    for start, end, kind in matches:
+        if start >= at:  # where two overlap, the first names the kind
+            parts.append(text[at:start])
+            parts.append(f"{MARK}{kind}]")
+            count += 1
+        # The lines keep their numbers.
+        parts.append("\n" * text.count("\n", max(at, start), end))
+        at = max(at, end)
+    parts.append(text[at:])
+    return "".join(parts), count
+
+
+def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
     from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
 
     if not text.isascii():
         text = folded(text)
+    inner: Iterator[View] = iter(())
     if "\0" in text:
+        # NUL may stand between any two letters: the same text without it is searched, at the same depth.
         marks = [(*match.span(), "") for match in re.finditer("\0+", text)]
-        inner: Iterator[View] = iter([_view(text, 0, len(text), marks)])
+        inner = iter([_view(text, 0, len(text), marks)])
     else:
         yield from secret_search.find(text)
         if depth:
             inner = views(text)
-        else:
-            inner = iter(())
-        depth = depth - 1
+        depth -= 1
     for view in inner:
-        for match in _find(view.text, depth):
-            (start, _) = view.place(match.start)
-            (_, end) = view.place(match.end - 1)
+        for match in _find_nested(view.text, depth):
+            start, _ = view.place(match.start)
+            _, end = view.place(match.end - 1)
             yield match._replace(start=start, end=end)
 
 
@@ -177,7 +185,7 @@ def views(text: str) -> Iterator[View]:
     from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     for start, end, matches in _windows(text, RE["escaped"]):
-        yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
+        yield _view(text, start, end, [(*each.span(), _unescape(each[0])) for each in matches])
     if "join" in text or "concat" in text or "printf" in text:
         for start, end, matches in _windows(text, RE["list"]):
             if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
@@ -251,7 +259,7 @@ def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) 
     return View("".join(said), starts, pieces)
 
 
-def _read(written: str) -> str:
+def _unescape(written: str) -> str:
     """Return what an escape says; nothing for what joins two literals or lines."""
     kind = written[0]
     rest = written[1:]
