@@ -29,7 +29,6 @@ from judgekit.data.broker import Broker
 from judgekit.data.results import OURS, lock_of, taken_alone
 from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
-from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, JudgekitError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
@@ -51,6 +50,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from judgekit.data.sources import UnreadableRow
     from judgekit.data.worker import Checked, Job, JudgedBlock
     from judgekit.judging.request import JudgeRequest
 
@@ -144,60 +144,63 @@ class RayRun:
 
         `types` are those of the columns of the input.
         """
-        own = {}
-        for each in types or ():
-            if "binary" not in str(each.type):
-                own[each.name] = each.type
-        self._shared = ray.put((self._dataset, self._files, own))
+        text_types = {}
+        for column in types or ():
+            if "binary" not in str(column.type):
+                text_types[column.name] = column.type
+        self._shared = ray.put((self._dataset, self._files, text_types))
         checked = dict(self._checked(frozenset()))
         before = 0
-        bad: list[tuple[UnreadableRow, int]] = []
+        first_bad: UnreadableRow | None = None
+        bad = 0
         misfits = set[str]()
-        for path, found in checked.items():
-            self._firsts[path] = before, found.count
-            if found.first:
-                first: Any = self._files.numbered(found.first, before, path)
-                bad.append((first, found.bad))
-            before += found.count
-            self._columns.update(found.columns)
-            misfits |= found.misfits
-            self._kinds |= found.kinds
-        self._types = {name: kind for name, kind in own.items() if name not in misfits}
-        if not bad and self._dataset.id_column:
-            bad = self._doubles(checked)
-        if bad:
-            raise dataset.unreadable(
-                self._dataset.name, bad[0][0], sum(more for _, more in bad) - 1
-            )
+        for path, file in checked.items():
+            self._firsts[path] = before, file.count
+            if file.first and first_bad is None:
+                numbered: Any = self._files.numbered(file.first, before, path)
+                first_bad = numbered
+            bad += file.bad
+            before += file.count
+            self._columns.update(file.columns)
+            misfits |= file.misfits
+            self._kinds |= file.kinds
+        self._types = {name: kind for name, kind in text_types.items() if name not in misfits}
+        if first_bad is None and self._dataset.id_column:
+            doubles = self._doubles(checked)
+            bad = len(doubles)
+            first_bad = next(iter(doubles), None)
+        if first_bad is not None:
+            raise dataset.unreadable(self._dataset.name, first_bad, bad - 1)
         return before
 
     def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield what each file has; under a limit one file after another, until there are as many rows."""
         paths = self._files.paths
         left = self._dataset.limit
-        for group in [paths] if left is None else [[path] for path in paths]:
+        groups = [paths] if left is None else [[path] for path in paths]
+        for group in groups:
             checked = _far(_check, [(self._shared, path, left, wanted) for path in group])
             yield from zip(group, checked, strict=True)
             left = left and left - checked[0].count
             if left == 0:
                 return
 
-    def _doubles(self, checked: dict[str, Checked]) -> list[tuple[UnreadableRow, int]]:
-        """Return the second row with an id that was met before, and how many there are."""
-        wanted = frozenset(parts.doubles(found.ids for found in checked.values()))
+    def _doubles(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
+        """Return the rows with an id that an earlier row has."""
+        wanted = frozenset(parts.doubles(file.ids for file in checked.values()))
         if not wanted:
             return []
         first: dict[str, int] = {}
-        found = list[tuple[UnreadableRow, int]]()
-        for path, each in self._checked(wanted):
-            for place, row_id in each.places:
-                number = place + self._firsts[path][0]
+        column = self._dataset.id_column or ""
+        doubles = []
+        for path, file in self._checked(wanted):
+            before, _ = self._firsts[path]
+            for place, row_id in file.places:
+                number = place + before
                 earlier = first.setdefault(str(row_id), number)
                 if earlier != number:
-                    found.append(
-                        (dataset.double(row_id, number, earlier, self._dataset.id_column or ""), 1)
-                    )
-        return found
+                    doubles.append(dataset.double(row_id, number, earlier, column))
+        return doubles
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
         """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken.
@@ -218,19 +221,21 @@ class RayRun:
 
     def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
         """Return these files with their lines and columns; those that a killed run left behind go."""
-        starts = range(0, len(names), _FILES)
         groups = []
-        for at in starts:
-            groups.append((self._folder, names[at : at + _FILES], self._key, first + at))
-        found = _far(parts.scan, groups)
-        replaced = {name for each in found for name in each.replaced}.intersection(names)
+        for at in range(0, len(names), _FILES):
+            group = names[at : at + _FILES]
+            groups.append((self._folder, group, self._key, first + at))
+        replaced = set()
+        lines_of_groups = [parts.NOTHING]
+        schemas = set()
+        for scanned in _far(parts.scan, groups):
+            replaced.update(scanned.replaced)
+            lines_of_groups.append(scanned.lines)
+            schemas.update(scanned.schemas)
+        replaced.intersection_update(names)
         self._folder.remove(replaced)
-        lines = np.concatenate([parts.NOTHING, *(each.lines for each in found)])
-        gone = []
-        for at, name in enumerate(names):
-            if name in replaced:
-                gone.append(first + at)
-        schemas = {schema for each in found for schema in each.schemas}
+        lines = np.concatenate(lines_of_groups)
+        gone = [first + at for at, name in enumerate(names) if name in replaced]
         return names, lines[~np.isin(lines["file"], gone)], schemas
 
     def judge(self) -> None:
@@ -238,14 +243,16 @@ class RayRun:
         self._folder.make()
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._kinds.items():
-            judge = self._judges[kind] = judge_of(subject)
-            if isinstance(judge.rubric, ScoreRubric):
+            judge = judge_of(subject)
+            self._judges[kind] = judge
+            names: Iterable[str] = ()
+            if kind:
+                count, _ = kind
+                names = LETTERS[:count]
+            elif isinstance(judge.rubric, ScoreRubric):
                 names = judge.rubric.questions
-            else:
-                names = ()
-            self._columns.scores |= {
-                f"score.{name}": {"float"} for name in (LETTERS[: kind[0]] if kind else names)
-            }
+            for name in names:
+                self._columns.scores[f"score.{name}"] = {"float"}
         self._shape = parts.shape_of(self._columns, self._types, self._before)
         lines, _ = parts.newest(self._lines)
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -338,11 +345,10 @@ class RayRun:
                     break
         finally:
             batches.close()
-            for each in threading.enumerate():
-                if (
-                    each not in others
-                ):  # one that uses Ray when that has ended would end this process
-                    each.join(_THREAD_SECONDS)
+            # One that uses Ray when that has ended would end this process.
+            for thread in threading.enumerate():
+                if thread not in others:
+                    thread.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
     def _count(self, judged: JudgedBlock) -> None:
@@ -350,7 +356,8 @@ class RayRun:
         self.work.is_spent |= judged.is_over
         self.work.give_up()
         self._heard[judged.worker].append(judged.begun)
-        self._parts += [judged.name] if judged.name else []
+        if judged.name:
+            self._parts.append(judged.name)
         if len(self._parts) == parts.MERGED:
             self._merge(self._parts)
             self._parts = []
@@ -360,12 +367,12 @@ class RayRun:
         if not (self.work.is_spent or self.work.stopped.is_set()):
             return False
         self._end = self._end or time.monotonic() + _DRAIN_SECONDS
-        heard = []
+        has_all = True
         for name in ray.get(broker.alive.remote()):
-            heard.append(self._heard[name])
-        return time.monotonic() > self._end or all(
-            len(each) >= max(each, default=1) for each in heard
-        )
+            begun = self._heard[name]
+            if len(begun) < max(begun, default=1):
+                has_all = False
+        return has_all or time.monotonic() > self._end
 
     def _merge(self, names: list[str]) -> None:
         self._merges.append(

@@ -205,8 +205,9 @@ def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
 
 def doubles(digests: Iterable[bytes]) -> list[int]:
     """Return the digests of ids that are there twice; those of each file are given as bytes."""
-    found = np.sort(np.concatenate([np.frombuffer(each, "u8") for each in digests]))
-    return [int(each) for each in np.unique(found[1:][found[1:] == found[:-1]])]
+    ordered = np.sort(np.concatenate([np.frombuffer(file, "u8") for file in digests]))
+    is_repeated = ordered[1:] == ordered[:-1]
+    return [int(digest) for digest in np.unique(ordered[1:][is_repeated])]
 
 
 class Digests(Ids):
@@ -295,15 +296,19 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
         schema = folder.schema(there[0]).with_metadata({_PARTS: " ".join(names)})
 
         def grouped() -> Iterable[pa.Table]:
-            held = list[pa.Table]()
+            group = list[pa.Table]()
+            rows = 0
+            size = 0
             for name in there:
-                held.append(folder.read(name).replace_schema_metadata(schema.metadata))
-                is_full = (
-                    sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES
-                )
-                if is_full or name == there[-1]:
-                    yield pa.concat_tables(held)
-                    held.clear()
+                table = folder.read(name).replace_schema_metadata(schema.metadata)
+                group.append(table)
+                rows += len(table)
+                size += table.nbytes
+                if rows >= _ROWS or size >= _BYTES or name == there[-1]:
+                    yield pa.concat_tables(group)
+                    group.clear()
+                    rows = 0
+                    size = 0
 
         folder.write(target, grouped(), schema)
     folder.remove(names)

@@ -74,32 +74,31 @@ def check(
     wanted: frozenset[int],
 ) -> Checked:
     """Read a file as far as it would be judged; ids of `wanted` digests are returned with their rows."""
-    found = Checked()
+    checked = Checked()
     ids = parts.Digests(wanted)
-    held: list[dict[str, Any]] = []
+    unchecked: list[dict[str, Any]] = []
     # In place of a verdict stands what no cell can hold, so that every own column counts.
     ours = dict.fromkeys(OURS, "\0")
     with files.opened(path) as file:
-        for each in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
-            found.count += 1
-            if isinstance(each, UnreadableRow):
-                found.first = found.first or each
-                found.bad = found.bad + 1
+        for row in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
+            checked.count += 1
+            if isinstance(row, UnreadableRow):
+                checked.first = checked.first or row
+                checked.bad += 1
                 continue
-            cells = result(each.row, each.row_id, ours, "\0", "\0")
-            found.columns.add(
-                {name: value for name, value in cells.items() if name == "id" or name not in OURS}
-            )
-            held.append(cells)
-            if each.subject is not None:
-                found.kinds.setdefault(runners.kind_of(each.subject), each.subject)
-            if len(held) == _TRIED:
-                found.misfits |= tables.misfits(held, types)
-                held.clear()
-    found.misfits |= tables.misfits(held, types)
-    found.ids = bytes(ids.found)
-    found.places = ids.places
-    return found
+            cells = result(row.row, row.row_id, ours, "\0", "\0")
+            theirs = {name: cells[name] for name in cells if name == "id" or name not in OURS}
+            checked.columns.add(theirs)
+            unchecked.append(cells)
+            if row.subject is not None:
+                checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
+            if len(unchecked) == _TRIED:
+                checked.misfits |= tables.misfits(unchecked, types)
+                unchecked.clear()
+    checked.misfits |= tables.misfits(unchecked, types)
+    checked.ids = bytes(ids.found)
+    checked.places = ids.places
+    return checked
 
 
 class Block(NamedTuple):
@@ -112,27 +111,25 @@ class Block(NamedTuple):
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
     """Yield the rows that are not kept, a few at a time; raises `InputError` for one that cannot be read."""
-    held: list[PendingRow] = []
+    rows: list[PendingRow] = []
     size = 0
-    for each in run.pending():
-        held.append(each)
-        size += sum(len(file.text) for file in each.subject.files) if each.subject else 0
-        if len(held) == ROWS or size > _CHARS:
-            yield _block(held, run, number)
-            held = []
+    for row in run.pending():
+        rows.append(row)
+        if row.subject:
+            size += sum(len(file.text) for file in row.subject.files)
+        if len(rows) == ROWS or size > _CHARS:
+            yield _block(rows, run, number)
+            rows = []
             size = 0
     if run.problem:
         raise run.problem
-    if held or run.kept:
-        yield _block(held, run, number)
+    if rows or run.kept:
+        yield _block(rows, run, number)
 
 
 def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
-    if rows:
-        name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet"
-    else:
-        name = ""
-    return Block(name, rows, run.taken())
+    name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
+    return Block(name, rows, kept=run.taken())
 
 
 class JudgedBlock(NamedTuple):
