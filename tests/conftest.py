@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# No test says how long something takes, and a busy machine is no fault.
+hypothesis.settings.register_profile("judgekit", deadline=None)
+hypothesis.settings.load_profile("judgekit")
 
 KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "POSTGRES")}
 

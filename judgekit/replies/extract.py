@@ -169,36 +169,56 @@ def _differing(
     raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
 ) -> str | None:
     """Return a key of `answer` that `raw` gives again with another value, None where there is none."""
-    wanted: _Places = {}
-    inner = [getattr(answer, name) for name in _decisive(type(answer))]
-    for holder in (answer, *(each for each in inner if isinstance(each, BaseModel))):
-        for name in _decisive(type(holder)):
-            wanted.setdefault(fit.plain(fit.key_of(name, type(holder))), []).append((holder, name))
-    around: list[str] = []
-    until = len(raw)  # what stands around the objects in exact JSON, from the last on
-    for each in objects:
-        exact = _exact_end(raw, each.start)
-        if exact is not None and exact <= until:
-            around.append(raw[exact:until])
-            until = each.start
-    around.append(raw[:until])
+    wanted = _decisive_places(answer)
+    around = _texts_around(raw, objects)
     found = objects[0]
-    end = _exact_end(raw, objects[0].start)
-    texts = [raw]
-    if end is not None:
-        # From the first object on that is written as a string, without its backslashes.
-        begun = []
+    end = _exact_end(raw, found.start)
+    if end is None:
+        texts = [raw]
+    else:
+        texts = [raw[: found.start], raw[end:]]
         for text in around:
-            if match := _STRING.search(text):
-                begun.append(text[match.start() :])
-        texts = [raw[: found.start], raw[end:], *(_ESCAPED.sub("", text) for text in begun)]
-    for key, value, begins in (mention for text in texts for mention in _mentions(text, wanted)):
-        if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
-            return key
-    for key, value in _inside(found) if nested and end is not None else ():
-        if key in wanted and _is_other(value, wanted[key], begins=False):
-            return key
+            # From the first object on that is written as a string, without its backslashes.
+            string = _STRING.search(text)
+            if string:
+                texts.append(_ESCAPED.sub("", text[string.start() :]))
+    for text in texts:
+        for key, value, begins in _mentions(text, wanted):
+            if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
+                return key
+    if nested and end is not None:
+        for key, value in _inside(found):
+            if key in wanted and _is_other(value, wanted[key], begins=False):
+                return key
     return _otherwise_in_prose(around, wanted)
+
+
+def _decisive_places(answer: BaseModel) -> _Places:
+    """Return the decisive fields of an answer and of the models in it, by their plain keys."""
+    holders = [answer]
+    for name in _decisive(type(answer)):
+        value = getattr(answer, name)
+        if isinstance(value, BaseModel):
+            holders.append(value)
+    places: _Places = {}
+    for holder in holders:
+        for name in _decisive(type(holder)):
+            key = fit.plain(fit.key_of(name, type(holder)))
+            places.setdefault(key, []).append((holder, name))
+    return places
+
+
+def _texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
+    """Return what stands around the objects that are exact JSON, from the last on."""
+    around = []
+    until = len(raw)
+    for item in objects:
+        end = _exact_end(raw, item.start)
+        if end is not None and end <= until:
+            around.append(raw[end:until])
+            until = item.start
+    around.append(raw[:until])
+    return around
 
 
 def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
@@ -280,10 +300,8 @@ def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     for key, places in wanted.items():
         for holder, name in places:
             if fit.is_number(fit.strip(type(holder).model_fields[name].annotation)):
-                numbers[key] = (
-                    re.split(r"[\s_-]+", fit.key_of(name, type(holder))),
-                    getattr(holder, name),
-                )
+                words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
+                numbers[key] = words, getattr(holder, name)
     if len(numbers) < _LEAST_SCORES:
         return None
     names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
@@ -291,12 +309,9 @@ def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     given = []
     for text in texts:
         for match in pattern.finditer(text):
-            if "\n" not in match["between"] or match["after"].strip()[:1] not in (
-                ".",
-                ")",
-                ":",
-                "-",
-            ):
+            next_mark = match["after"].strip()[:1]
+            is_numbered_line = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
+            if not is_numbered_line:
                 given.append((fit.plain(match["key"]), float(match["number"])))
     if {key for key, _ in given} != set(numbers):
         return None

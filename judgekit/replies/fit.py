@@ -281,7 +281,9 @@ def _keyed(value: object) -> Object | None:
 def _children(value: Object) -> Iterator[Object]:
     """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
     for key, item in value.items():
-        inner = _keyed(item) or (item[0] if isinstance(item, Array) and len(item) == 1 else item)
+        inner = _keyed(item)
+        if not inner:
+            inner = item[0] if isinstance(item, Array) and len(item) == 1 else item
         if isinstance(inner, Object) and key not in value.repeated and plain(key) in _WRAPPERS:
             yield inner
 
@@ -294,9 +296,11 @@ def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
         if any(plain(key) in names for key in inner):
             return inner
         inside = [*_children(inner)]
-        answering = [
-            child for child in inside if any(plain(key) in names for key in child)
-        ] or inside
+        answering = []
+        for child in inside:
+            if any(plain(key) in names for key in child):
+                answering.append(child)
+        answering = answering or inside
         if len(answering) != 1:
             break
         inner = answering[0]
@@ -316,9 +320,12 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             found.append(child[key])
     kind = strip(field.annotation)
     if is_model(kind):
-        found = [
-            flat for holder in (value, *inside) if (flat := _flat(holder, kind)) is not None
-        ] or found
+        parts = []
+        for holder in (value, *inside):
+            part = _flat(holder, kind)
+            if part is not None:
+                parts.append(part)
+        found = parts or found
     if len(found) > 1:
         raise Misfit(f"`{name}` is given in {len(found)} places")
     return found[0] if found else _MISSING

@@ -54,15 +54,28 @@ def _listed(value: object) -> object:
     if isinstance(value, dict) and "issue" in value:
         value = [value]
     if isinstance(value, dict):
-        value = [
-            {"dimension": name, **(item if isinstance(item, dict) else {"issue": item})}
-            for name, items in value.items()
-            for item in (items if isinstance(items, list) else [items])
-        ]
+        value = _findings_by_dimension(value)
+    if value is None:
+        return []
     if not isinstance(value, list):
-        return [] if value is None else value
-    items = ({"issue": item} if isinstance(item, str) else item for item in value)
-    return [item for item in items if isinstance(item, dict)]
+        return value
+    findings = []
+    for item in value:
+        if isinstance(item, str):
+            findings.append({"issue": item})
+        elif isinstance(item, dict):
+            findings.append(item)
+    return findings
+
+
+def _findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the findings of an object whose keys are dimensions, each with its dimension."""
+    findings = []
+    for name, items in value.items():
+        for item in items if isinstance(items, list) else [items]:
+            finding = item if isinstance(item, dict) else {"issue": item}
+            findings.append({"dimension": name, **finding})
+    return findings
 
 
 def _label(text: str) -> str:

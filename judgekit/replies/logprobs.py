@@ -72,11 +72,10 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
     for start, end in numbers:
         other = next(point for point in points if point != int(text[start:end]))
         try:
-            changed = extract(f"{text[:start]}{other}{text[end:]}", type(answer)).model_dump()[
-                "scores"
-            ]
+            reply = extract(f"{text[:start]}{other}{text[end:]}", type(answer))
         except InvalidReply:
             continue
+        changed = reply.model_dump()["scores"]
         differing = []
         for name, score in scores.items():
             if changed[name] != score:
@@ -104,8 +103,9 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
         for b in mass:
             if a != b and str(b).startswith(str(a)):
                 pairs.append((a, b))
-    begins = sum(mass[one] for one in {one for one, _ in pairs}) > _SLACK * total
-    may_go_on = begins and not any(mass[other] for _, other in pairs)
+    beginnings = {beginning for beginning, _ in pairs}
+    has_beginnings = sum(mass[point] for point in beginnings) > _SLACK * total
+    may_go_on = has_beginnings and not any(mass[longer] for _, longer in pairs)
     if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
         return None
     return sum(point * share for point, share in mass.items()) / total

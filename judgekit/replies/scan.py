@@ -53,15 +53,20 @@ _AFTER_WORD: Final = {  # what ends a number or word, in an object (True) and in
     ),
     False: re.compile(rf"\s*+(?:[,\]]|{_COMMENT}|(?<=\n))"),
 }
+
+
 # What follows a quote that ends a string, and not one inside it: in an object, and whether keys may be bare.
+def _ends_in_object(next_key: str) -> str:
+    behind_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{next_key})"
+    return rf"\s*+(?:\}}|//|/\*|{behind_comma}|(?<=\s)(?:{_QUOTED})\s*+:)"
+
+
+_ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
 _STRING_ENDS: Final = {
-    (in_object, bare): (
-        rf"\s*+(?:\}}|//|/\*|{_COMMA}(?:\Z|\}}|{_COMMENT}|{_NEXT_KEY}{more})|(?<=\s)(?:{_QUOTED})\s*+:)"
-        if in_object
-        else rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-    )
-    for in_object in (True, False)
-    for bare, more in ((True, rf"|{_BARE}\s*+:"), (False, ""))
+    (True, True): _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:"),
+    (True, False): _ends_in_object(_NEXT_KEY),
+    (False, True): _ENDS_IN_ARRAY,
+    (False, False): _ENDS_IN_ARRAY,
 }
 _AFTER_STRING: Final = {
     in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)
