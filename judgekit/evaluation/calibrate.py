@@ -95,7 +95,7 @@ def choose_rules(
             # Its own share, if it were one class more that is tested.
             level = doubt / (len(able) + 1)
             least = min(map(chain.margin, members))
-            tested = _tested(chain, least, members, level, promise)
+            tested = _test_gate(chain, least, members, level, promise)
             if isinstance(tested, RefusedRule):
                 refused.append(tested)
             continue
@@ -107,7 +107,7 @@ def choose_rules(
         for least in _margins(chain, reaching, level, promise):
             steps[chain] += 1
             inside = [sample for sample in reaching if chain.margin(sample) >= least]
-            tested = _tested(chain, least, inside, level, promise)
+            tested = _test_gate(chain, least, inside, level, promise)
             if isinstance(tested, RefusedRule):
                 refused.append(tested)
                 break
@@ -123,7 +123,7 @@ def _testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
     largest = sorted(chains, key=lambda chain: -len(chains[chain]))
     able = set[Chain]()
     for count, chain in enumerate(largest, 1):
-        least_labels = _labels(promise, doubt / count)
+        least_labels = _labels_needed(promise, doubt / count)
         if least_labels is not None and len(chains[chain]) >= least_labels:
             able = set(largest[:count])
     return able
@@ -182,7 +182,7 @@ def _chains(
     return chains
 
 
-def _labels(promise: Promise, level: float, share: float = 0.0) -> int | None:
+def _labels_needed(promise: Promise, level: float, share: float = 0.0) -> int | None:
     """Return how many labels, `share` of them errors, keep a promise: with a reference half is for gains."""
     if promise.reference:
         level = level / 2
@@ -194,7 +194,7 @@ def _margins(
 ) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
-    least = _labels(promise, level, promise.rate * FREE_SHARE)
+    least = _labels_needed(promise, level, promise.rate * FREE_SHARE)
     if least is None or len(margins) <= least:
         return margins[-1:]
     steps: list[float] = []
@@ -211,15 +211,18 @@ def _margins(
     return steps
 
 
-def _tested(
+def _test_gate(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
-    """Return the gate that holds for a class, or why none does; `more` labels do if errors are as rare."""
+    """Return the gate that holds for a class, or why none does and how many labels more would do.
+
+    As many would do if errors stay as rare. `chain.stands` is the tier whose opinion stands, if one does.
+    """
     losses = 0
     gains = 0
     last = promise.reference
     for member in members:
-        if chain.stands:
+        if chain.stands is not None:
             is_wrong = member.label != "accept"
         else:
             is_wrong = member.is_wrong(chain.tier)
@@ -244,10 +247,10 @@ def _tested(
     }
     if limit <= promise.rate:
         return CalibratedRule(**evidence)
-    wanted = _labels(promise, level, max(0.0, (losses - gains) / labels))
-    if wanted is None:
+    labels_needed = _labels_needed(promise, level, max(0.0, (losses - gains) / labels))
+    if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
-    return RefusedRule(**evidence, why="too few labels", more=max(1, wanted - labels))
+    return RefusedRule(**evidence, why="too few labels", more=max(1, labels_needed - labels))
 
 
 # --- What rules come to on the labelled cases
@@ -454,23 +457,25 @@ def learn(
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
-    several = ranked(cases, rubric, mode)
-    if several:
-        choice = choose_rules([case.sample() for case in several], tiers, promise)
-        with_gates = [case.walk(choice.finality) for case in several]
-        without = [case.walk(None) for case in several]
+    ranked_cases = ranked(cases, rubric, mode)
+    if ranked_cases:
+        choice = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
+        with_gates = [case.walk(choice.finality) for case in ranked_cases]
+        without_gates = [case.walk(None) for case in ranked_cases]
     else:
         labelled = samples(cases, rubric, mode)
         choice = choose_rules(labelled, tiers, promise)
-        voices = {}
+        models_by_tier = {}
         for tier, name in models.items():
-            voices[tier] = frozenset(name.split(calibration.TOGETHER))
-        rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=voices)
+            models_by_tier[tier] = frozenset(name.split(calibration.TOGETHER))
+        rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=models_by_tier)
         gated_rules = replace(rules, finality=choice.finality)
         with_gates = [walk(sample, gated_rules) for sample in labelled]
-        without = [walk(sample, rules) for sample in labelled]
-    read, apart = score_sources(cases)
-    read_otherwise = Counter(tier for tiers_apart in apart for tier in tiers_apart)
+        without_gates = [walk(sample, rules) for sample in labelled]
+    read, tiers_read_otherwise = score_sources(cases)
+    read_otherwise = Counter(
+        tier for tiers_of_case in tiers_read_otherwise for tier in tiers_of_case
+    )
     learned = Calibration(
         schema=calibration.SCHEMA,
         id="",
@@ -483,15 +488,15 @@ def learn(
         asked=asked(cases),
         read=read,
         asking=opinions.asking,
-        subjects=_count_subjects(several),
+        subjects=_count_subjects(ranked_cases),
         promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
         read_otherwise={tier: read_otherwise[tier] for tier in TIERS if read_otherwise[tier]},
-        cases=len(without),
+        cases=len(without_gates),
         labels_sha256=digest,
         with_gates=measured(with_gates, tiers),
-        without=measured(without, tiers),
+        without=measured(without_gates, tiers),
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
 

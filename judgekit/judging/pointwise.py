@@ -139,7 +139,10 @@ class Points(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token; each may take `timeout` seconds, none twice."""
+    """Return for each question the probability of each token; none is asked twice in a session.
+
+    Together the questions may take `timeout` seconds for each.
+    """
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
