@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack
 
+from pydantic import ValidationError
+
 from judgekit import environment
-from judgekit.config import check, require, settings
+from judgekit.config import EXPECTED, check, require, settings
 from judgekit.data.dataset import RowOptions
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
@@ -316,12 +318,16 @@ def _request(call: str, options: JudgeArgs) -> JudgeRequest:
     for name in options:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
-    check(call, **options)
+    check(call, **{name: value for name, value in options.items() if name in EXPECTED})
     require(call, cache=options.get("cache", True))
     model = options.get("model")
     if model is not None:
         options["model"] = encodable(model)
-    return JudgeRequest(**options)
+    try:
+        return JudgeRequest(**options)
+    except ValidationError as error:  # of an option that needs no words of its own
+        first = error.errors()[0]
+        raise UsageError(f"{call}: {first['loc'][0]}: {first['msg']}") from None
 
 
 def _document(name: str, text: Text, author_family: str | None) -> Document:

@@ -14,8 +14,6 @@ from pydantic import BaseModel
 
 import judgekit
 from judgekit import InputError, JudgekitError, UsageError, config
-from judgekit.cli import pytest_plugin
-from judgekit.judging.request import JudgeRequest
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
@@ -210,10 +208,10 @@ def test_every_function_is_tried() -> None:
     assert functions == set(PUBLIC)
 
 
-CHANGING = {"rubric", "mode", "model", "depth"}  # another value is another recording
-
-
-def test_of_each_option_it_is_said_what_it_must_be_and_whether_it_changes_a_reply() -> None:
-    options = set(JudgeRequest.model_fields)
-    assert options <= set(config.EXPECTED)
-    assert options <= CHANGING | set(pytest_plugin.LIMITS)
+def test_an_option_that_has_no_words_of_its_own_is_checked_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(config.EXPECTED, "mode")
+    wrong: dict[str, Any] = {"mode": "loose"}
+    with pytest.raises(UsageError, match=r"^judge_texts: mode: .*'strict' or 'lenient'"):
+        judgekit.judge_texts(TEXTS, **wrong)

@@ -55,7 +55,7 @@ async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Doc
 def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[DocumentJudge, Depth]:
     """Return the judge with the models of a depth; as it is where a panel lacks a second family."""
     settings = judge.settings
-    if depth.depth == "tiers":
+    if depth.depth == "tiers" or not settings.models_by_tier:
         return judge, depth
     models_by_tier: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "quick":

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import jsonschema
 import pytest
@@ -22,6 +22,8 @@ from scripted import by_content, finding, scores
 import judgekit as package
 from judgekit.cli.formats import sarif
 from judgekit.cli.schema import json_schema
+from judgekit.config import AnyDepth
+from judgekit.providers import litellm, running
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -137,6 +139,7 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(judgekit: Run)
 def test_failing_providers_in_time(
     judgekit: Run, use: Use, answer: Answer | None, kind: str
 ) -> None:
+    running.run(litellm.loaded())  # else its import may take the whole deadline
     start = time.monotonic()
     with Loopback(answer or RESET) as server:
         use(server if answer else "http://127.0.0.1:9/v1")
@@ -153,6 +156,9 @@ def test_failing_providers_in_time(
 def test_the_prompt_can_be_seen_without_sending_it(judgekit: Run, served: Served) -> None:
     done = judgekit("judge", "good.md", "--show-prompt")
     assert (done.code, "quick (no model is set up)" in done.out) == (0, True)
+    for depth in get_args(AnyDepth):
+        done = judgekit("judge", "good.md", "--show-prompt", "--depth", depth)
+        assert (done.code, "(no model is set up)" in done.out, done.err) == (0, True, "")
     done, asked = served(GOOD, "judge", "good.md", "--show-prompt")
     assert (done.code, done.out.count("--- system"), asked) == (0, 3, [])
     assert "A sound document." in done.out
