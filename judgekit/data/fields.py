@@ -340,20 +340,20 @@ def content(subject: Document | ComparisonInput) -> str:
 
 def winner(fields: Fields, row: DataRow) -> str | None:
     """Return the letter of the winner that a row names, or "tie"; None where it cannot be known."""
-    named = dict[str, str | None]()
+    letter_by_name: dict[str, str | None] = {}  # None: it stands for both texts
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _author(fields, row, author)):
-            if name:  # one that stands for both texts says nothing
+            if name:
                 key = plain(name[:_NAME_CHARS])
-                if named.get(key, letter) != letter:
-                    named[key] = None
+                if letter_by_name.get(key, letter) != letter:
+                    letter_by_name[key] = None
                 else:
-                    named[key] = letter
+                    letter_by_name[key] = letter
     if "a" in fields.columns:
         most = documents.LEAST
     else:
         most = MOST
-    return labels.winner_of(row.columns.get(fields.columns.get("winner", "")), most, named)
+    return labels.winner_of(row.columns.get(fields.columns.get("winner", "")), most, letter_by_name)
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:

@@ -275,7 +275,7 @@ class RayRun:
         )
         broker = self._broker(cpus)
         try:
-            with _explained(self._folder.name):
+            with _naming_errors_of(self._folder.name):
                 rows = ray.data.read_datasource(
                     source, num_cpus=_READ_CPU, override_num_blocks=len(self._firsts)
                 )
@@ -381,7 +381,7 @@ class RayRun:
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
-        with _explained(self._folder.name):
+        with _naming_errors_of(self._folder.name):
             ray.get(self._merges)
             if len(self._lines):
                 self._settle()
@@ -422,12 +422,12 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
 def _far(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
     """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
-    with _explained("Ray"):
+    with _naming_errors_of("Ray"):
         return ray.get([task.remote(*each) for each in calls])  # type: ignore[no-any-return]  # Ray's
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _naming_errors_of(name: str) -> Iterator[None]:
     """Raise an error of Ray's as what it is about: one of ours, a file of `name`, a lost machine."""
     try:
         yield

@@ -40,7 +40,7 @@ def find(
     subjects: int = 0,  # that are scored to be compared
 ) -> tuple[FinalityRules | None, str | None]:
     """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
-    # One opinion cannot go up.
+    # A calibration says what need not go up a tier: with one tier nothing does.
     if len(settings.models_by_tier) <= 1:
         return None, None
     calibrations: list[Calibration] = []
@@ -53,7 +53,7 @@ def find(
         return None, None
     warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
     now = fingerprint(settings)
-    stale = []
+    misfit_warnings = []
     for calibration in calibrations:
         is_of_several = calibration.subjects is not None
         if is_of_several != (subjects > 0):
@@ -61,8 +61,8 @@ def find(
         why = next(misfits(calibration, settings.loaded, now, subjects), None)
         if why is None:
             return calibration.rules(), "; ".join(warnings) or None
-        stale.append(f"calibration {calibration.id} not used: {why}; {AGAIN}")
-    return None, "; ".join([*warnings, *stale[:1]]) or None
+        misfit_warnings.append(f"calibration {calibration.id} not used: {why}; {AGAIN}")
+    return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
 
 
 def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:

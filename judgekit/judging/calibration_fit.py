@@ -38,17 +38,17 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     """Return which models a judge asks, and how."""
     has_scores = isinstance(settings.loaded.rubric, ScoreRubric)
     names: dict[TierName, str] = {}
-    able: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
+    sources_by_model: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     asking: Asking = {}
     for tier, models in settings.models_by_tier.items():
         names[tier] = together(model.model for model in models)
-        able[tier] = {}
+        sources_by_model[tier] = {}
         asking[tier] = {}
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         for name in dict.fromkeys(model.model for model in models):
             same = [model for model in models if model.model == name]
             sources = [possible_sources(model, scores=has_scores) for model in same]
-            able[tier][name] = frozenset().union(*sources)
+            sources_by_model[tier][name] = frozenset().union(*sources)
             digest = _profiles_sha256(same)
             if digest is not None:
                 asking[tier][name] = digest
@@ -58,7 +58,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         jury=settings.jury,
         redact=bool(settings.redact),
     )
-    return PanelFingerprint(models=names, asked=asked, able=able, asking=asking)
+    return PanelFingerprint(models=names, asked=asked, able=sources_by_model, asking=asking)
 
 
 def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:

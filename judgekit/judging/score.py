@@ -98,7 +98,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             verdict=final.verdict,
             **self._of_deciding_tier(state, final.tier),
             consensus=_consensus(final, state),
-            degraded=self._degraded(final, state),
+            degraded=self._degraded_reason(final, state),
             author=document.author,
             independent=panel.is_independent(document.wrote, families),
             commit=document.commit,
@@ -135,7 +135,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             fields["average"] = round(self.rubric.mean(opinion.scores), 2)
         return fields
 
-    def _degraded(self, final: Final, state: JudgingState[Document]) -> str | None:
+    def _degraded_reason(self, final: Final, state: JudgingState[Document]) -> str | None:
         """Say in one line what the verdict lacks, if there is something."""
         if state.rounds:
             reason = failures(state.rounds)
@@ -147,10 +147,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 accepting.add(tier)
         if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
             reason = reason or "no model saw the whole text, so it cannot be accepted"
-        unread = None
+        uncovered = None
         if self.settings.finality:
-            unread = self._unread(self.settings.finality, state)
-        return "; ".join(filter(None, (reason, self.settings.calibration_warning, unread))) or None
+            uncovered = self._uncovered_reason(self.settings.finality, state)
+        return (
+            "; ".join(filter(None, (reason, self.settings.calibration_warning, uncovered))) or None
+        )
 
     def refuse_own_family(
         self, verdict: Verdict, document: Document, families: Iterable[str]
@@ -172,7 +174,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         }
         return verdict.model_copy(update=undetermined)
 
-    def _unread(self, finality: FinalityRules, state: JudgingState[Document]) -> str | None:
+    def _uncovered_reason(
+        self, finality: FinalityRules, state: JudgingState[Document]
+    ) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
         last_tiers = list(self.models_by_tier)[-1:]
         unknown_tiers = []
