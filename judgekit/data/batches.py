@@ -382,7 +382,8 @@ class BatchGateway:
         await self._recover()
         for place, custom_ids in self._parts():
             others = _count(place, self._active())
-            if others and others >= self._full.get(place, others + 1):
+            limit = self._full.get(place)
+            if others and limit is not None and others >= limit:
                 continue
             if not await self._submit(place, custom_ids, others):
                 break

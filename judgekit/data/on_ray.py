@@ -333,7 +333,7 @@ class RayRun:
             broker.stop.remote()
 
         threading.Thread(target=stop, daemon=True).start()
-        others = threading.enumerate()
+        earlier_threads = threading.enumerate()
         batches = iter(
             judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
         )
@@ -347,7 +347,7 @@ class RayRun:
             batches.close()
             # One that uses Ray when that has ended would end this process.
             for thread in threading.enumerate():
-                if thread not in others:
+                if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
