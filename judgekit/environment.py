@@ -1,4 +1,4 @@
-"""The environment that holds (the process's, or the one a request brought), and where files are kept.
+"""The environment that holds (the process's, or the one a request brought), and every file that is kept.
 
 One process may work for several callers, each with keys and settings of its own. Standard library only: the
 prompt hook imports this.
@@ -11,7 +11,7 @@ import os
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextvars import ContextVar
     from typing import Any
 
@@ -196,3 +196,62 @@ def stamp(path: str) -> tuple[int, ...] | None:
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+# Every file and folder that judgekit keeps for a user, outside of projects
+
+
+class Place:
+    """A file or folder in one of the three homes: what the user wrote, or can be made again, or cannot."""
+
+    __slots__ = ("about", "home", "name")
+
+    def __init__(self, home: Callable[[], str], name: str, about: str) -> None:
+        self.home = home
+        self.name = name
+        self.about = about
+
+    def path(self, *below: str) -> str:
+        """Return its absolute path, or that of something below it."""
+        return os.path.join(self.home(), self.name, *below)
+
+    def make(self, *below: str) -> str:
+        """Return the path of a folder, made for its owner alone if need be; raises `OSError`."""
+        return private_folder(self.path(*below))
+
+
+SETTINGS = Place(config_home, "config.yaml", "your settings")
+RUBRICS = Place(config_home, "rubrics", "your rubrics")
+PROVIDERS = Place(config_home, "providers", "your profiles of providers")
+STORE_PROFILES = Place(config_home, "retrieval", "your profiles of stores")
+CALIBRATIONS = Place(config_home, "calibrations", "what was learned from labels")
+ACCEPTED = Place(config_home, "accepted.json", "calibrations of projects that you accepted")
+NOISE = Place(config_home, "noise", "how far the scores of a judge move")
+LABEL_SECRET = Place(config_home, "label-secret", "the secret behind the labels of a prompt")
+STATE_KEY = Place(config_home, "state-key", "the key that seals results")
+
+REPLIES = Place(cache_home, "replies.sqlite", "replies of models, for 30 days")
+INDEXES = Place(cache_home, "index", "search indexes, one folder for each store")
+HOOK_SETTINGS = Place(cache_home, "settings", "settings as the hook reads them")
+NOTICES = Place(cache_home, "notices", "which notices the hook gave")
+STOP_SESSIONS = Place(cache_home, "stop", "what was judged as an agent stopped")
+GATE_RULES = Place(cache_home, "gate", "which files of a repository the gate judges")
+ADDRESSES = Place(cache_home, "addresses", "what servers of models were seen to do")
+PROXIES = Place(cache_home, "proxies", "what proxies say of their models")
+RESULTS = Place(cache_home, "results", "locks of runs that write results")
+MODELS = Place(cache_home, "models", "models that run on this machine")
+MODEL_LOG = Place(cache_home, os.path.join("logs", "local-model.log"), "what they print")
+ENGINES = Place(cache_home, "run", "the addresses of running engines")
+DEMO = Place(cache_home, "demo", "the sample of `judgekit demo`")
+
+LEDGER = Place(state_home, "ledger", "the ledger: verdicts, and what people said of them")
+NOTIFIED = Place(state_home, "notified", "which verdicts `escalate.notify` was told of")
+INSTALLED = Place(
+    state_home, "installed.json", "files of other programs before judgekit changed them"
+)
+INJECTIONS = Place(state_home, "injections.jsonl", "the hook's log, if you switched it on")
+SESSIONS = Place(state_home, "sessions", "what each session was shown")
+RELEVANCE = Place(state_home, "relevance", "what you said of memories that the hook added")
+SERVER = Place(state_home, "serve", "tokens and log of a shared judge")
+
+PLACES = tuple(place for place in globals().values() if isinstance(place, Place))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from making import call_usage
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import settings
 from judgekit.errors import (
     KEPT,
@@ -70,7 +70,9 @@ def test_the_page_names_every_file_that_is_kept() -> None:
         environment.cache_home: "cache",
         environment.state_home: "state",
     }
-    rows = [f"| {homes[place.home]} | `{place.name}` | {place.about} |" for place in paths.PLACES]
+    rows = [
+        f"| {homes[place.home]} | `{place.name}` | {place.about} |" for place in environment.PLACES
+    ]
     assert [line for line in page.splitlines() if line.startswith("| ")][-len(rows) :] == rows
 
 

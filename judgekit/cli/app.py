@@ -14,7 +14,7 @@ import typer
 import typer.main
 from typer.exceptions import TyperException
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.cli import common, output, output_files
 from judgekit.cli.interruption import KEPT
 from judgekit.cli.output import printable, warn
@@ -192,7 +192,7 @@ def _warn_of_unknown(names: set[str]) -> None:
     import difflib
     from pathlib import Path
 
-    profiles = sorted(Path(paths.PROVIDERS.path()).glob("*.yaml"))
+    profiles = sorted(Path(environment.PROVIDERS.path()).glob("*.yaml"))
     texts = "".join(
         path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file()
     )

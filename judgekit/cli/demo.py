@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from judgekit import environment, paths, programs
+from judgekit import environment, programs
 from judgekit.cli.output import colourless, say, warn
 from judgekit.cli.provider import fetch_model
 from judgekit.config import files
@@ -48,7 +48,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
     trust = _model(model, environ)
     # Always at the same place, so that nothing piles up.
-    sample = Path(environment.private_folder(environment.cache_home())) / paths.DEMO.name
+    sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
     for name, neutral in _DOCUMENTS.items():

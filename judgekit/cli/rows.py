@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from typer import Option
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
 from judgekit.data import sources, tables
@@ -212,7 +212,7 @@ def run(
     if how.show_prompt:
         return _show_prompt(task, dataset, project, request)
     if options.out and seals.state_key() is None:
-        place = Path(paths.STATE_KEY.path())
+        place = Path(environment.STATE_KEY.path())
         note(
             f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results"
         )

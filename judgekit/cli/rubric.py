@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli import options
 from judgekit.cli.evaluate import answered, keep_noise, say_judges
 from judgekit.cli.options import OutOption, finite
@@ -324,7 +324,7 @@ def new(
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
     if user:
-        folder = Path(paths.RUBRICS.path())
+        folder = Path(environment.RUBRICS.path())
     else:
         folder = project_path() / ".judgekit" / "rubrics"
     begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))

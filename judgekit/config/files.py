@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from judgekit import paths
+from judgekit import environment
 
 COMPILED = Path(__file__).with_name("bundled.json")
 """The data in bundled YAML files by the SHA-256 of their bytes; `make generate` writes it."""
@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def profile_files() -> list[Path]:
     """Return the files of provider profiles: the user's, and the bundled ones that they do not replace."""
     # Later wins, so the bundled folder comes first.
-    folders = (folder("providers"), Path(paths.PROVIDERS.path()))
+    folders = (folder("providers"), Path(environment.PROVIDERS.path()))
     return list(
         {path.name: path for each in folders for path in sorted(each.glob("*.yaml"))}.values()
     )

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import KEYS, DepthName, ModeName, TierName, files, yamlfile
 from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
@@ -276,7 +276,7 @@ def _of_projects() -> dict[str, Any]:
 
 
 def user_file() -> Path:
-    return Path(paths.SETTINGS.path())
+    return Path(environment.SETTINGS.path())
 
 
 def project_file(project: Path) -> Path:

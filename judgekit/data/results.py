@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config.locks import take
 from judgekit.data import seals, tables
 from judgekit.data.sources.lines import bounded_lines
@@ -528,7 +528,7 @@ def place_of(out: str) -> str:
 def lock_of(place: str) -> Path | None:
     """Return the file that a run locks which writes to `place`; None where no cache can be kept."""
     try:
-        return Path(paths.RESULTS.make()) / environment.file_name_for(place)
+        return Path(environment.RESULTS.make()) / environment.file_name_for(place)
     except OSError:
         return None
 

@@ -15,7 +15,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.errors import ConfigError, UsageError
 from judgekit.text import counted
 
@@ -64,7 +64,7 @@ def state_key() -> str | None:
             problem = f"expected at least {_SHORTEST} characters, got {len(named)}; use random ones"
             raise ConfigError(problem, key=VARIABLE)
         return named
-    path = Path(paths.STATE_KEY.path())
+    path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
         kept = outputs.write_once(str(path), secrets.token_hex(32).encode())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import locks
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
@@ -237,7 +237,7 @@ class Tokens:
 
 
 def user_tokens() -> Tokens:
-    return Tokens(Path(paths.SERVER.path("tokens.json")))
+    return Tokens(Path(environment.SERVER.path("tokens.json")))
 
 
 def sha256_of(text: str) -> str:

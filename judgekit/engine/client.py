@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 
-from judgekit import environment, paths, programs
+from judgekit import environment, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
         folders = [os.path.join(runtime, "judgekit")]
     else:
         folders = []
-    folders.append(paths.ENGINES.path())
+    folders.append(environment.ENGINES.path())
     if os.name != "nt":
         bases = (temporary if os.path.isabs(temporary) else "/tmp", "/tmp")  # noqa: S108 - looked at before it is used
         folders += [os.path.join(base, f"judgekit-{os.getuid()}") for base in bases]

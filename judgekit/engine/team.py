@@ -29,7 +29,7 @@ from pydantic import Field, StringConstraints
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import ModeName
 from judgekit.config import settings as configuration
 from judgekit.config.yamlfile import Strict
@@ -454,7 +454,7 @@ def serve(
             f"{host}: without TLS others on the network could read tokens and texts; {remedy}"
         )
     settings = configuration.load(project)
-    folder = paths.SERVER.make()
+    folder = environment.SERVER.make()
     log = Log(str(Path(folder) / "log"))
     replica = joined(settings, log)
     if not (user_tokens() if replica is None else replica.tokens).all():

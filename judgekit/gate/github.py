@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import environment, outputs, paths, programs
+from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
 from judgekit.config.locks import file_lock
 from judgekit.errors import Exit, JudgekitError, problem_of
@@ -187,7 +187,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     if not verdicts:
         return []
     until = time.monotonic() + SECONDS
-    state = Path(paths.NOTIFIED.path()).parent
+    state = Path(environment.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
     program = programs.find(command[0], environ)
     failed = f"escalate.notify: {command[0]}: "
@@ -244,7 +244,7 @@ def _notes(state: Path) -> Iterator[dict[str, float | None]]:
 
     A lock is held while this file is read and written, never while the program runs.
     """
-    path = state / paths.NOTIFIED.name
+    path = state / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
         notes: dict[str, float | None] = {}
         for word in path.read_text().split() if path.exists() else ():

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.errors import ConfigError
 from judgekit.gate import examine, remotes
 from judgekit.gate.commits import ChangeFilter
@@ -220,7 +220,7 @@ def keep(
         return
     path, key = _place(repository, rules)
     with suppress(OSError):
-        paths.GATE_RULES.make()
+        environment.GATE_RULES.make()
         outputs.write_atomically(
             path, json.dumps({"key": key, "paths": patterns, "authors": authors}), private=True
         )
@@ -228,10 +228,10 @@ def keep(
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
-    user = environment.stamp(paths.SETTINGS.path())
+    user = environment.stamp(environment.SETTINGS.path())
     variables = sorted(
         item for item in environment.environ().items() if item[0].startswith(_VARIABLES)
     )
     key = repr([environment.__version__, *rules, user, variables])
     name = environment.file_name_for(str(repository.folder))
-    return paths.GATE_RULES.path(f"{name}.json"), key
+    return environment.GATE_RULES.path(f"{name}.json"), key

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.retrieval import quickjson
 from judgekit.text import one_line
 
@@ -243,7 +243,9 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     if now is None:
         now = time.time()
     try:
-        path = os.path.join(paths.NOTICES.make(), environment.file_name_for(project) + ".json")
+        path = os.path.join(
+            environment.NOTICES.make(), environment.file_name_for(project) + ".json"
+        )
         kept = quickjson.load(path)
         times = kept.items() if isinstance(kept, dict) else ()
         said = {}

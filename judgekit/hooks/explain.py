@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search
 from judgekit.retrieval.confidence import COMMAND
@@ -204,7 +204,7 @@ def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
 
 def file() -> str:
     """Return where the log is kept; `.1` is appended to the name of the older half."""
-    return paths.INJECTIONS.path()
+    return environment.INJECTIONS.path()
 
 
 def add(

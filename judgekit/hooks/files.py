@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.errors import InputError
 
 _UNTOUCHED = "nothing was changed"
@@ -92,7 +92,7 @@ def recorded(file: Path) -> Record | None:
 
 
 def location() -> Path:
-    return Path(paths.INSTALLED.path())
+    return Path(environment.INSTALLED.path())
 
 
 def read(path: Path) -> bytes | None:

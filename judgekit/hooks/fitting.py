@@ -7,7 +7,7 @@ from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import yaml_text
 from judgekit.errors import ConfigError
 from judgekit.evaluation.stats import ReportPart
@@ -170,7 +170,7 @@ def write_labels(found: Fit, project: Path) -> Fit:
     Raises `ConfigError` when it cannot, also where the project has a profile, which comes before the user's.
     """
     source = profiles.find(found.kind, project)
-    own = Path(paths.STORE_PROFILES.path(f"{found.kind}.yaml"))
+    own = Path(environment.STORE_PROFILES.path(f"{found.kind}.yaml"))
     if source.is_relative_to(project / ".judgekit"):
         labels = ", ".join(f"{name}: {value:g}" for name, value in found.after.items())
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import yamlfile
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import lines
@@ -32,7 +32,7 @@ def prompt_key(prompt: str) -> str:
 
 
 def answers_file(project: str) -> Path:
-    return Path(paths.RELEVANCE.path(f"{environment.file_name_for(project)}.jsonl"))
+    return Path(environment.RELEVANCE.path(f"{environment.file_name_for(project)}.jsonl"))
 
 
 class _Line(BaseModel, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit import environment, paths
+from judgekit import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _mark(candidate: Candidate, how: str) -> str:
 
 
 def _folder() -> str:
-    return paths.SESSIONS.path()
+    return environment.SESSIONS.path()
 
 
 def _newest_first(folder: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.retrieval import compiled, quickjson
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    file = paths.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
+    file = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     found = quickjson.load(file)
     try:
         age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
@@ -82,7 +82,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
             from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
             try:
-                paths.HOOK_SETTINGS.make()
+                environment.HOOK_SETTINGS.make()
                 outputs.write_atomically(file, quickjson.dumps({"key": key, **found}), private=True)
             except OSError:
                 pass  # it is validated again

@@ -10,7 +10,7 @@ import os
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.hooks import explain, repeats, settings
 from judgekit.retrieval import quickjson, scan, search, terms, transcript
 from judgekit.text import lines_of, one_line
@@ -81,7 +81,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
         listed.append(
             f"{one_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
         )
-    own = paths.SETTINGS.path()
+    own = environment.SETTINGS.path()
     if configured["log"]:
         state = "on"
     else:

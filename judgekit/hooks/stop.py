@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
@@ -64,7 +64,7 @@ def answer(
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        kept = paths.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
+        kept = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen: list[str] = []
         told = 0  # what was judged in this session; how often it was asked to go on
         with suppress(ValueError, KeyError, TypeError):
@@ -86,7 +86,7 @@ def answer(
         judged = [*seen, key][-_MAX_SEEN:]
     else:
         judged = seen
-    sessions = paths.STOP_SESSIONS.make()
+    sessions = environment.STOP_SESSIONS.make()
     outputs.write_atomically(
         kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True
     )

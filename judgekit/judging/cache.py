@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import locks
 from judgekit.environment import __version__
 from judgekit.errors import KEPT
@@ -77,7 +77,7 @@ class ReplyCache:
     """A private file of replies, for several processes; a fault of it costs a call, never a verdict."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path or Path(paths.REPLIES.path())
+        self._path = path or Path(environment.REPLIES.path())
         self._opened: sqlite3.Connection | None = None
         self._is_trimmed = False
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import locks, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
@@ -67,7 +67,7 @@ def find(
 
 def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
     """Yield the folders of calibrations, and whether each is the project's."""
-    for origin, folder in search_path.folders(paths.CALIBRATIONS.name, project):
+    for origin, folder in search_path.folders(environment.CALIBRATIONS.name, project):
         if origin != "bundled":
             yield folder, origin == "project"
 
@@ -141,7 +141,7 @@ def accept(path: Path) -> None:
     """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
     calibration = read(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    kept = Path(paths.ACCEPTED.path())
+    kept = Path(environment.ACCEPTED.path())
     try:
         environment.private_folder(str(kept.parent))
         with locks.file_lock(kept.with_suffix(".lock"), timeout=_WAIT):
@@ -155,7 +155,7 @@ def accept(path: Path) -> None:
 
 
 def _accepted() -> dict[str, str]:
-    path = Path(paths.ACCEPTED.path())
+    path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read(path, Accepted, version_key="schema").calibrations
     return {}
@@ -163,7 +163,7 @@ def _accepted() -> dict[str, str]:
 
 def check(out: Path | None = None) -> None:
     """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
-    path = out or Path(paths.CALIBRATIONS.path("new.json"))
+    path = out or Path(environment.CALIBRATIONS.path("new.json"))
     problem = _write_problem(path)
     try:
         outputs.place_of(str(path), private=out is None)
@@ -192,7 +192,7 @@ def _write_problem(path: Path) -> str:
 
 def write(calibration: Calibration, out: Path | None) -> Path:
     """Write a calibration to `out`, or to the user's own folder; raises `InputError` when it cannot."""
-    path = out or Path(paths.CALIBRATIONS.path(f"{calibration.id}.json"))
+    path = out or Path(environment.CALIBRATIONS.path(f"{calibration.id}.json"))
     try:
         outputs.make_folder(str(path.parent), private=out is None)
         outputs.write_atomically(str(path), calibration.text(), private=out is None)

@@ -21,7 +21,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.redaction.lookalikes import plain, skeleton
 from judgekit.text import visible
 
@@ -123,7 +123,7 @@ def _fours(drawn: bytes) -> Iterator[str]:
 @functools.cache
 def _secret() -> bytes:
     """Return this installation's secret, made on first use; one for this process where none can be kept."""
-    path = Path(paths.LABEL_SECRET.path())
+    path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         kept = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config import ModeName, TierName, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
@@ -46,7 +46,7 @@ class Noise(Strict):
 
 def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
     """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
-    folder = Path(paths.NOISE.path())
+    folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
     # Models of the author's family may have been left out.
@@ -71,7 +71,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
         cases=cases,
         points=points,
     )
-    path = Path(paths.NOISE.path(_name(judge)))
+    path = Path(environment.NOISE.path(_name(judge)))
     try:
         environment.private_folder(str(path.parent))
         text = noise.model_dump_json(by_alias=True, indent=2) + "\n"

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import TIERS, AnyDepth, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
@@ -168,7 +168,7 @@ def check_prices(
     profiles = set()
     for models in tiers.values():
         profiles |= {model.profile.provider for model in models}
-    home = Path(paths.PROVIDERS.path())
+    home = Path(environment.PROVIDERS.path())
     where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
         f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.config.locks import file_lock
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
@@ -62,7 +62,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 def home() -> Path:
-    return Path(paths.LEDGER.path())
+    return Path(environment.LEDGER.path())
 
 
 def misplaced(record: Record) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment, paths, programs
+from judgekit import environment, programs
 from judgekit.config import files, locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
 from judgekit.providers.registry import LitellmProfile
@@ -77,7 +77,7 @@ CATALOGUE = {name: Model(name=name, **row) for name, row in _TABLE.items()}
 
 
 def folder() -> Path:
-    return Path(paths.MODELS.path())
+    return Path(environment.MODELS.path())
 
 
 def model_named(name: str) -> Model:
@@ -314,7 +314,7 @@ class LocalServer:
 
 
 def _log_path() -> Path:
-    return Path(paths.MODEL_LOG.path())
+    return Path(environment.MODEL_LOG.path())
 
 
 _lock = threading.Lock()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.providers import running
 from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
 from judgekit.providers.servers import LIST_BYTES, listed
@@ -103,7 +103,7 @@ def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
 
 def _path(endpoint: Endpoint) -> Path:
     digest = hashlib.sha256(f"{endpoint.api_base or ''}\0{endpoint.api_key}".encode()).hexdigest()
-    return Path(paths.PROXIES.path(f"{digest}.json"))
+    return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
 def _models(endpoint: Endpoint) -> dict[str, Known]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def forget(endpoint: Endpoint) -> None:
 def clear() -> None:
     """Forget all that is remembered in the cache folder."""
     with suppress(OSError):
-        for path in Path(paths.ADDRESSES.path()).iterdir():
+        for path in Path(environment.ADDRESSES.path()).iterdir():
             path.unlink()
     _entries.clear()
 
@@ -92,7 +92,7 @@ def clear() -> None:
 def _path(endpoint: Endpoint) -> Path:
     place = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
     name = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Path(paths.ADDRESSES.path(f"{name}.json"))
+    return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 
 def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from judgekit import environment, paths
+from judgekit import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
 
 
 def path_of(root: str) -> str | None:
-    folder = paths.INDEXES.path(environment.file_name_for(root))
+    folder = environment.INDEXES.path(environment.file_name_for(root))
     start = f"v{VERSION}."
     end = ".sqlite"
     try:

@@ -11,7 +11,7 @@ import time
 import zlib
 from contextlib import contextmanager, suppress
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.retrieval import index_file, scan
 from judgekit.retrieval.index_file import TOTAL, VERSION, Index, about, is_sure, sqlite
 from judgekit.retrieval.sources import Entry, claude_memory
@@ -79,7 +79,7 @@ def in_memory(root: str, profiles: Profiles) -> Index:
 
 def replace(root: str, profiles: Profiles, path: str | None) -> None:
     """Make an empty index file in place of the one at `path`, unless another process has, and remove that."""
-    folder = paths.INDEXES.make(environment.file_name_for(root))
+    folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.path_of(root)
     if newest is not None and path != newest:
         return

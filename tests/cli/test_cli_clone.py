@@ -11,7 +11,7 @@ from loopback import Loopback
 from outcome import by_project
 from scripted import by_content
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.config import settings
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_folder_on_the_way_is_no_link_either(
 def test_odd_files_harm_nobody(
     judgekit: Run, project: Path, secret: Path, served: Served, kind: str
 ) -> None:
-    folder = project / ".judgekit" / paths.CALIBRATIONS.name
+    folder = project / ".judgekit" / environment.CALIBRATIONS.name
     folder.mkdir(parents=True)
     KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)
     KINDS[kind](project / ".claude" / "memory" / ".judgekitignore", secret)

@@ -18,7 +18,7 @@ from memory_store import MemoryStore
 from outcome import Outcome, Run, Served, by_project
 
 import judgekit as package
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli import plain
 from judgekit.judging.search import Result
 from judgekit.retrieval import update
@@ -201,7 +201,7 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
         None,
         True,
     )
-    assert not Path(paths.INDEXES.path()).exists()
+    assert not Path(environment.INDEXES.path()).exists()
     judgekit("search", QUERY)
     found, shown = status()
     assert (found["kind"], found["pending"], found["stale"]) == ("claude-memory", 0, False)

@@ -13,7 +13,7 @@ import pytest
 from loopback import Loopback, calls, fails, says, sends
 from scripted import scores
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.config import settings
 from judgekit.providers import remembered
 
@@ -211,7 +211,7 @@ def test_what_was_seen_is_private_expires_and_is_tried_again_by_a_check(
 ) -> None:
     with Loopback(says(UNHEEDED["a fence and a sentence"])) as server:
         judge_at(server)
-        folder = isolated / "judgekit" / "cache" / paths.ADDRESSES.name
+        folder = isolated / "judgekit" / "cache" / environment.ADDRESSES.name
         [file] = folder.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         judge_at(server)
@@ -243,11 +243,11 @@ def test_a_project_cannot_say_what_an_address_takes(
 ) -> None:
     with Loopback(says(UNHEEDED["a fence and a sentence"]), GOOD) as server:
         judge_at(server)
-        folder = isolated / "judgekit" / "cache" / paths.ADDRESSES.name
+        folder = isolated / "judgekit" / "cache" / environment.ADDRESSES.name
         [file] = folder.iterdir()
         for place in (project / ".judgekit", project / "cache", project / ".judgekit" / "cache"):
-            (place / paths.ADDRESSES.name).mkdir(parents=True, exist_ok=True)
-            (place / paths.ADDRESSES.name / file.name).write_bytes(file.read_bytes())
+            (place / environment.ADDRESSES.name).mkdir(parents=True, exist_ok=True)
+            (place / environment.ADDRESSES.name / file.name).write_bytes(file.read_bytes())
         file.unlink()
         judge_at(server)
     assert form_of(server.requests[-1]) == "json_schema"

@@ -15,7 +15,7 @@ import pytest
 from hooking import QUESTION, TITLE, by_project, by_user, payload
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.hooks import claude_code, context, explain
 from judgekit.retrieval.confidence import Candidate
 
@@ -262,7 +262,7 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     assert context.due("/p", ["a"], now) == ["a"], (
         "a clock that was put back does not silence anything"
     )
-    for kept in Path(paths.NOTICES.path()).iterdir():
+    for kept in Path(environment.NOTICES.path()).iterdir():
         kept.write_text('{"a": "x"}')
     assert [context.due("/p", ["a"]), context.due("/p", ["a"])] == [["a"], []]
     shutil.rmtree(environment.cache_home())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hooking import by_project, by_user
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.config import settings as config
 from judgekit.config import yamlfile
 from judgekit.errors import ConfigError
@@ -71,7 +71,7 @@ def test_settings_are_validated_once(
 
 
 def cached() -> Path:
-    (kept,) = Path(paths.HOOK_SETTINGS.path()).iterdir()
+    (kept,) = Path(environment.HOOK_SETTINGS.path()).iterdir()
     return kept
 
 

@@ -17,7 +17,7 @@ import pytest
 from indexing import JWT, PROFILES, content, databases, live, opened
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.retrieval import confidence, index, index_file, update
 from judgekit.retrieval import search as api
 from judgekit.retrieval.sources import claude_memory
@@ -269,7 +269,7 @@ def test_an_edit_reaches_every_index_it_is_in(
     new = store.root / "decisions" / "new.json"
     new.write_text('{"title": "Written by the client"}')
     assert index.refresh_file(str(new), PROFILES) == []
-    assert not Path(paths.INDEXES.path()).exists()
+    assert not Path(environment.INDEXES.path()).exists()
     roots = [str(store.root.resolve()), str(store.project.resolve())]
     for root in roots:
         index.open_index(root, PROFILES).close()

@@ -14,7 +14,7 @@ import pytest
 from indexing import CONTENT, content, databases, opened
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import environment, outputs, paths
+from judgekit import environment, outputs
 from judgekit.retrieval import compiled, index, index_file
 from judgekit.retrieval import search as api
 
@@ -278,7 +278,7 @@ def test_nothing_is_written_when_nothing_changed_and_only_the_owner_can_read_it(
     for path in databases()[0].parent.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     cache = Path(environment.cache_home())
-    for folder in (cache, cache / paths.INDEXES.name, databases()[0].parent):
+    for folder in (cache, cache / environment.INDEXES.name, databases()[0].parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     held.close()
 

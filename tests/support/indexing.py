@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.retrieval import compiled, index, update
 
 if TYPE_CHECKING:
@@ -53,4 +53,4 @@ def fresh(store: MemoryStore) -> list[Any]:
 
 
 def databases() -> list[Path]:
-    return sorted(Path(paths.INDEXES.path()).rglob("*.sqlite"))
+    return sorted(Path(environment.INDEXES.path()).rglob("*.sqlite"))
