@@ -29,10 +29,15 @@ def write(path: str, rows: Iterable[object]) -> str:
 
 
 def by_word(asked: Asked) -> Answer:
-    """Accept what says zeta, reject what says omega, and want anything else improved."""
-    if "zeta" in asked.text:
+    """Accept what says zeta, reject what says omega, and want anything else improved.
+
+    Only at the beginning of a line: the random letters of a fence may hold a word by chance.
+    """
+    if re.search(r"^zeta\b", asked.text, re.MULTILINE):
         return says(scores(5, 5, 5))
-    return says(scores(1, 1, 1) if "omega" in asked.text else scores(3, 3, 3))
+    return says(
+        scores(1, 1, 1) if re.search(r"^omega\b", asked.text, re.MULTILINE) else scores(3, 3, 3)
+    )
 
 
 def first_is_better(asked: Asked) -> Answer:
