@@ -36,6 +36,7 @@ from judgekit.evaluation import stats
 from judgekit.judging import panel, pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import PromptCandidate
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.ledger.rates import Interval
@@ -304,7 +305,7 @@ async def measure(
     async with aclosing(open_gateway({})) as gateway:
         for number in range(nonces):
             nonce = f"{drawn.getrandbits(64):016x}"
-            kept = ReplyCache(cache / f"{nonce}.sqlite")  # its keys leave the nonce out
+            kept = ReplyCache(ReplyFile(cache / f"{nonce}.sqlite"))  # its keys leave the nonce out
             # One fence for many texts: with another, the model would read the worked examples anew.
             with patch(
                 "judgekit.judging.fence.secrets.token_hex",

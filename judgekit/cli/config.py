@@ -61,9 +61,9 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
 @cache.command()
 def status(as_json: AsJson = False) -> None:
     """Show where the replies are, how many, their size and their age."""
-    from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.reply_file import ReplyFile
 
-    found = ReplyCache().state()
+    found = ReplyFile().state()
     if as_json:
         emit(json.dumps(found._asdict() | {"path": str(found.path)}))
         return
@@ -84,11 +84,11 @@ def clear(
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove all kept replies; models are then asked again, which costs calls, and in the usual way."""
-    from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.reply_file import ReplyFile
     from judgekit.ledger.labels import at_terminal
     from judgekit.providers import remembered
 
-    kept = ReplyCache()
+    kept = ReplyFile()
     count = kept.state().replies
     if count and not yes:
         if not at_terminal():

@@ -14,6 +14,7 @@ from judgekit.data.batches import BatchGateway, BatchRun, KeepOnly
 from judgekit.data.manifest import open_manifest
 from judgekit.data.runners import judges
 from judgekit.errors import InputError, UsageError
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.providers import running
 from judgekit.providers.batches import price, refusal
 from judgekit.providers.registry import Limits
@@ -90,7 +91,7 @@ class BatchRunner(BatchRun):
             timeout=_FOREVER,
             max_cost_usd=None,  # the gateway holds to the limit
         )
-        return replace(waiting_judge, cache=judge.cache and KeepOnly())
+        return replace(waiting_judge, cache=judge.cache and KeepOnly(ReplyFile()))
 
     def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
         """Return why models cannot be asked in batches, or the limit cannot be held to there."""

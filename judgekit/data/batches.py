@@ -29,6 +29,7 @@ from judgekit.errors import (
     usage_of_failed_call,
 )
 from judgekit.judging.cache import ReplyCache, key
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import INEXACT
 from judgekit.providers import batches, registry, retrying, running
 from judgekit.providers.base import endpoint as endpoint_of
@@ -120,7 +121,7 @@ class BatchGateway:
         self._run = run
         self._manifest = manifest
         self._limit = run.request.max_cost_usd
-        self._cache = ReplyCache() if run.request.cache else None
+        self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
         self._changed = asyncio.Event()
         self._makers = asyncio.Semaphore(_MAKING)

@@ -22,6 +22,7 @@ from judgekit.data.runs import DatasetRun, Tally
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import FailureKind, JudgekitError
 from judgekit.judging.cache import ReplyCache
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.service import max_concurrency
 from judgekit.providers import retrying, running
 from judgekit.text import one_line
@@ -177,7 +178,7 @@ class Worker:
         self._begun = 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
-        cache = ReplyCache() if job.cached else None
+        cache = ReplyCache(ReplyFile()) if job.cached else None
         made = {}
         for kind, judge in job.judges.items():
             made[kind] = replace(judge, gateway=gateway, cache=cache)

@@ -25,6 +25,7 @@ from judgekit.errors import (
     StoreError,
     usage_of_failed_call,
 )
+from judgekit.judging.cache import ReplyCache
 from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
 from judgekit.ledger.records import verdict_line
 from judgekit.providers import retrying, running
@@ -232,7 +233,7 @@ class Replica:
             if judge.cache is None:
                 cache = None
             else:
-                cache = self.database
+                cache = ReplyCache(self.database)
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
             # As of a task: no gate's, until its client says so.
             line = verdict_line(verdict, text=self._text, of_task=True).model_copy(

@@ -24,7 +24,7 @@ from judgekit.judging.state import JudgingState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from judgekit.judging.cache import Replies
+    from judgekit.judging.cache import ReplyCache
     from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint, Gateway, Messages
     from judgekit.providers.resolve import Tiers
@@ -42,7 +42,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     gateway: Gateway
     settings: JudgeSettings
-    cache: Replies | None = None
+    cache: ReplyCache | None = None
     instead: Callable[[Any, JudgingState[Any]], Awaitable[Any]] | None = None
 
     # --- What a task says

@@ -29,7 +29,7 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from judgekit.judging.cache import Replies
+    from judgekit.judging.cache import ReplyCache
 
 Value = TypeVar("Value")
 Form = TypeVar("Form", bound=ReplyForm)
@@ -62,7 +62,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
-    cache: Replies | None = None
+    cache: ReplyCache | None = None
 
     @property
     def seconds_left(self) -> float:

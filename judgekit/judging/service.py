@@ -19,6 +19,7 @@ from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.request import AS_CONFIGURED
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
@@ -154,7 +155,7 @@ def judge_settings(
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
     """Return where replies are kept; None where a request wants none, or replies are recorded."""
     if request.cache and not is_recording(environment.environ()):
-        return ReplyCache()
+        return ReplyCache(ReplyFile())
     return None
 
 

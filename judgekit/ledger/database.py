@@ -6,7 +6,6 @@ a caller that got no outcome of one, as its connection was lost, runs it again.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import weakref
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.config import files
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
-from judgekit.judging import cache
+from judgekit.judging.cache import MAX_DAYS, KeptText
 from judgekit.ledger import store
 from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
 from judgekit.text import counted, one_line, unstorable
@@ -27,8 +26,6 @@ from judgekit.text import counted, one_line, unstorable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import ModuleType
-
-    from judgekit.providers.base import Endpoint, Reply, Request
 
     Connection: TypeAlias = Any  # the driver is an extra
 
@@ -265,7 +262,7 @@ class Database:
 
     def tidy(self) -> None:
         """Forget answers, replicas and kept replies that are old or too many; one process at a time."""
-        asked = {"answer": ANSWER_SECONDS, "days": cache.MAX_DAYS, "bytes": REPLY_BYTES}
+        asked = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
             if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[
@@ -320,20 +317,19 @@ class Database:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
             return "" if earlier is None else earlier[2] or ""
 
-    # Kept replies, of all replicas; a fault of them costs a call, never a verdict
+    # Kept replies, of all replicas
 
-    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+    def read_reply(self, key: str) -> KeptText | None:
+        """Return the text under a key; None where there is none, and on failure."""
         with suppress(JudgekitError):
-            if endpoint.profile.kind != "replay":
-                for row in self._do("reply", (cache.key(endpoint, request), cache.MAX_DAYS)):
-                    return cache.loaded(row[0])
+            for text, age in self._do("reply", (key,)):
+                return KeptText(text=text, age=age)
         return None
 
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+    def write_reply(self, key: str, text: str) -> None:
+        """Keep a text under a key; a failure is passed over."""
         with suppress(JudgekitError):
-            if endpoint.profile.kind != "replay":
-                text = json.dumps(dict(zip(cache.PARTS, cache.parts(reply), strict=True)))
-                self._do("keep_reply", (cache.key(endpoint, request), len(text.encode()), text))
+            self._do("keep_reply", (key, len(text.encode()), text))
 
 
 def refusal(record: Record) -> str:

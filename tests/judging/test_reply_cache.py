@@ -24,10 +24,11 @@ from scripted import PROFILE, ScriptedGateway, scripted_endpoint, three_models
 from judgekit import environment
 from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
-from judgekit.judging import documents, service
+from judgekit.judging import documents, reply_file, service
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import file_of
 from judgekit.judging.fence import Fence, without_nonce
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Request
 from judgekit.providers.gateway import open_gateway
@@ -46,7 +47,7 @@ MODEL = scripted_endpoint("m")
 
 @pytest.fixture
 def cache(tmp_path: Path) -> ReplyCache:
-    return ReplyCache(tmp_path / "cache" / "replies.sqlite")
+    return ReplyCache(ReplyFile(tmp_path / "cache" / "replies.sqlite"))
 
 
 def request(text: str = "judge this", **changes: Any) -> Request:  # noqa: ANN401 - any field
@@ -98,7 +99,7 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     cache.find(MODEL, request())
     cache.keep(MODEL, request(), REPLY)
     assert cache.find(MODEL, request()) is not None  # begun anew
-    nowhere = ReplyCache(tmp_path / "cache" / "replies.sqlite" / "replies.sqlite")
+    nowhere = ReplyCache(ReplyFile(tmp_path / "cache" / "replies.sqlite" / "replies.sqlite"))
     assert (
         judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), nowhere).verdict == "accept"
     )
@@ -110,7 +111,7 @@ def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
         sqlite3.connect(tmp_path / "cache" / "replies.sqlite", isolation_level=None)
     ) as connection:
         connection.execute("UPDATE reply SET at = ?", (time.time() - 31 * 86_400,))
-    again = ReplyCache(tmp_path / "cache" / "replies.sqlite")
+    again = ReplyCache(ReplyFile(tmp_path / "cache" / "replies.sqlite"))
     again.keep(MODEL, request("new"), REPLY)
     assert [again.find(MODEL, request(text)) is None for text in ("old", "new")] == [True, False]
 
@@ -159,7 +160,7 @@ def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
     """Were the loop to wait, nobody would let go of the file before the wait is given up."""
     asyncio.run(judged())
     before = len(model.requests)
-    monkeypatch.setattr(reply_cache, "_WAIT", 30.0)
+    monkeypatch.setattr(reply_file, "_WAIT", 30.0)
 
     async def work() -> Verdict:
         holder = held()
@@ -261,7 +262,7 @@ WRITER = """
 import pathlib, random, sys
 sys.path[:0] = {paths!r}
 import test_reply_cache as stress
-cache = stress.ReplyCache(pathlib.Path({file!r}))
+cache = stress.ReplyCache(stress.ReplyFile(pathlib.Path({file!r})))
 draw = random.Random(int(sys.argv[1]))
 wrong = 0
 for _ in range(int(sys.argv[2])):
@@ -322,7 +323,7 @@ def test_processes_that_write_read_and_die_never_get_a_wrong_reply(tmp_path: Pat
             process.kill()
             process.communicate(timeout=10)
     assert ends == [("0\n", "")] * len(lasting)
-    cache = ReplyCache(path)
+    cache = ReplyCache(ReplyFile(path))
     assert works(cache)
     assert all(is_right(cache, number) for number in range(QUESTIONS))
     with closing(sqlite3.connect(path)) as connection:
@@ -332,16 +333,17 @@ def test_processes_that_write_read_and_die_never_get_a_wrong_reply(tmp_path: Pat
 @pytest.mark.parametrize("seed", range(8))
 def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "replies.sqlite"
-    cache = ReplyCache(path)
+    file = ReplyFile(path)
+    cache = ReplyCache(file)
     for number in range(QUESTIONS):
         cache.keep(MODEL, question(number), answer(number))
-    with closing(cache._open()) as connection:
+    with closing(file._open()) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     draw, content = random.Random(seed), bytearray(path.read_bytes())
     for place in draw.sample(range(0, len(content), 4096), 3):
         content[place : place + 200] = draw.randbytes(200)
     path.write_bytes(content[: -draw.randrange(1, 5000)])
-    again = ReplyCache(path)
+    again = ReplyCache(ReplyFile(path))
     assert all(is_right(again, number) for number in range(QUESTIONS))
     assert works(again)
 
@@ -349,18 +351,18 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
 def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     path.write_bytes(b"no database at all, but long enough to be looked at")
-    late = ReplyCache(path)
+    late = ReplyFile(path)
     with pytest.raises(sqlite3.DatabaseError):
         late._open()
-    assert works(ReplyCache(path))
+    assert works(ReplyCache(ReplyFile(path)))
     late._remove()
-    assert late.find(MODEL, question(2)) is not None
+    assert ReplyCache(late).find(MODEL, question(2)) is not None
 
 
 def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_cache, "MAX_BYTES", 400_000)
+    monkeypatch.setattr(reply_file, "MAX_BYTES", 400_000)
     path = tmp_path / "replies.sqlite"
-    cache = ReplyCache(path)
+    cache = ReplyCache(ReplyFile(path))
     for number in range(200):
         cache.keep(MODEL, question(number), reply(f"{number}" + "x" * 20_000, "m"))
         assert path.stat().st_size <= 400_000
@@ -378,4 +380,4 @@ def test_a_full_disk_costs_a_call_and_nothing_else(tmp_path: Path) -> None:
     assert process.communicate(timeout=60) == ("0\n", "")
     assert process.returncode == 0
     assert all(each.stat().st_size <= 60_000 for each in tmp_path.iterdir())
-    assert works(ReplyCache(path))
+    assert works(ReplyCache(ReplyFile(path)))

@@ -16,6 +16,7 @@ from making import call_usage, reply
 from postgres import OWNER, PASSWORD, RUNTIME, Postgres
 
 from judgekit.errors import KEPT, ConfigError, StoreError, UsageError
+from judgekit.judging.cache import ReplyCache
 from judgekit.ledger import Skip, database
 from judgekit.ledger.database import Attempt, Budget, Database
 from judgekit.ledger.records import line
@@ -478,14 +479,15 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
 ) -> None:
     given = reply("text", "model", call_usage(3, 1, 0.5), logprobs=({"yes": -0.1},))
     endpoint, other = custom("http://h/v1"), Database(server.url(name))
-    assert shared.find(endpoint, request()) is None
-    shared.keep(endpoint, request(), given)
-    shared.keep(endpoint, request(), given)
-    found = other.find(endpoint, request())
+    cache = ReplyCache(shared)
+    assert cache.find(endpoint, request()) is None
+    cache.keep(endpoint, request(), given)
+    cache.keep(endpoint, request(), given)
+    found = ReplyCache(other).find(endpoint, request())
     assert found is not None
     assert (found.text, found.logprobs, found.usage) == ("text", ({"yes": -0.1},), KEPT)
     for number in range(9):
-        shared.keep(endpoint, request(f"another {number}"), given)
+        cache.keep(endpoint, request(f"another {number}"), given)
     size = server.rows(name, "SELECT max(bytes) FROM judgekit.reply")[0][0]
     monkeypatch.setattr(database, "REPLY_BYTES", 4 * size)
     values = "'a', 'k', 'b', 'x', 'r', now() - interval '2 hours', 0, 'told'"
@@ -493,11 +495,13 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
     shared.tidy()
     kept = server.rows(name, "SELECT count(*) FROM judgekit.reply")
     assert (kept, server.rows(name, "SELECT * FROM judgekit.judging")) == ([(4,)], [])
-    assert shared.find(endpoint, request("another 8")) is not None
-    server.rows(name, "UPDATE judgekit.reply SET at = at - interval '31 days'")
-    assert shared.find(endpoint, request("another 8")) is None
+    assert cache.find(endpoint, request("another 8")) is not None
+    server.rows(name, "UPDATE judgekit.reply SET at = at + interval '31 days'")
+    assert cache.find(endpoint, request("another 8")) is None, "kept under a wrong clock"
+    server.rows(name, "UPDATE judgekit.reply SET at = at - interval '62 days'")
+    assert cache.find(endpoint, request("another 8")) is None
     shared.tidy()
     assert server.rows(name, "SELECT * FROM judgekit.reply") == []
     server.rows(name, "ALTER TABLE judgekit.reply RENAME TO gone")
-    shared.keep(endpoint, request(), given)
-    assert shared.find(endpoint, request()) is None
+    ReplyCache(shared).keep(endpoint, request(), given)
+    assert cache.find(endpoint, request()) is None

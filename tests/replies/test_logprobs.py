@@ -23,6 +23,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import Answer, Session
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Reply, Request
@@ -280,7 +281,7 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
 
 
 def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> None:
-    file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
+    file, cache = tmp_path / "recording.jsonl", ReplyCache(ReplyFile(tmp_path / "replies.sqlite"))
     told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
     with Loopback(told, fails(500)) as server:
         endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)

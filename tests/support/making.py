@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.cache import Replies
+    from judgekit.judging.cache import ReplyCache
     from judgekit.judging.score_source import ScoreSource
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
@@ -97,7 +97,7 @@ def document_judge(
     gateway: Gateway,
     panel: PanelModels,
     *,
-    cache: Replies | None = None,
+    cache: ReplyCache | None = None,
     **settings: Any,  # noqa: ANN401 - handed on
 ) -> DocumentJudge:
     return DocumentJudge(gateway, judge_settings(panel, **settings), cache)

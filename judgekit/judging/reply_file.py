@@ -1,0 +1,156 @@
+"""Keeps texts of replies in a private file of SQLite, which several processes share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from judgekit import environment
+from judgekit.config import locks
+from judgekit.judging.cache import MAX_SECONDS, KeptText
+
+MAX_BYTES = 100_000_000  # of the file
+_WAIT = 1.0  # seconds for another process that writes
+_CREATE = """CREATE TABLE IF NOT EXISTS reply (
+    key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
+_MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
+    SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
+    WHERE total > ?)"""
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_FILES = ("", "-wal", "-shm")
+# One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.
+_turn = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release
+    )
+
+
+class CacheState(NamedTuple):
+    """Where replies are kept, bytes on the disk, how many, and when the first and last were kept (s)."""
+
+    path: Path
+    bytes: int
+    replies: int
+    oldest: float | None
+    newest: float | None
+
+
+class ReplyFile:
+    """A private file of replies, which is begun anew when it is damaged."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or Path(environment.REPLIES.path())
+        self._opened: sqlite3.Connection | None = None
+        self._is_trimmed = False
+
+    def read_reply(self, key: str) -> KeptText | None:
+        """Return the text under a key; None where there is none, and on failure."""
+        if not self._path.is_file():
+            return None
+        row = self._run("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
+        return None if row is None else KeptText(text=row[0], age=row[1])
+
+    def write_reply(self, key: str, text: str) -> None:
+        """Keep a text under a key, and remove what is too old, once; a failure is passed over."""
+        now = time.time()
+        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now, text)
+        if not self._is_trimmed:
+            self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now, MAX_SECONDS)
+            self._is_trimmed = True
+
+    def state(self) -> CacheState:
+        """Return what is kept; nothing where there is no file, or a damaged one."""
+        row = None
+        if self._path.is_file():
+            row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
+        if row is None:
+            return CacheState(path=self._path, bytes=0, replies=0, oldest=None, newest=None)
+        replies, oldest, newest = row
+        size = 0
+        for file in self._files():
+            if file.is_file():
+                size += file.stat().st_size
+        return CacheState(self._path, size, replies, oldest, newest)
+
+    def clear(self) -> None:
+        """Remove every reply, and give its space back."""
+        if self._path.is_file():
+            for statement in ("DELETE FROM reply", "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM"):
+                self._run(statement)
+
+    def _files(self) -> list[Path]:
+        return [Path(f"{self._path}{end}") for end in _FILES]
+
+    def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
+        """Return the first row of a statement, None without one or on failure; removes a damaged file."""
+        if not _turn.acquire(timeout=2 * _WAIT):
+            return None
+        row: tuple[Any, ...] | None = None
+        try:
+            self._opened = self._opened or self._open()
+            row = self._opened.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            code = _error_code(error)
+            if code == sqlite3.SQLITE_FULL and self._opened is not None:
+                with suppress(sqlite3.Error):
+                    self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
+                    self._opened.execute(statement, values)
+            if code in _DAMAGED:
+                self._remove()
+        except OSError:
+            pass
+        finally:
+            _turn.release()
+        return row
+
+    def _open(self) -> sqlite3.Connection:
+        environment.private_folder(str(self._path.parent))
+        self._path.touch(0o600)
+        # Judging may go on in another thread than it began, one at a time.
+        connection = sqlite3.connect(
+            self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # Without a wait for the disk at each reply: the last ones may be lost with the power.
+            for pragma in (
+                "journal_mode = WAL",
+                "synchronous = NORMAL",
+                "journal_size_limit = 1000000",
+            ):
+                connection.execute(f"PRAGMA {pragma}")
+            size = connection.execute("PRAGMA page_size").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
+            connection.execute(_CREATE)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        weakref.finalize(self, connection.close)
+        return connection
+
+    def _remove(self) -> None:
+        """Remove the file if it is still damaged: another process may have begun it anew."""
+        if self._opened is not None:
+            with suppress(sqlite3.Error):
+                self._opened.close()
+            self._opened = None
+        with suppress(OSError), locks.file_lock(self._path.with_suffix(".lock"), timeout=_WAIT):
+            try:
+                with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
+                    is_damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+            except sqlite3.Error as error:
+                is_damaged = _error_code(error) in _DAMAGED
+            if is_damaged:
+                for file in self._files():
+                    file.unlink(missing_ok=True)
+
+
+def _error_code(error: sqlite3.Error) -> int:
+    """Return the primary code of an error of SQLite, 0 for one that has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
