@@ -11,7 +11,7 @@ from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
-from judgekit.judging.documents import Document, Part, TaskDescription
+from judgekit.judging.documents import Document, TaskDescription, VisibleFile
 from judgekit.judging.fence import Fence
 from judgekit.rubric import loader
 from judgekit.rubric.schema import Given, RubricFile, ScoreRubric
@@ -23,7 +23,7 @@ def text_document(*texts: str, **task: str) -> Document:
 
 
 def test_a_source_that_is_cut_says_so() -> None:
-    parts = (Part("answer", "It is blue.", 11), Part("two", "Or", 9))
+    parts = (VisibleFile("answer", "It is blue.", 11), VisibleFile("two", "Or", 9))
     shown = prompt.document_context(
         Fence("0"), parts, TaskDescription(), Given(text="The answer", sources="The sources")
     )
@@ -42,7 +42,9 @@ def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
     for heading, shown in ((None, 0), ("The expected answer", 1)):
         given = rubric.given.model_copy(update={"reference": heading})
         own = rubric.model_copy(update={"given": given, "prompt": prompts})
-        (_, user) = prompt.score_messages(own, "quick", (Part("text", "It is Paris", 11),), about)
+        (_, user) = prompt.score_messages(
+            own, "quick", (VisibleFile("text", "It is Paris", 11),), about
+        )
         assert user.content.count("Paris.") == shown
         assert (
             len(re.findall(r'The expected answer:\n\n<judged-\w+ role="reference">', user.content))

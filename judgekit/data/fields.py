@@ -281,7 +281,7 @@ def document(
         text = _said(fields, row, "text")
     if is_blank(text):
         raise Unjudgeable(f"{column}: empty; nothing to judge")
-    files = [replace(file_of(encodable(row_id), text), shown="text")]
+    files = [replace(file_of(encodable(row_id), text), alias="text")]
     if given.sources and (column := fields.columns.get("sources")):
         files += _sources(row.columns.get(column), column, fields.naming)
     return documents.document(
@@ -330,12 +330,12 @@ def comparison(
 
 def content(subject: Document | ComparisonInput) -> str:
     """Return a SHA-256 of all that a row gives to judging, whatever its id and its other columns are."""
-    shown = [[file.shown or file.path, file.sha256] for file in subject.files]
+    files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
         about = [*(getattr(subject.task, role) for role in TASK_ROLES), subject.author.family]
     else:
         about = [subject.prompt, *subject.authors]
-    return hashlib.sha256(json.dumps([shown, about]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([files, about]).encode()).hexdigest()
 
 
 def winner(fields: Fields, row: DataRow) -> str | None:

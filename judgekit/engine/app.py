@@ -58,7 +58,7 @@ class FileBody(Strict):
     text: Annotated[str, StringConstraints(max_length=documents.CONTEXT_CHARS)]
     sha256: Sha256
     total: int = Field(ge=0)
-    shown: Annotated[str, StringConstraints(max_length=4096)] = ""
+    alias: str = Field(default="", alias="shown", max_length=4096)
 
 
 def _files(bodies: list[FileBody]) -> tuple[documents.File, ...]:

@@ -96,15 +96,7 @@ def _candidates(case: Case) -> Candidates:
     names = shown_ids(case)
     candidates = []
     for candidate in case.candidates:
-        candidates.append(
-            PromptCandidate(
-                id=names[candidate.id],
-                title=candidate.title,
-                category=candidate.category,
-                tags=tuple(candidate.tags),
-                text=candidate.text,
-            )
-        )
+        candidates.append(PromptCandidate.of(candidate, names[candidate.id], candidate.text))
     return Candidates(documents.Query(case.query), tuple(candidates))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
 from judgekit.judging import outgoing, panel, prompt
-from judgekit.judging.documents import LEAST, ComparisonInput, Part, characters_seen, is_cut
+from judgekit.judging.documents import LEAST, ComparisonInput, VisibleFile, characters_seen, is_cut
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import (
     ORDERS,
@@ -118,7 +118,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             degraded="; ".join(filter(None, warnings)) or None,
             truncated=result.truncated,
             families=result.families,
-            independent=panel.is_independent(subject.wrote, result.families),
+            independent=panel.is_independent(subject.author_families, result.families),
             **state.stamped(self.settings),
         )
         if self.settings.redact:
@@ -176,7 +176,7 @@ def pair_messages(
     rubric: CompareRubric,
     tier: TierName,
     question: str,
-    texts: Sequence[Part],
+    texts: Sequence[VisibleFile],
     earlier: Sequence[EarlierOpinion] = (),
 ) -> Messages:
     """Return the messages that ask which of two texts is better; their paths are labels."""
@@ -319,7 +319,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             rubric=rubric,
             tier=self.instructions_tier or self.tier,
             question=self.subject.prompt,
-            texts=[self.part(endpoint, letter, self.label(letter)) for letter in order],
+            texts=[self.visible_file(endpoint, letter, self.label(letter)) for letter in order],
             earlier=self.earlier_opinions,
         )
 
@@ -333,7 +333,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     ) -> Points:
         texts = []
         for letter, point in zip(order, POINTS, strict=True):
-            texts.append(self.part(endpoint, letter, point))
+            texts.append(self.visible_file(endpoint, letter, point))
         ask = f"Which of the two texts is better, {FIRST} or {SECOND}? Answer with one number."
         return Points(
             system=f"{rubric.prompt.system} {fence.guard}",
@@ -343,11 +343,11 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             call_key=self._key(criterion, order),
         )
 
-    def part(self, endpoint: Endpoint | None, letter: str, label: str) -> Part:
+    def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
         """Return one of the texts as a model sees it under a label: each gets half of the characters."""
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
-        return Part(label, file.text[:limit], file.total)
+        return VisibleFile(label, file.text[:limit], file.total)
 
 
 def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
@@ -420,7 +420,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             question = CompareQuestion(self.settings, state.subject, tier)
             letters = []
             for letter in WINS:
-                if is_cut([question.part(model, letter, letter) for model in models]):
+                if is_cut([question.visible_file(model, letter, letter) for model in models]):
                     letters.append(letter)
             if letters:
                 letters_by_tier[tier] = " and ".join(letters)

@@ -9,7 +9,7 @@ import stat
 from collections import Counter
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
@@ -47,7 +47,7 @@ TASK_ROLES = tuple(role.name for role in fields(TaskDescription))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VisibleFile:
     """One file of a document as a model sees it; `total` is its length before it was cut."""
 
     path: str
@@ -84,13 +84,18 @@ _HOW: dict[Giving, str] = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file: path, beginning, SHA-256 of the bytes, characters of all; `shown` to models for the path."""
+    """A file: path, beginning, SHA-256 of the bytes, characters of all; an `alias` stands for the path."""
 
     path: str
     text: str
     sha256: str
     total: int
-    shown: str = ""
+    alias: str = ""
+
+    @property
+    def visible_path(self) -> str:
+        """The path that models see."""
+        return self.alias or self.path
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine takes it, with names as `name` changes them."""
@@ -100,8 +105,8 @@ class File:
             "sha256": self.sha256,
             "total": self.total,
         }
-        if self.shown:
-            body["shown"] = name(self.shown)
+        if self.alias:
+            body["shown"] = name(self.alias)
         return body
 
 
@@ -156,30 +161,30 @@ class Document:
         return sum(map(len, texts))
 
     @property
-    def wrote(self) -> tuple[str, ...]:
+    def author_families(self) -> tuple[str, ...]:
         if self.author.family:
             return named(self.author.family)
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
-        parts: dict[str, object] = {"sources": self.files[1:]}
+        inputs: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
-            parts[role] = getattr(self.task, role).strip()
-        missing = [_HOW[need] for need in rubric.given.needs if not parts[need]]
+            inputs[role] = getattr(self.task, role).strip()
+        missing = [_HOW[need] for need in rubric.given.needs if not inputs[need]]
         if missing:
             return f"{rubric.ref} needs {' and '.join(missing)}"
         return None
 
-    def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
+    def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
         left = characters_seen(tier, endpoint)
-        parts = []
+        files = []
         for file in self.files:
             text = file.text[:left]
-            parts.append(Part(file.shown or file.path, text, file.total))
+            files.append(VisibleFile(file.visible_path, text, file.total))
             left -= len(text)
-        return tuple(parts)
+        return tuple(files)
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
@@ -188,8 +193,8 @@ def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     return min(limit or CONTEXT_CHARS for limit in limits)
 
 
-def is_cut(parts: Sequence[Part]) -> bool:
-    return any(len(part.text) < part.total for part in parts)
+def is_cut(files: Sequence[VisibleFile]) -> bool:
+    return any(len(file.text) < file.total for file in files)
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -245,7 +250,7 @@ class ComparisonInput:
         )
 
     @property
-    def wrote(self) -> tuple[str, ...]:
+    def author_families(self) -> tuple[str, ...]:
         """The families that wrote any subject, "unknown" among them where of some nothing is said."""
         families: list[str] = []
         for letter in self.letters:
@@ -257,10 +262,10 @@ class ComparisonInput:
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
         """The families that wrote some subjects and not the others: their models have a favourite."""
-        wrote: Counter[str] = Counter()
+        texts_by_family: Counter[str] = Counter()
         for letter in self.letters:
-            wrote.update(self.families(letter))
-        some = [family for family, count in wrote.items() if count < len(self.files)]
+            texts_by_family.update(self.families(letter))
+        some = [family for family, count in texts_by_family.items() if count < len(self.files)]
         return tuple(family for family in some if family != "unknown")
 
     def shown_sha256(self, order: str) -> str:
@@ -269,13 +274,31 @@ class ComparisonInput:
         return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class Titled(Protocol):
+    """What a candidate is made of: a hit, a labelled case or a rubric's example."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PromptCandidate:
+    """A candidate as a model sees it."""
+
     id: str
     title: str
     category: str = ""
     tags: tuple[str, ...] = ()
     text: str = ""
+
+    @classmethod
+    def of(cls, source: Titled, name: str, text: str) -> PromptCandidate:
+        """Return a candidate under a name, with a text to show."""
+        return cls(name, source.title, source.category, tuple(source.tags), text)
 
 
 class Query(NamedTuple):
@@ -288,7 +311,7 @@ class Query(NamedTuple):
 class Candidates(NamedTuple):
     query: Query
     candidates: tuple[PromptCandidate, ...]
-    wrote: tuple[str, ...] = ()
+    author_families: tuple[str, ...] = ()
     families_of_some_texts: tuple[str, ...] = ()
 
     @property

@@ -78,7 +78,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the record on a subject; failures are in it, never raised."""
         subject = self.attributed(subject)
         judge = self
-        if self.models_by_tier and subject.wrote:
+        if self.models_by_tier and subject.author_families:
             # In a thread: it may ask local servers, or a proxy, which models they have.
             judge = await asyncio.to_thread(self.for_subject, subject)
         state = JudgingState(subject, judge.session())
@@ -178,9 +178,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def for_subject(self, subject: Subject) -> Self:
         """Return the judge without models of the families that wrote a subject, where others are there."""
         attributed = self.attributed(subject)
-        wrote: tuple[str, ...] = attributed.wrote
-        wrote_some: tuple[str, ...] = attributed.families_of_some_texts
-        return replace(self, settings=panel.without_authors(self.settings, wrote, wrote_some))
+        settings = panel.without_authors(
+            self.settings, attributed.author_families, attributed.families_of_some_texts
+        )
+        return replace(self, settings=settings)
 
     def session(self) -> Session:
         return Session(

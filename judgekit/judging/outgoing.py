@@ -41,14 +41,13 @@ def redact_file(file: File) -> tuple[File, int]:
         whole = whole[: blank + 1 if blank >= 0 else start]
     text, secrets = redact(whole)
     path = redact(file.path)
-    name = redact(file.shown)
-    shown = name.text
-    if not shown and path.secrets:
+    alias, alias_secrets = redact(file.alias)
+    if not alias and path.secrets:
         # Only a path with a secret has another form: what else is shown stays what was recorded.
-        shown = path.text
+        alias = path.text
     total = file.total + len(text) - len(file.text)
-    redacted_file = replace(file, text=text, total=total, shown=shown)
-    return redacted_file, secrets + path.secrets + name.secrets
+    redacted_file = replace(file, text=text, total=total, alias=alias)
+    return redacted_file, secrets + path.secrets + alias_secrets
 
 
 def redact_replies(record: Record) -> Record:

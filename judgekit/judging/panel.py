@@ -59,14 +59,14 @@ def _family_of_agent(writer: str) -> str | None:
 
 
 def apart(
-    panel: Tiers, wrote: Collection[str], others: Others = tuple, *, mixed: bool = False
+    panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models that judge what `wrote` wrote: other families, the nearest tier, then `others`.
+    """Return the models that judge a text: other families, the nearest tier, then `others`.
 
     Where the panel is `mixed`, `others` go first, and of these a family that it lacks.
     """
-    unfit = {*wrote, UNKNOWN_FAMILY}
-    of_other_families = _without(panel, set(wrote) - {UNKNOWN_FAMILY})
+    unfit = {*author_families, UNKNOWN_FAMILY}
+    of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _without(panel, unfit)
     apart = dict(panel)
     for tier, models in panel.items():
@@ -81,24 +81,24 @@ def apart(
 
 
 def without_authors(
-    settings: JudgeSettings, wrote: Sequence[str], wrote_some: Sequence[str]
+    settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Return the settings without models of the families that `wrote` a subject, where others are there.
+    """Return the settings without models of a subject's `author_families`, where others are there.
 
-    Of several texts some families `wrote_some`, and would favour these.
+    Of several texts `families_of_some_texts` wrote some, and would favour these.
     """
-    if not wrote:
+    if not author_families:
         return settings
     before = {}
     for tier, models in settings.models_by_tier.items():
         before[tier] = tuple(map(with_family, models))
-    models_by_tier = _replaced(settings, before, wrote)
-    models_by_tier = _replaced(settings, models_by_tier, wrote_some)
+    models_by_tier = _replaced(settings, before, author_families)
+    models_by_tier = _replaced(settings, models_by_tier, families_of_some_texts)
     finality = settings.finality
     warning = settings.calibration_warning
     if finality is not None and _names(models_by_tier) != _names(before):
         gone = _families(before).keys() - _families(models_by_tier).keys()
-        authors = dict.fromkeys([*wrote, *wrote_some])
+        authors = dict.fromkeys([*author_families, *families_of_some_texts])
         left = ", ".join(family for family in authors if family in gone)
         why = (
             f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
@@ -149,11 +149,11 @@ def _families(panel: Tiers) -> dict[str, None]:
 
 
 def voices(
-    panel: Tiers, others: Others = tuple, wrote: Collection[str] = ()
+    panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
     """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
     order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
-    unfit = {*wrote, UNKNOWN_FAMILY}
+    unfit = {*author_families, UNKNOWN_FAMILY}
     by_family: dict[str, Endpoint] = {}
     for models_by_tier in (panel, *others()):
         for tier in order:
@@ -171,25 +171,26 @@ def _without(panel: Tiers, families: Collection[str]) -> Tiers:
     return left
 
 
-def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
+def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:
     """Whether another family than the author's is among those behind the outcome; None if it is not known."""
-    known = set(wrote) - {UNKNOWN_FAMILY}
-    if not known or not judged:
+    named_families = set(author_families) - {UNKNOWN_FAMILY}
+    if not named_families or not judged:
         return None
-    if set(judged) <= known:
+    if set(judged) <= named_families:
         return False
-    strangers = set(judged) - known - {UNKNOWN_FAMILY}
-    return True if strangers and UNKNOWN_FAMILY not in wrote else None
+    strangers = set(judged) - named_families - {UNKNOWN_FAMILY}
+    return True if strangers and UNKNOWN_FAMILY not in author_families else None
 
 
 def lacking(
-    independence: Independence, wrote: Sequence[str], judged: Collection[str]
+    independence: Independence, author_families: Sequence[str], judged: Collection[str]
 ) -> str | None:
     """Say in one line why an acceptance by `judged` may not stand; None where it may."""
-    if independence == "prefer" or not wrote or is_independent(wrote, judged):
+    if independence == "prefer" or not author_families or is_independent(author_families, judged):
         return None
+    families = ", ".join(author_families)
     return (
-        f"accepted only by models of the author's family ({', '.join(wrote)}) or of an unknown one, but "
+        f"accepted only by models of the author's family ({families}) or of an unknown one, but "
         "judge.independence is require; judgekit provider list shows the usable models, and families in "
         "a provider's profile names their families"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.documents import Part, PromptCandidate, Query, TaskDescription
+    from judgekit.judging.documents import PromptCandidate, Query, TaskDescription, VisibleFile
     from judgekit.judging.jury import Opinion
 
 TITLE_CHARS = 200
@@ -33,7 +33,7 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 
 
 def document_context(
-    fence: Fence, parts: Sequence[Part], task: TaskDescription, given: Given
+    fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
     """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
     blocks = []
@@ -42,10 +42,10 @@ def document_context(
         heading = getattr(given, role)
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
-    texts = parts
+    texts = files
     if given.sources:
-        texts = parts[:1]
-        sources = parts[1:]
+        texts = files[:1]
+        sources = files[1:]
         if sources:
             blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
     if given.text:
@@ -53,24 +53,24 @@ def document_context(
     return "\n\n".join([*blocks, *_fenced(fence, texts)])
 
 
-def _fenced(fence: Fence, parts: Sequence[Part], **attributes: str) -> Iterator[str]:
-    for part in parts:
-        if len(part.text) < part.total:
-            yield f"The next text is cut after {len(part.text)} of its {part.total} characters."
-        yield fence.around(part.text, path=part.path, **attributes)
+def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
+    for file in files:
+        if len(file.text) < file.total:
+            yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
+        yield fence.around(file.text, path=file.path, **attributes)
 
 
 def score_messages(
     rubric: ScoreRubric,
     tier: TierName,
-    parts: Sequence[Part],
+    files: Sequence[VisibleFile],
     task: TaskDescription,
     earlier: Sequence[Opinion] = (),
     findings: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Message, ...]:
     """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
-    blocks = [document_context(fence, parts, task, rubric.given)]
+    blocks = [document_context(fence, files, task, rubric.given)]
     if earlier:
         blocks.append("Earlier assessments, in no order:")
     for opinion in earlier:
@@ -124,13 +124,16 @@ def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
 
 
 def review_messages(
-    rubric: ScoreRubric, parts: Sequence[Part], task: TaskDescription, findings: Mapping[int, str]
+    rubric: ScoreRubric,
+    files: Sequence[VisibleFile],
+    task: TaskDescription,
+    findings: Mapping[int, str],
 ) -> tuple[Message, ...]:
     """Return the request to check what others found in a document, by number."""
     fence = Fence()
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     blocks = [
-        document_context(fence, parts, task, rubric.given),
+        document_context(fence, files, task, rubric.given),
         "What reviewers say they found in it:",
     ]
     for number, text in findings.items():
@@ -233,7 +236,7 @@ def select_messages(
     return sent, {label: name for name, label in labels_by_id.items()}
 
 
-def pair_context(fence: Fence, question: str, texts: Sequence[Part]) -> str:
+def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
     """Return the fenced prompt, where there is one, and the texts that answer it; their paths are labels."""
     blocks = []
     if question.strip():

@@ -261,7 +261,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def score_question(self, letter: str) -> ScoreQuestion:
         """Return what is asked about one subject, under a name that tells nothing."""
-        file = replace(self.subject.file(letter), shown=NAME)
+        file = replace(self.subject.file(letter), alias=NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The opinions of other tiers are not shown: there is no disagreement to settle.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
@@ -272,7 +272,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Whether some model of the tier does not see a subject whole."""
         for letter in self.letters:
             document = self.score_question(letter).subject
-            if any(is_cut(document.seen_by(self.limits, model)) for model in self.models):
+            if any(is_cut(document.visible_files(self.limits, model)) for model in self.models):
                 return True
         return False
 

@@ -83,7 +83,7 @@ def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ..
     for tier, models in settings.models_by_tier.items():
         models_by_tier[tier] = tuple(map(with_family, models))
     others = settings.others if settings.is_mixed else tuple
-    return panel.voices(models_by_tier, others, subject.wrote)
+    return panel.voices(models_by_tier, others, subject.author_families)
 
 
 @dataclass
@@ -224,12 +224,12 @@ async def _ask(
         timeout=limits.timeout,
         max_tokens=REPLY_TOKENS,
     )
-    parts = document.seen_by(limits, endpoint)
+    files = document.visible_files(limits, endpoint)
     return await run_round(
         state.session,
         endpoint,
         request,
-        messages=partial(prompt.review_messages, judge.rubric, parts, document.task, findings),
+        messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
         size=document.size,
         form=ReviewReply,
         value=lambda form, _: form,

@@ -33,7 +33,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def attributed(self, subject: Document) -> Document:
         if not self.settings.author_family and subject.author.family is None:
             return subject
-        families = dict.fromkeys([*subject.wrote, *named(self.settings.author_family)])
+        families = dict.fromkeys([*subject.author_families, *named(self.settings.author_family)])
         return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
@@ -50,7 +50,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """Whether some model of a tier does not see the whole document."""
         limits = getattr(self.rubric.tiers, tier)
         return any(
-            is_cut(document.seen_by(limits, endpoint)) for endpoint in self.models_by_tier[tier]
+            is_cut(document.visible_files(limits, endpoint))
+            for endpoint in self.models_by_tier[tier]
         )
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
@@ -100,7 +101,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             consensus=_consensus(final, state),
             degraded=self._degraded_reason(final, state),
             author=document.author,
-            independent=panel.is_independent(document.wrote, families),
+            independent=panel.is_independent(document.author_families, families),
             commit=document.commit,
             **state.stamped(self.settings),
         )
@@ -158,7 +159,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         self, verdict: Verdict, document: Document, families: Iterable[str]
     ) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
-        reason = panel.lacking(self.settings.independence, document.wrote, set(families))
+        reason = panel.lacking(self.settings.independence, document.author_families, set(families))
         if not reason:
             return verdict
         undetermined: dict[str, Any] = {

@@ -193,7 +193,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         return prompt.score_messages(
             rubric,
             self.instructions_tier or self.tier,
-            self.subject.seen_by(self.limits, endpoint),
+            self.subject.visible_files(self.limits, endpoint),
             self.subject.task,
             earlier,
             self.findings,
@@ -256,10 +256,10 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         questions = {}
         for name, dimension in dimensions.items():
             questions[name] = prompt.rating_question(self.rubric, dimension)
-        parts = self.subject.seen_by(self.limits, endpoint)
+        files = self.subject.visible_files(self.limits, endpoint)
         return Points(
             system=prompt.rating_system(self.rubric, fence),
-            context=prompt.document_context(fence, parts, self.subject.task, self.rubric.given),
+            context=prompt.document_context(fence, files, self.subject.task, self.rubric.given),
             questions=questions,
             tokens=tokens,
             call_key=self._call_key,

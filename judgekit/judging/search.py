@@ -121,8 +121,8 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            subject = _texts_of(query, ranked.candidates, config, profiles)
-            judged = running.run(_judge(config, Path(home), subject, mode=mode))
+            candidates = _texts_of(query, ranked.candidates, config, profiles)
+            judged = running.run(_judge(config, Path(home), candidates, mode=mode))
         if not isinstance(judged, str) and judged.stale:
             notes.append(judged.stale)
         top_k = config.retrieval.fallback_top_k
@@ -182,7 +182,7 @@ def _texts_of(
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
         texts.append(text[:BODY_CHARS])
-    return _subject(Query(query), candidates, texts)
+    return _with_texts(Query(query), candidates, texts)
 
 
 def _folder(root: str) -> str:
@@ -218,8 +218,8 @@ def judged_hook(
     for passage, body in api.passages(prompt, found, profiles):
         texts.append(_snippet(passage, body) if config.judge.redact else passage[:SNIPPET_CHARS])
     query = Query(_best_first(prompt, parts, config), turns)
-    subject = _subject(query, found, texts)
-    judged = running.run(_judge(config, Path(project), subject, mode=retrieval.mode, hook=True))
+    candidates = _with_texts(query, found, texts)
+    judged = running.run(_judge(config, Path(project), candidates, mode=retrieval.mode, hook=True))
     if isinstance(judged, str):
         return judged
     decisions = [decision.decision for decision in judged.decisions]
@@ -313,21 +313,13 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
     return time.monotonic() - started
 
 
-def _subject(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Return candidates with their texts; an id that two stores share gets its place appended."""
+def _with_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
+    """Return candidates as models see them; an id that two stores share gets its place appended."""
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
     for place, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
         name = candidate.id
         if ids.count(name) > 1:
             name = f"{name}~{place}"
-        prompt_candidates.append(
-            PromptCandidate(
-                id=name,
-                title=candidate.title,
-                category=candidate.category,
-                tags=tuple(candidate.tags),
-                text=text,
-            )
-        )
+        prompt_candidates.append(PromptCandidate.of(candidate, name, text))
     return Candidates(query, tuple(prompt_candidates))

@@ -241,13 +241,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
             questions[name] = f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
         examples = []
         for example in self.rubric.prompt.examples:
-            memory = PromptCandidate(
-                id="",
-                title=example.title,
-                category=example.category,
-                tags=tuple(example.tags),
-                text=example.text,
-            )
+            memory = PromptCandidate.of(example, "", example.text)
             context = prompt.candidate_context(fence, memory, Query(example.query))
             examples.append((context, "yes" if example.holds else "no"))
         return Points(

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.config import TIERS, ModeName
 from judgekit.judging import compare, documents, pointwise, prompt, select
 from judgekit.judging.calibration import sha256
-from judgekit.judging.documents import ComparisonInput, Document, Part, TaskDescription, file_of
+from judgekit.judging.documents import (
+    ComparisonInput,
+    Document,
+    TaskDescription,
+    VisibleFile,
+    file_of,
+)
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import Opinion
 from judgekit.judging.score_question import ScoreQuestion
@@ -53,12 +59,12 @@ def wording(loaded: LoadedRubric, mode: ModeName) -> str:
 
 
 def _of_score(rubric: ScoreRubric, settings: JudgeSettings) -> _Wording:
-    parts = [Part("a", "b", 1)] * 2
+    files = [VisibleFile("a", "b", 1)] * 2
     task = TaskDescription("c", "d", "h")
     opinions = [Opinion("accept", dict.fromkeys(rubric.dimensions, 1.0), "e")]
-    prompts = [prompt.score_messages(rubric, tier, parts, task, opinions) for tier in TIERS]
-    files = (file_of("a", "b"), file_of("c", "d"))
-    document = Document(files, "e", TaskDescription("f", "g", "h"))
+    prompts = [prompt.score_messages(rubric, tier, files, task, opinions) for tier in TIERS]
+    document_files = (file_of("a", "b"), file_of("c", "d"))
+    document = Document(document_files, "e", TaskDescription("f", "g", "h"))
     prompts += ScoreQuestion(settings, document, "quick").prompts(_pointwise(), Fence("nonce"))
     idle = prompt.idle_question(rubric)
     if any(dimension.scale for dimension in rubric.dimensions.values()):
@@ -69,7 +75,7 @@ def _of_score(rubric: ScoreRubric, settings: JudgeSettings) -> _Wording:
 
 
 def _of_compare(rubric: CompareRubric, settings: JudgeSettings) -> _Wording:
-    texts = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)]
+    texts = [VisibleFile("LEFT", "a", 1), VisibleFile("RIGHT", "b", 1)]
     opinions = [("LEFT", "c")]
     prompts = [compare.pair_messages(rubric, tier, "d", texts, opinions) for tier in TIERS]
     pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))

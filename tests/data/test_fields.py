@@ -226,7 +226,7 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
     full, plain = judged(columns), judged(columns, Given())
     assert full.task == TaskDescription("Why?", "Short.", "Because.")
     assert plain.task == TaskDescription("Why?", "Short.")
-    assert [(file.path, file.shown, file.text) for file in full.files] == [
+    assert [(file.path, file.alias, file.text) for file in full.files] == [
         ("7", "text", "So."),
         ("source 1", "", "It is so."),
     ]

@@ -55,7 +55,7 @@ def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new
         TaskDescription("A guide", "Covers it"),
         Author(family="google"),
     )
-    files = (replace(plain.files[0], shown="text"), file_of("b.md", "Two."))
+    files = (replace(plain.files[0], alias="text"), file_of("b.md", "Two."))
     for document, new in (
         (plain, set()),
         (replace(plain, files=files, task=TaskDescription(reference="One")), NEW),

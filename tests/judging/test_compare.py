@@ -405,7 +405,7 @@ def test_which_families_wrote_and_which_of_them_have_a_favourite() -> None:
     ]
     for authors, wrote, families_of_some_texts in cases:
         found = three_texts(*authors)
-        assert (list(found.wrote), list(found.families_of_some_texts)) == (
+        assert (list(found.author_families), list(found.families_of_some_texts)) == (
             wrote,
             families_of_some_texts,
         )

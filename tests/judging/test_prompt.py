@@ -13,7 +13,7 @@ from making import prompt_candidate, query
 
 from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents, prompt
-from judgekit.judging.documents import CONTEXT_CHARS, Part, TaskDescription
+from judgekit.judging.documents import CONTEXT_CHARS, TaskDescription, VisibleFile
 from judgekit.judging.jury import Opinion
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric, SelectRubric
@@ -43,7 +43,7 @@ def test_everything_untrusted_is_inside_the_fence_and_nothing_else() -> None:
     task = TaskDescription("DESCRIPTION", "ACCEPTANCE")
     earlier = [Opinion("improve", {"semantic": 2}, "EARLIER")]
     system, user = prompt.score_messages(
-        score_rubric(), "tiebreaker", (Part("PATH.md", "SUBJECT", 7),), task, earlier
+        score_rubric(), "tiebreaker", (VisibleFile("PATH.md", "SUBJECT", 7),), task, earlier
     )
     tag = system.content.split("<", 1)[1].split(">", 1)[0]
     outside = user.content

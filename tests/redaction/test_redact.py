@@ -391,10 +391,10 @@ def test_models_are_shown_paths_without_secrets(panel: PanelModels) -> None:
         assert verdict.redacted == 2
         assert tuple(subject.path for subject in verdict.subjects) == paths
         compared(comparison_input(f"Explain {SECRETS[0]}", files), panel)
-    named = replace(file(f"{SECRETS[2]}.md"), shown="text")
+    named = replace(file(f"{SECRETS[2]}.md"), alias="text")
     assert outgoing.redact_file(named) == (named, 1)
     assert (
-        outgoing.redact_file(replace(named, shown=SECRETS[3]))[0].shown == "[redacted: Slack token]"
+        outgoing.redact_file(replace(named, alias=SECRETS[3]))[0].alias == "[redacted: Slack token]"
     )
 
 
