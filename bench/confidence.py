@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config.settings import RetrievalConfig
 from judgekit.evaluation import cases, retrieval, stats
-from judgekit.evaluation.retrieval import SHOWN, CollectionIndex
+from judgekit.evaluation.retrieval import SHOWN, SearchableCollection
 from judgekit.evaluation.stats import Measure, intervals, mean
 from judgekit.retrieval import bm25, compiled, parts
 from judgekit.retrieval.confidence import PROMPT_POOL
@@ -166,7 +166,7 @@ def ask_all(found: Collection, talk: Collection, profile: Profile) -> list[Asked
     documents: dict[str, list[CollectionDocument]] = defaultdict(list)
     for document in found.documents:
         documents[retrieval.scope(document.id)].append(document)
-    stores = {name: CollectionIndex(of, profile) for name, of in documents.items()}
+    stores = {name: SearchableCollection(of, profile) for name, of in documents.items()}
     chance = random.Random(5)  # noqa: S311 - the same stores every time, not a secret
     asked = []
     for number, query in enumerate(found.queries):
@@ -180,7 +180,7 @@ def ask_all(found: Collection, talk: Collection, profile: Profile) -> list[Asked
         for size in SIZES:
             for kind in (ANSWERED, UNANSWERED):
                 drawn = draw(documents[scope], relevant, size, chance, answered=kind == ANSWERED)
-                with closing(CollectionIndex(drawn, profile)) as small:
+                with closing(SearchableCollection(drawn, profile)) as small:
                     asked.append(
                         ask(small, profile, query.text, [relevant], (scope, kind, size, ""))
                     )
@@ -190,7 +190,7 @@ def ask_all(found: Collection, talk: Collection, profile: Profile) -> list[Asked
 
 
 def among_others(
-    found: Collection, talk: Collection, number: int, store: CollectionIndex, profile: Profile
+    found: Collection, talk: Collection, number: int, store: SearchableCollection, profile: Profile
 ) -> list[Asked]:
     """Ask a query together with another one of its scope, and between talk; ask the talk alone, too."""
     query = found.queries[number]
@@ -237,7 +237,7 @@ def draw(
 
 
 def ask(
-    store: CollectionIndex,
+    store: SearchableCollection,
     profile: Profile,
     text: str,
     relevant: Sequence[set[str]],

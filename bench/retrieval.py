@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.evaluation import cases, retrieval, stats
-from judgekit.evaluation.retrieval import CollectionIndex
+from judgekit.evaluation.retrieval import SearchableCollection
 from judgekit.retrieval import terms
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 
@@ -118,7 +118,7 @@ def ours(profile: Profile) -> Callable[[list[CollectionDocument]], Search]:
     """Search as this program does."""
 
     def make(documents: list[CollectionDocument]) -> Search:
-        store = CollectionIndex(documents, profile)
+        store = SearchableCollection(documents, profile)
         return lambda text: [candidate.id for candidate in store.candidates(text)[:DEPTH]]
 
     return make

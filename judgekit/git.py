@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import InputError
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -270,6 +270,6 @@ def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:
     if _LACKING in done.stderr:
         return GitError(f"git {word}: {PARTIAL}")
     complaint = (
-        one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
+        short_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
     )
     return GitError(f"git {word}: {complaint}")

@@ -101,7 +101,7 @@ class RepeatedKeyError(ValueError):
 
     def __init__(self, key: str) -> None:
         self.key = encodable(key)
-        super().__init__(f"the key {one_line(self.key, 60)!r} is there twice")
+        super().__init__(f"the key {short_line(self.key, 60)!r} is there twice")
 
 
 def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -114,7 +114,7 @@ def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def one_line(text: str, limit: int) -> str:
+def short_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())
     if len(line) <= limit:

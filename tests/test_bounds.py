@@ -144,7 +144,7 @@ def candidates(text: str) -> None:
 def asked_of_models(text: str) -> None:
     fence = of("judging.fence.Fence")()
     shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
-    part = of("judging.documents.Part")("A", text, len(text))
+    part = of("judging.documents.VisibleFile")("A", text, len(text))
     query = of("judging.documents.Query")(text, (text,))
     of("judging.prompt.candidate_context")(fence, shown, query)
     of("judging.prompt.pair_context")(fence, text, [part])
@@ -278,7 +278,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
     "replies.extract._differing": differing,
     "replies.extract.read": read,
-    "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
+    "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),
     "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
@@ -321,7 +321,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "retrieval.terms.stems": (PROFILE.language,),
     **dict.fromkeys(("retrieval.parts.parse", "retrieval.parts.whole"), (PROFILE.language,)),
     "retrieval.terms.of_token": (PROFILE.language,),
-    "text.one_line": (200,),
+    "text.short_line": (200,),
 }
 GIVEN |= {
     place: lambda text, place=place, more=more: of(place)(text, *more)  # type: ignore[misc]

@@ -23,7 +23,7 @@ from judgekit.errors import (
     usage_of_failed_call,
 )
 from judgekit.providers import running
-from judgekit.text import escaped, one_line, visible
+from judgekit.text import escaped, short_line, visible
 from tests import docs
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ HIDDEN = [
 def test_what_nobody_sees_is_left_out_and_escaped_in_names() -> None:
     for char in HIDDEN:
         assert visible(f"a{char}b\n\tc") == "ab\n\tc", ascii(char)
-        assert one_line(f"a{char}b", 10) == "ab"
+        assert short_line(f"a{char}b", 10) == "ab"
         assert escaped(f"a{char}b").isascii()
         assert escaped(f"a{char}b") != "ab"
 

@@ -22,7 +22,7 @@ from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles
-from judgekit.text import counted, escaped, one_line
+from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -256,7 +256,7 @@ def _say_judge(judge: JudgeReport) -> None:
         if not word.labelled:
             how_often = f"said {word.said} time{'' if word.said == 1 else 's'}, no label says so"
         figures = f"precision {precision}, recall {recall}, {how_often}"
-        say(f"  {one_line(word.word, _LONGEST_WORD):<{WIDTH}}{figures}")
+        say(f"  {short_line(word.word, _LONGEST_WORD):<{WIDTH}}{figures}")
     order = judge.order_flips
     if order.pairs:
         _figure("flips with another order", order.rate, f" of {order.pairs}")
@@ -275,7 +275,7 @@ def _say_judge(judge: JudgeReport) -> None:
         say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
     lift = judge.injection
     if lift:
-        _figure(f"{one_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
+        _figure(f"{short_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")
     probabilities = judge.probabilities
     if probabilities:
@@ -461,7 +461,7 @@ def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> 
             "eval", f"{number - 1} new answers are kept; run the same command to continue"
         )
         prompt, title, place = (
-            one_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path)
+            short_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path)
         )
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {title} -> {place}\n"
         typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)

@@ -16,7 +16,7 @@ from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
 from judgekit.hooks import pre_push as hook
 from judgekit.hooks import watchdog
-from judgekit.text import escaped, one_line
+from judgekit.text import escaped, short_line
 
 if TYPE_CHECKING:
     from judgekit.ledger.records import GateMode
@@ -106,7 +106,7 @@ def _ending(report: Report) -> str:
         if is_told:
             reason = "the reason is above"
         else:
-            reason = one_line(omission["reason"], 80)
+            reason = short_line(omission["reason"], 80)
         omissions.append(Omission(name=omission["name"], reason=reason))
     line = ending(report.judged, report.skipped, omissions)
     return f"nothing was judged: {line}" if report.fault else line

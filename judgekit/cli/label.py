@@ -18,7 +18,7 @@ from judgekit.cli.interruption import keeps
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
 from judgekit.cli.output import emit, pressed, project_path, say, warn
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, lines_of, one_line
+from judgekit.text import counted, lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool)
         what = "counts again"
     else:
         what = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
-    say(f"{verdict.task_id}: finding {number} {what}: {one_line(finding.issue, _SHOWN)}")
+    say(f"{verdict.task_id}: finding {number} {what}: {short_line(finding.issue, _SHOWN)}")
     return 0
 
 
@@ -203,8 +203,8 @@ def _from_file(ledger: AnyLedger, name: str, who: str) -> int:
             row = [line]
         if not row or (number == 1 and row[:2] == ["id", "label"]):
             continue
-        given = one_line(row[0], _SHOWN)
-        said = one_line("".join(row[1:2]), _SHOWN)
+        given = short_line(row[0], _SHOWN)
+        said = short_line("".join(row[1:2]), _SHOWN)
         matching = [each for each in ids if each.startswith(row[0])]
         exact = [each for each in matching if each == row[0]] or matching
         if not row[1:]:

@@ -18,7 +18,7 @@ from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import emit, say, warn
 from judgekit.cli.output_files import write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, one_line
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -494,7 +494,7 @@ def triage(
         if group:
             output.append(f"{title} ({len(group)})")
         for line in group:
-            output.append(f"  {one_line(line, 4 * _CHARS)}")
+            output.append(f"  {short_line(line, 4 * _CHARS)}")
     if found.settled:
         output.append(f"{found.settled} more are settled: fixed or overridden since")
     say("\n".join(output) or "nothing needs a person")
@@ -561,7 +561,7 @@ def _verdict(verdict: VerdictLine) -> str:
     scores = [f"{name} {value:g}" for name, value in (verdict.scores or {}).items()]
     what = f"{' '.join(words)}: {' '.join([verdict.verdict, *scores])}"
     issues = [finding.issue or finding.suggestion for finding in verdict.findings]
-    why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
+    why = short_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
     if why:
         what = f"{what}: {why}"
     return f"{verdict.timestamp.date()} {what}"

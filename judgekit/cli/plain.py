@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from judgekit import environment
 from judgekit.errors import Exit, problem_of
 from judgekit.programs import ROOT
-from judgekit.text import encodable, one_line, visible
+from judgekit.text import encodable, short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def _search(arguments: Sequence[str]) -> int:
         else:
             status = ""
         _print(
-            f"{one_line(each.title, 200)}{status}\n    {one_line(each.path, 400)}  ({confidence})"
+            f"{short_line(each.title, 200)}{status}\n    {short_line(each.path, 400)}  ({confidence})"
         )
     if not ranked.candidates:
         _print("nothing found")

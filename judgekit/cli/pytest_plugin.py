@@ -122,7 +122,7 @@ def _verdict(
     """Return the verdict on a text, by models or by its recording; a missing recording fails the test."""
     __tracebackhide__ = True
     from judgekit import environment
-    from judgekit.text import one_line
+    from judgekit.text import short_line
 
     folder = request.config.stash[_FOLDER]
     if folder is None:
@@ -148,7 +148,7 @@ def _verdict(
         missing = next((each.message for each in failures if each.kind == "not_recorded"), "")
     if missing:
         todo = f"run pytest {_RECORD} {shown} where a model is set up"
-        pytest.fail(f"the text {one_line(text, 60)!r} was not recorded: {missing}; {todo}")
+        pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {todo}")
     return verdict
 
 
@@ -176,7 +176,7 @@ def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables
 def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     from judgekit.cli import output
     from judgekit.cli.formats.table import verdict_text
-    from judgekit.text import one_line
+    from judgekit.text import short_line
 
     accept = getattr(rubric.modes, verdict.mode).accept
     if accept.mean is None:
@@ -185,7 +185,7 @@ def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
         mean = f", and their mean {accept.mean:g}"
     asked = f"{verdict.verdict}; to be accepted, each score must be at least {accept.each:g}{mean}"
     shown = verdict_text(verdict.record(), headed=False)
-    return output.printable(f"{asked}\n    {shown}\n    text: {one_line(text, 200)}")
+    return output.printable(f"{asked}\n    {shown}\n    text: {short_line(text, 200)}")
 
 
 def pytest_terminal_summary(

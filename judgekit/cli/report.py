@@ -16,7 +16,7 @@ from judgekit.cli.output_files import unread, write_file
 from judgekit.cli.rows import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
-from judgekit.text import counted, escaped, lines_of, one_line
+from judgekit.text import counted, escaped, lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -183,7 +183,7 @@ def _figures(found: ResultsReport) -> list[Figure]:
                 figures.append(Figure(name, interval.value, interval, note, least=least))
     apart = found.difference
     if apart and apart.value is not None:
-        name = f"{one_line(apart.file, 40)}: rate above the first"
+        name = f"{short_line(apart.file, 40)}: rate above the first"
         note = f"of {counted(apart.rows, 'row', 'rows')} in both"
         figures.append(Figure(name, apart.value, apart.interval, note, least=-1.0))
     return figures

@@ -17,7 +17,7 @@ from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, one_line
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -361,7 +361,9 @@ def import_(
     count = sum(map(len, added.values()))
     say(f"{loaded.path}: {count} terms added, {len(pairs) - count - unknown.total()} known")
     for name, count in unknown.items():
-        warn(f"no dimension {one_line(name, 100)!r} in {loaded.rubric.ref}: {count} terms left out")
+        warn(
+            f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}: {count} terms left out"
+        )
     return Exit.BAD_INPUT if unknown else 0
 
 

@@ -8,7 +8,7 @@ from judgekit.config.files import install_extra
 from judgekit.data.cells import CellError
 from judgekit.data.values import NoJsonValueError, plain_value
 from judgekit.errors import InputError
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -47,6 +47,6 @@ def _plain_cell(cell: pa.Scalar) -> object:
     try:
         return plain_value(cell.as_py())
     except (ValueError, OverflowError) as error:
-        return CellError(f"expected a value that Python can hold ({one_line(str(error), 100)})")
+        return CellError(f"expected a value that Python can hold ({short_line(str(error), 100)})")
     except NoJsonValueError as error:
-        return CellError(one_line(str(error), 200))
+        return CellError(short_line(str(error), 200))

@@ -300,7 +300,7 @@ class BatchGateway:
             tries = retrying.Tries(inf, (least,), shortest=least, longest=most)
             try:
                 while self._is_under_way():
-                    work = partial(self._go_on, seconds)
+                    work = partial(self._advance_batches, seconds)
                     is_over = await retrying.call(work, tries, passes=self._passes)
                     if is_over:
                         seconds = least
@@ -376,7 +376,7 @@ class BatchGateway:
         for custom_id, why in dropped.items():
             self._resolve(custom_id, why)
 
-    async def _go_on(self, seconds: float) -> bool:
+    async def _advance_batches(self, seconds: float) -> bool:
         """Submit what can be, wait, and look at the batches; return whether one of them was over."""
         if not self._is_under_way():  # what failed may have ended the last one
             return True

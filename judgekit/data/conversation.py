@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.text import encodable, one_line, visible
+from judgekit.text import encodable, short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -182,7 +182,7 @@ def read(value: object) -> list[Turn]:
                 value = json.loads(value)
             except ValueError:
                 raise NotUnderstoodError(
-                    f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}"
+                    f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
                 ) from None
         if isinstance(value, dict):
             keys = ("messages", "contents", "conversation", "conversations")
@@ -237,7 +237,7 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
         role = message.get("type")
     if not isinstance(role, str) or role == "message":
         raise NotUnderstoodError(f"{_EXPECTED}; {where} has no role")
-    return _SPEAKERS.get(role.casefold(), one_line(role, NAME_CHARS))
+    return _SPEAKERS.get(role.casefold(), short_line(role, NAME_CHARS))
 
 
 def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
@@ -252,7 +252,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
         has_key = any(key in message for key in _CONTENT_KEYS)
         if has_key or said or message.get("tool_calls") or message.get("function_call"):
             return [*said] if said else [None]
-        shown = ", ".join(one_line(str(key), NAME_CHARS) for key in list(message)[:8])
+        shown = ", ".join(short_line(str(key), NAME_CHARS) for key in list(message)[:8])
         raise NotUnderstoodError(f"{where}: expected content or parts, got only {shown}")
     content = message[keys[0]]
     # The AI SDK keeps an empty or a joined content beside the parts.
@@ -378,10 +378,10 @@ def _tool_name(block: Mapping[str, Any]) -> str:
 
 def _name(value: object) -> str:
     if isinstance(value, str) and value:
-        return encodable(one_line(value, NAME_CHARS))
+        return encodable(short_line(value, NAME_CHARS))
     return "unknown"
 
 
 def _keys(block: Mapping[str, Any]) -> str:
-    names = ", ".join(one_line(str(key), NAME_CHARS) for key in list(block)[:8])
+    names = ", ".join(short_line(str(key), NAME_CHARS) for key in list(block)[:8])
     return f"the keys {names}" if names else "no keys"

@@ -31,7 +31,7 @@ from judgekit.judging.documents import (
     TaskDescription,
     file_of,
 )
-from judgekit.text import encodable, escaped, is_blank, one_line
+from judgekit.text import encodable, escaped, is_blank, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -367,7 +367,7 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
     else:
         kind = winner(fields, row) or labels.UNKNOWN
     is_understood = kind not in (labels.UNKNOWN, labels.NUMBER)
-    return kind, "" if is_understood else one_line(str(value), _NAME_CHARS)
+    return kind, "" if is_understood else short_line(str(value), _NAME_CHARS)
 
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:
@@ -454,7 +454,7 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
         said = _text(text, "sources", column, naming)
         if not is_blank(said):
             found.append(
-                file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said)
+                file_of(short_line(encodable(name), _NAME_CHARS) or f"source {number}", said)
             )
     return found
 
@@ -469,7 +469,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 def names_shown(columns: Sequence[str]) -> str:
     """Return names of columns for a message, the first dozen of many."""
-    shown = ", ".join(one_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
+    shown = ", ".join(short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
     if len(columns) > _SHOWN:
         return f"{shown} and {len(columns) - _SHOWN} more"
     return shown

@@ -29,7 +29,7 @@ from judgekit.evaluation.labels import LeftOut
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.documents import LETTERS, TASK_ROLES
 from judgekit.rubric.schema import Given
-from judgekit.text import as_before, defused, one_line
+from judgekit.text import as_before, defused, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -153,7 +153,7 @@ class ResultFile:
                 word = self._word_of(value)
                 if not word:
                     raise InputError(
-                        f"{where}: unknown verdict {one_line(str(value), 40)!r}; {_WORDS}"
+                        f"{where}: unknown verdict {short_line(str(value), 40)!r}; {_WORDS}"
                     )
                 first = ids.add(row_id, row.number)
                 if first is not None:
@@ -210,7 +210,9 @@ class ResultFile:
                 return fields.document(found, data_row, row.row_id, _EVERYTHING).files[0].text
             subject = fields.comparison(found, data_row)
             share = _MOST_CHARS // len(subject.files)
-            return " ".join(f"{file.path}: {one_line(file.text, share)}" for file in subject.files)
+            return " ".join(
+                f"{file.path}: {short_line(file.text, share)}" for file in subject.files
+            )
         return ""
 
     def _fields_of(self, names: Sequence[str]) -> Fields | None:

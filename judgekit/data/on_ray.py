@@ -33,7 +33,7 @@ from judgekit.errors import InputError, JudgekitError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 os.environ |= {  # before the import, which reads them
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -70,7 +70,7 @@ def connected(address: str | None) -> Iterator[None]:
         with _silent():
             ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        why = one_line(str(error), 200)
+        why = short_line(str(error), 200)
         raise InputError(
             f"Ray at {where}: {why}; start Ray there, or leave the address out"
         ) from None
@@ -441,7 +441,7 @@ def _naming_errors_of(name: str) -> Iterator[None]:
         if isinstance(cause, JudgekitError):
             raise cause from None
         said = str(cause).rpartition("Error: ")[2]  # after a traceback, where there is one
-        told = f"Ray: {type(cause).__name__}: {one_line(said, 300)}"
+        told = f"Ray: {type(cause).__name__}: {short_line(said, 300)}"
         if isinstance(cause, OSError):
             why = cause.strerror or cause
             told = f"{name}: cannot be written ({why}); free space or choose another --out"

@@ -24,7 +24,7 @@ from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.labels import number_of as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
 from judgekit.ledger.rates import Interval
-from judgekit.text import counted, one_line
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -208,7 +208,7 @@ class _Tally:
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
         return Group(
-            value=one_line(value, 80),
+            value=short_line(value, 80),
             rows=self.words.total(),
             verdicts=_ordered(self.words),
             rate=self.rate(best),
@@ -401,7 +401,7 @@ class _Lists:
     def add(self, row: ResultRow, label: str | None) -> None:
         self._seen += 1
         if len(self._first_ids) < _FIRST:
-            self._first_ids.append(one_line(row.row_id, 40))
+            self._first_ids.append(short_line(row.row_id, 40))
         if label is not None:
             self._has_label = True
             self._compare_with_label(row, label)
@@ -436,14 +436,14 @@ class _Lists:
     def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
         reasoning = str(row.columns.get("reasoning") or "")
         return Shown(
-            id=one_line(row.row_id, 80),
+            id=short_line(row.row_id, 80),
             verdict=row.word,
             label=label,
             second=second,
             average=number(row.columns.get("average")),
             scores=dict(row.scores),
-            reasoning=one_line(reasoning, _SHOWN_CHARS),
-            text=one_line(self._source.text_of(row), _SHOWN_CHARS),
+            reasoning=short_line(reasoning, _SHOWN_CHARS),
+            text=short_line(self._source.text_of(row), _SHOWN_CHARS),
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
@@ -453,7 +453,7 @@ class _Lists:
         return self._unmatched(labels)
 
     def _unmatched(self, others: Iterable[str]) -> Unmatched:
-        theirs = [one_line(other, 40) for other in islice(others, _FIRST)]
+        theirs = [short_line(other, 40) for other in islice(others, _FIRST)]
         return Unmatched(results=self._first_ids, others=theirs)
 
     def difference(self, best: str) -> Difference:
@@ -497,7 +497,7 @@ def _count(
     """Add what the tiers did about one row, who judged it, and its error, by the record of its verdict."""
     error = columns.get("error")
     if error:
-        errors[one_line(str(error), 200)] += 1
+        errors[short_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
     # Another program may have such a column.
     if not str(judged.get("schema")).startswith("judgekit/"):

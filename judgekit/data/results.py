@@ -23,7 +23,7 @@ from judgekit.data import seals, tables
 from judgekit.data.sources.lines import bounded_lines
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import encodable, one_line
+from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,7 +134,7 @@ def judge_named(columns: Mapping[str, Any]) -> str:
         judged.get("mode"),
         columns.get("model"),
     ]
-    return one_line(", ".join(str(part) for part in parts if part), _JUDGE_CHARS)
+    return short_line(", ".join(str(part) for part in parts if part), _JUDGE_CHARS)
 
 
 class Ids:

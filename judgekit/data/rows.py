@@ -20,7 +20,7 @@ from judgekit.data.arrow import parquet_module
 from judgekit.data.sources import ENDINGS, JSON_LINES, UnreadableRow, find_source
 from judgekit.errors import InputError
 from judgekit.judging.documents import STDIN
-from judgekit.text import encodable, one_line
+from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -236,5 +236,5 @@ def _readable(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or one_line(str(error), 200)
+        why = getattr(error, "strerror", None) or short_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({why})") from None

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from judgekit.text import encodable, one_line
+from judgekit.text import encodable, short_line
 
 DEEPEST = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
 _MOST_BITS = 10_000  # of a whole number: Python writes no more than 4,300 digits
@@ -111,7 +111,7 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
             ) from None
         if converted is not value:
             return plain_value(converted, depth + 1)
-    got = one_line(type(value).__name__, 60)
+    got = short_line(type(value).__name__, 60)
     raise NoJsonValueError(
         f"expected text, a number, a list or an object, got {got}; convert it, or leave it out"
     )

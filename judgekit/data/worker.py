@@ -25,7 +25,7 @@ from judgekit.judging.cache import ReplyCache
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.service import max_concurrency
 from judgekit.providers import retrying, running
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -252,7 +252,7 @@ class Worker:
                 told = f"{error}"
                 if not isinstance(error, JudgekitError):
                     told = f"{type(error).__name__}: {error}"
-                each = each._replace(error=one_line(f"internal error: {told}", 300))
+                each = each._replace(error=short_line(f"internal error: {told}", 300))
         is_refused = FailureKind.BUDGET in _failures(record)
         if not is_refused or not self._client.is_ending:  # else another run judges it
             run.on_record(each, record)

@@ -20,7 +20,7 @@ from judgekit import environment, outputs
 from judgekit.config import locks
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
@@ -169,7 +169,9 @@ def read_tokens(rows: Iterable[dict[str, Any]]) -> tuple[list[Token], list[str]]
         try:
             tokens.append(Token.model_validate(row))
         except ValidationError:
-            damaged.append(one_line(str(row.get("name", "")), _MOST_NAME) or "a row without a name")
+            damaged.append(
+                short_line(str(row.get("name", "")), _MOST_NAME) or "a row without a name"
+            )
     return tokens, damaged
 
 

@@ -21,7 +21,7 @@ from judgekit.providers import litellm
 from judgekit.providers.gateway import borrowed, open_gateway
 from judgekit.providers.pace import Pace
 from judgekit.redaction import secret_search
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Service:
         try:
             await litellm.loaded()
         except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, waiting clients learn it
-            self.failure = one_line(f"{type(error).__name__}: {error}", 300)
+            self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
         with suppress(Exception):  # fails again, and is reported, when it is used
             await asyncio.to_thread(secret_search.load)  # what a judging needs first

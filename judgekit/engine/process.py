@@ -21,7 +21,7 @@ from judgekit import outputs
 from judgekit.config import locks
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -268,4 +268,4 @@ class Log(logging.Handler):
         if record.exc_info and record.exc_info[1]:
             self.fault(record.exc_info[1])
         else:
-            self.add(f"{record.name}: {one_line(str(record.msg).partition(chr(10))[0], 200)}")
+            self.add(f"{record.name}: {short_line(str(record.msg).partition(chr(10))[0], 200)}")

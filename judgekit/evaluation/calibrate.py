@@ -24,6 +24,7 @@ from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
 from judgekit.evaluation.samples import (
     FAILED,
+    WHOLE,
     Reader,
     Sample,
     TierOpinion,
@@ -376,7 +377,7 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
         means = {tier: points(case, recorded) for tier, recorded in by_tier(case).items()}
-        best = reader.labels(case)[""]
+        best = reader.labels(case)[WHOLE]
         ranked_cases.append(RankedCase(case, rubric, mode, means, best, apart))
     return ranked_cases
 
@@ -429,14 +430,14 @@ def _course(
         ends[part], tiers = walk_tiers(Sample(part, "accept", voices, cut), rules_of_asked)
         asked_tiers.update(tiers)
     calls = sum(answers[tier].calls for tier in asked_tiers)
-    if "" not in ends:
+    if WHOLE not in ends:
         keep = [part for part, end in ends.items() if end.verdict == "accept"]
         unjudged = [part for part, end in ends.items() if not end.tier]
         return {"calls": calls, "keep": keep, "unjudged": unjudged}
-    end = ends[""]
+    end = ends[WHOLE]
     if not end.tier:
         return {"calls": calls, "failure": end.verdict}
-    rated = opinions[end.tier][""].rated or {}
+    rated = opinions[end.tier][WHOLE].rated or {}
     return {"calls": calls, "scores": {name: rated[name] for name in rubric.questions}}
 
 

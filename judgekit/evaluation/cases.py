@@ -30,7 +30,7 @@ from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.providers.replay import recorded_model
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
-from judgekit.text import RepeatedKeyError, lines_of, one_line, with_different_keys
+from judgekit.text import RepeatedKeyError, lines_of, short_line, with_different_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -177,9 +177,9 @@ class Case(Strict):
         if isinstance(self.label, float):
             shown = f"{self.label:g}"
         elif isinstance(self.label, str):
-            shown = repr(one_line(self.label, _SHOWN))
+            shown = repr(short_line(self.label, _SHOWN))
         else:
-            shown = one_line(str(self.label), _SHOWN)
+            shown = short_line(str(self.label), _SHOWN)
         return InputError(f"{self._place}: label must be {expected}; got {shown}")
 
     def wrong(self, text: str) -> InputError:
@@ -219,7 +219,7 @@ class Case(Strict):
                 label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
                 kinds = [kind for key, kind in _LABELS.items() if f'"{key}"' in line]
                 expected = next(iter(kinds), "accept, improve or reject")
-                wrong = f"{problem.key} must be {expected}; got {one_line(label, _SHOWN)}"
+                wrong = f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         winners = {labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient"))}
@@ -406,7 +406,7 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
             raise InputError(f"{place}: expected {expected}, got {len(fields)} fields")
         query, document, score = fields
         if len(score) > _DIGITS or not _WHOLE.match(score):
-            got = one_line(repr(score), _SHOWN)
+            got = short_line(repr(score), _SHOWN)
             expected = f"a whole number of at most {_DIGITS} characters"
             raise InputError(f"{place}: score: expected {expected}, got {got}")
         if document in grades.setdefault(query, {}):

@@ -17,7 +17,7 @@ from judgekit import environment
 from judgekit.config import TIE
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
 from judgekit.judging.documents import LETTERS
-from judgekit.text import counted, one_line
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -220,7 +220,7 @@ class LeftOut:
     def add_unknown(self, value: object) -> None:
         self.unknown += 1
         if not self.example:
-            self.example = one_line(str(value), _SHOWN_CHARS)
+            self.example = short_line(str(value), _SHOWN_CHARS)
 
     def told(self) -> str:
         """Return what was left out, in one line; "" where nothing was."""

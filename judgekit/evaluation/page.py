@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.text import one_line, visible
+from judgekit.text import short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,7 +124,7 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
     template = _templates().get_template("page.html.jinja")
-    html = template.render(title=one_line(title, _NAME), about=about, sections=sections)
+    html = template.render(title=short_line(title, _NAME), about=about, sections=sections)
     return visible(html) + "\n"
 
 

@@ -12,7 +12,7 @@ from judgekit.errors import InputError
 from judgekit.evaluation import stats
 from judgekit.evaluation.cases import COURSE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
-from judgekit.evaluation.samples import Reader
+from judgekit.evaluation.samples import DISTANCE, WHOLE, Reader
 from judgekit.judging.escalation import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
@@ -389,15 +389,15 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
     scores = None
     rated = None
     if reader is None:
-        labels = {"": _choice_label(case, judge, recorded)}
-        answers = {"": recorded.choice}
+        labels = {WHOLE: _choice_label(case, judge, recorded)}
+        answers = {WHOLE: recorded.choice}
     else:
         rated = reader.rated(case, recorded)
         if case.score is not None:
             scores = case.score, reader.score(case, recorded)
         answers = reader.words(case, recorded)
         if case.score is not None:
-            labels = {"": f"{case.score:g}"}
+            labels = {WHOLE: f"{case.score:g}"}
         else:
             labels = reader.labels(case)
     probabilities = recorded.probabilities or {}
@@ -455,7 +455,7 @@ def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
         spread = stats.repeatability([[scores[name] for scores in group] for group in repeated])
         if spread:
             spreads[name] = spread
-    distance = spreads.pop("")
+    distance = spreads.pop(DISTANCE)
     return Spread(
         cases=len(repeated),
         answers=sum(map(len, repeated)),

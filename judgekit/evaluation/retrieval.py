@@ -36,7 +36,7 @@ _FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, cat
     VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
 
 
-class CollectionIndex:
+class SearchableCollection:
     """Documents to search, ranked by `profile`; raises `UsageError` where SQLite cannot search."""
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
@@ -299,7 +299,7 @@ def search(
             scopes.setdefault(scope(document.id) if scoped else "", []).append(document)
         stores = {}
         for name, documents in scopes.items():
-            stores[name] = stack.enter_context(closing(CollectionIndex(documents, profile)))
+            stores[name] = stack.enter_context(closing(SearchableCollection(documents, profile)))
         names = sorted(stores)
         seen = []
         for done, query in enumerate(collection.queries, 1):

@@ -19,7 +19,7 @@ from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
-from judgekit.evaluation.samples import Reader
+from judgekit.evaluation.samples import WHOLE, Reader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import documents, fence, service
 from judgekit.judging.calibration_fit import fingerprint
@@ -487,7 +487,7 @@ def leniency(
         words_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kinds.values()}
         for case in opinions.cases:
             if tier in case.judges:
-                word = reader.words(case, case.judges[tier])[""]
+                word = reader.words(case, case.judges[tier])[WHOLE]
                 words_by_kind[kinds[case.id]].append(word)
         for kind, words in words_by_kind.items():
             if words:  # else the tier had nothing to settle

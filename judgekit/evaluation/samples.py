@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 _BETTER = (*jury.WINS, TIE)
+WHOLE = ""
+"""Stands for a case that is judged as a whole (a document, a pair), where candidates have their ids."""
+DISTANCE = ""
+"""Stands for the distance from acceptance beside the scores of a document."""
 
 
 # --- How models were asked, and how their answers were read
@@ -141,7 +145,7 @@ class TierOpinion(NamedTuple):
     outcome: Outcome | None
     margin: float | None = 0.0
     divided: bool | None = None
-    # A document's scores, under "" its distance from acceptance.
+    # A document's scores, under `DISTANCE` its distance from acceptance.
     rated: Mapping[str, float] | None = None
 
 
@@ -222,17 +226,17 @@ class Reader(NamedTuple):
     mode: ModeName
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the answer about the subject, under "", or about each candidate; None is unreadable."""
+        """Return the answer about the subject, under `WHOLE`, or about each candidate; None is unreadable."""
         if isinstance(self.rubric, CompareRubric):
-            return {"": tier_vote(case, recorded).word}
+            return {WHOLE: tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
             scored = []
             for voter, scores in points(case, recorded).items():
                 scored.append((voter.name, scores))
             means = ranking.values(scored, case.letters)
             if means is None:
-                return {"": None}
-            return {"": ranking.last_word(means, 0.0, self.mode) or TIE}
+                return {WHOLE: None}
+            return {WHOLE: ranking.last_word(means, 0.0, self.mode) or TIE}
         opinions = self.opinions(self.rubric, case, recorded)
         return {part: opinion.outcome for part, opinion in opinions.items()}
 
@@ -254,10 +258,10 @@ class Reader(NamedTuple):
         return None
 
     def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
-        """Return a document's scores and, under "", their distance from acceptance, where it has any."""
+        """Return a document's scores and, under `DISTANCE`, that from acceptance, where it has any."""
         if not isinstance(self.rubric, ScoreRubric) or case.subjects:
             return None
-        return self.opinions(self.rubric, case, recorded)[""].rated
+        return self.opinions(self.rubric, case, recorded)[WHOLE].rated
 
     def labels(self, case: Case) -> dict[str, str]:
         label = case.right(self.mode)
@@ -276,7 +280,7 @@ class Reader(NamedTuple):
                 words = _OUTCOMES
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
-        return {"": str(label)}
+        return {WHOLE: str(label)}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
@@ -289,8 +293,8 @@ class Reader(NamedTuple):
             votes = {tier: tier_vote(case, recorded) for tier, recorded in answers.items()}
             outcomes = jury.outcomes(votes)
             for tier, vote in votes.items():
-                opinions[tier] = {"": TierOpinion(outcomes[tier], vote.lead)}
-            labels: Mapping[str, str] = {"": self._label_of_pair(case, jury.favourite(votes))}
+                opinions[tier] = {WHOLE: TierOpinion(outcomes[tier], vote.lead)}
+            labels: Mapping[str, str] = {WHOLE: self._label_of_pair(case, jury.favourite(votes))}
             # Where no winner is the costly error, a tie over a win does not count as right.
             is_lenient_pair = self.mode == "lenient"
             ties = _ties(outcomes, up_to_a_win=is_lenient_pair)
@@ -317,7 +321,7 @@ class Reader(NamedTuple):
 
     def _label_of_pair(self, case: Case, favourite: str | None) -> str:
         """Return whether the favourite is the text that the label calls the better one."""
-        label = self.labels(case)[""]
+        label = self.labels(case)[WHOLE]
         if label == TIE:
             return "improve"
         return "accept" if label == favourite else "reject"
@@ -325,9 +329,9 @@ class Reader(NamedTuple):
     def opinions(
         self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
     ) -> dict[str, TierOpinion]:
-        """Return the opinion on a document, under "", or on each candidate."""
+        """Return the opinion on a document, under `WHOLE`, or on each candidate."""
         if isinstance(rubric, ScoreRubric):
-            return {"": self._opinion(rubric, case, recorded)}
+            return {WHOLE: self._opinion(rubric, case, recorded)}
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._marks(rubric, case, juror)))
@@ -357,7 +361,7 @@ class Reader(NamedTuple):
             outcome=joint.outcome,
             margin=margin(rubric, joint.scores, self.mode),
             divided=joint.divided,
-            rated={"": distance, **joint.scores},
+            rated={DISTANCE: distance, **joint.scores},
         )
 
     def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:

@@ -19,7 +19,7 @@ from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
 from judgekit.task_ids import task_name
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ class Gh:
         try:
             return [
                 OpenIssue(
-                    each["number"], one_line(each["url"], _SAID), each["state"] == "OPEN", *mark
+                    each["number"], short_line(each["url"], _SAID), each["state"] == "OPEN", *mark
                 )
                 for each in json.loads(output)
                 if (mark := issues.mark(each["body"] or ""))
@@ -108,7 +108,7 @@ class Gh:
         if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if code:
-            raise GhError(f"gh issue {verb}: {one_line(errors, _SAID) or f'exit code {code}'}")
+            raise GhError(f"gh issue {verb}: {short_line(errors, _SAID) or f'exit code {code}'}")
         return output.decode(errors="replace")
 
 
@@ -210,7 +210,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
             finally:
                 _end_telling(state, name, is_told=is_told)
             if code:
-                return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
+                return [failed + (short_line(errors, _SAID) or f"exit code {code}")]
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:
@@ -318,7 +318,7 @@ def ensure(
             labels = [f"--label={label}" for label in settings.labels]
             output = gh.ask("create", *content, *labels, stdin=wanted.body)
             what = "opened"
-            url = one_line(output.strip().rpartition("\n")[2], _SAID)
+            url = short_line(output.strip().rpartition("\n")[2], _SAID)
         elif standing.state == wanted.state:
             what = "stands"
             url = standing.url
@@ -329,4 +329,4 @@ def ensure(
             gh.ask("edit", number, *content, stdin=wanted.body)
             what = "updated" if standing.is_open else "opened again"
             url = standing.url
-        yield what, f"issue {what}: {url} ({one_line(task_name(verdict.task_id), 200)})"
+        yield what, f"issue {what}: {url} ({short_line(task_name(verdict.task_id), 200)})"

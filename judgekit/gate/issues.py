@@ -17,7 +17,7 @@ from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import verdict_line
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
-from judgekit.text import one_line, rubric_name, visible
+from judgekit.text import rubric_name, short_line, visible
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"
@@ -40,7 +40,7 @@ _HARMLESS = {
 
 def inline(text: str, limit: int = 200) -> str:
     # A table is cut at every pipe before code is looked for, and a backtick ends code.
-    plain = one_line(text, limit).replace("`", "'").replace("|", "¦")
+    plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
 
 
@@ -53,14 +53,14 @@ def block(text: str, language: str = "") -> str:
 
 def wrapped(text: str, limit: int, first: str = "", indent: str = "") -> str:
     return textwrap.fill(
-        one_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent
+        short_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent
     )
 
 
 def title(text: str) -> str:
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
-    return one_line(text, 120)
+    return short_line(text, 120)
 
 
 class Issue(NamedTuple):

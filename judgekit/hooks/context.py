@@ -11,7 +11,7 @@ import time
 
 from judgekit import environment
 from judgekit.retrieval import quickjson
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,24 +116,24 @@ def render(
     for root in dict.fromkeys(candidate.root for candidate, _ in full):
         group = [each for each in full if each[0].root == root]
         described = descriptions.get(root, {})
-        head = f'<memory-context source="{escape(one_line(source(root, project), _PATH))}"'
+        head = f'<memory-context source="{escape(short_line(source(root, project), _PATH))}"'
         categories = dict.fromkeys(candidate.category for candidate, _ in group)
         names = [name for name in categories if name in described]
         texts = []
         for name in names:
-            texts.append(f"{name}: {one_line(described[name], _DESCRIPTION)}")
+            texts.append(f"{name}: {short_line(described[name], _DESCRIPTION)}")
         lines = [f'{head} descriptions="{escape("; ".join(texts))}">' if texts else f"{head}>"]
         left = room - len(lines[0]) - len(foot) - 1
         for candidate, confidence in group:
-            tags = [one_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
+            tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
             listed = escape(",".join(tag for tag in tags if tag))
-            category = escape(one_line(candidate.category, _TAG).upper())
+            category = escape(short_line(candidate.category, _TAG).upper())
             if candidate.status:
-                marked = f"{one_line(candidate.title, _TITLE)} ({candidate.status})"
+                marked = f"{short_line(candidate.title, _TITLE)} ({candidate.status})"
             else:
                 marked = ""
-            title = escape(marked or one_line(candidate.title, _TITLE))
-            path = escape(one_line(candidate.place, _PATH))
+            title = escape(marked or short_line(candidate.title, _TITLE))
+            path = escape(short_line(candidate.place, _PATH))
             line = f'<result category="{category}" confidence="{confidence}">{title} -> {path}'
             line += f" #tags:{listed}</result>" if listed else "</result>"
             left -= len(line) + 1
@@ -154,13 +154,13 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
     program = search_program()
     noun = "memory" if len(mentioned) == 1 else "memories"
     for candidate in mentioned:
-        title = one_line(candidate.title, _TOPIC)
+        title = short_line(candidate.title, _TOPIC)
         # Words alone: the agent may give them to a shell.
         words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
         if program and words:
             topics.append(f'{escape(title)} ({program} search "{words}")')
         else:
-            topics.append(f"{escape(title)} ({escape(one_line(candidate.path, _PATH))})")
+            topics.append(f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})")
     homes = (project, os.path.expanduser("~"))
     skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
     # The plugin brings the skill.
@@ -211,7 +211,7 @@ def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:
         "hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit",
         "additionalContext": text,
     }
-    recalled = "; ".join(one_line(title, 80) for title in titles)
+    recalled = "; ".join(short_line(title, 80) for title in titles)
     message = {"systemMessage": f"judgekit recalled: {recalled}"} if titles else {}
     return quickjson.written({"hookSpecificOutput": output, **message})
 

@@ -14,7 +14,7 @@ from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search
 from judgekit.retrieval.confidence import COMMAND
-from judgekit.text import lines_of, one_line
+from judgekit.text import lines_of, short_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
             store = ""
         else:
             store = context.source(candidate.root, project)
-        title = one_line(candidate.title, _TITLE)
+        title = short_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
         lines += _evidence(candidate, several=len(cut) > 1)
     if not (ranked.candidates or ranked.repeated or ranked.pinned):
@@ -137,7 +137,7 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
     lines = [f"log: {file()}"]
-    wanted = one_line(prompt, PROMPT_CHARS)
+    wanted = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted]
     for line in logged[:_LOGGED]:
         injected, mentioned, repeated = (
@@ -198,7 +198,7 @@ def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
     features = [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
     lines = [f"           {', '.join([f'bm25 {candidate.bm25:.2f}', *features])}"]
     if several and candidate.part is not None:
-        lines.insert(0, f"           found by: {one_line(candidate.part.text, _PART)}")
+        lines.insert(0, f"           found by: {short_line(candidate.part.text, _PART)}")
     return lines
 
 
@@ -220,13 +220,13 @@ def add(
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
-        "prompt": one_line(prompt, PROMPT_CHARS),
+        "prompt": short_line(prompt, PROMPT_CHARS),
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
     for part, candidates in became:
         line[part] = [
-            {"path": hit.path, "title": one_line(hit.title, 100)}
+            {"path": hit.path, "title": short_line(hit.title, 100)}
             | {
                 "confidence": round(hit.confidence, 3) if hit.rated else None,
                 "label": hit.confidence_label,

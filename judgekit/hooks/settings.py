@@ -131,7 +131,9 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
         from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
     except ImportError as error:
-        values = compiled.bundled()["settings"] | ({"enabled": False} if is_off(project) else {})
+        values = compiled.bundled()["settings"] | (
+            {"enabled": False} if is_hook_off(project) else {}
+        )
         going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
         notes = [f"the configuration cannot be read ({error}); {going_on}"]
         return {"values": values, "trusted": [], "profiles": None, "notes": notes}, False
@@ -153,7 +155,7 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         break
     else:
         notes.append(f"{problem}; using the defaults")
-    if problem and is_off(project):
+    if problem and is_hook_off(project):
         values = values | {"enabled": False}
     profiles = None
     try:
@@ -165,7 +167,7 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
     return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
 
 
-def is_off(project: str) -> bool:
+def is_hook_off(project: str) -> bool:
     """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
     import re  # noqa: PLC0415 - where a configuration is wrong
 

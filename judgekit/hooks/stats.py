@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit import environment
 from judgekit.hooks import explain, repeats, settings
 from judgekit.retrieval import quickjson, scan, search, terms, transcript
-from judgekit.text import lines_of, one_line
+from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
     listed = []
     for memory in figures.get("memories", ())[:_LISTED]:
         listed.append(
-            f"{one_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
+            f"{short_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
         )
     own = environment.SETTINGS.path()
     if configured["log"]:
@@ -172,7 +172,7 @@ def _remembered(configured: settings.Settings) -> dict[str, Any]:
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
     """Return the first exchange of a prompt whose beginning is given, and drop those up to it."""
     for place, exchange in enumerate(exchanges):
-        if one_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
+        if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
             del exchanges[: place + 1]
             return exchange
     return None

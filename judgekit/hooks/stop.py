@@ -20,7 +20,7 @@ from judgekit.judging import documents
 from judgekit.judging.documents import TaskDescription
 from judgekit.judging.request import JudgeRequest
 from judgekit.retrieval import quickjson, transcript
-from judgekit.text import one_line, rubric_name
+from judgekit.text import rubric_name, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,4 +135,4 @@ def _open(verdict: Verdict) -> list[Finding]:
 
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:
-    return one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return short_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -17,7 +17,7 @@ from judgekit.rubric.schema import (
     ScoreRubric,
     SelectRubric,
 )
-from judgekit.text import one_line, visible
+from judgekit.text import short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -303,7 +303,7 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
 def query_context(fence: Fence, query: Query) -> str:
     blocks = []
     if query.turns:
-        talk = "\n".join(one_line(turn, TURN_CHARS) for turn in query.turns)
+        talk = "\n".join(short_line(turn, TURN_CHARS) for turn in query.turns)
         blocks += ["The conversation so far:", fence.around(talk)]
     blocks += ["The request:", fence.around(query.text[:PROMPT_CHARS])]
     return "\n\n".join(blocks)
@@ -316,11 +316,11 @@ def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) ->
 
 
 def candidate_text(candidate: PromptCandidate) -> str:
-    head = one_line(candidate.title, TITLE_CHARS)
+    head = short_line(candidate.title, TITLE_CHARS)
     if candidate.category:
-        head = f"{one_line(candidate.category, 40)}: {head}"
+        head = f"{short_line(candidate.category, 40)}: {head}"
     if candidate.tags:
-        head += f" (tags: {one_line(', '.join(candidate.tags), 120)})"
+        head += f" (tags: {short_line(', '.join(candidate.tags), 120)})"
     if candidate.text:
         return f"{head}\n{candidate.text}"
     return head

@@ -24,7 +24,7 @@ from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 from judgekit.replies.forms import ReplyForm
 from judgekit.replies.reading import failure_kind, read_reply
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -212,7 +212,7 @@ async def run_round(
 
 
 def make_failure(kind: FailureKind, message: str) -> Failure:
-    return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
+    return Failure(kind=kind, message=short_line(message, FAILURE_CHARS))
 
 
 def joined(

@@ -24,7 +24,7 @@ from judgekit.judging.verdict import JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
 from judgekit.redaction import redact
-from judgekit.text import counted, one_line, unstorable
+from judgekit.text import counted, short_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +143,7 @@ class Shared:
         if not reasons:
             return None
         count = counted(len(reasons), "line", "lines")
-        return f"the shared judge at {self.url} rejected {count} ({one_line(reasons[0], _SAID)})"
+        return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _SAID)})"
 
     def check(self) -> int:
         """Return how many rubrics the server has; sends no text. Raises `SharedError`."""
@@ -201,7 +201,7 @@ class Shared:
             message = str(answer.json()["error"]["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
             message = f"it answered with status {answer.status_code}"
-        refusal = SharedError(one_line(message, _SAID), passing=answer.status_code in _PASSING)
+        refusal = SharedError(short_line(message, _SAID), passing=answer.status_code in _PASSING)
         refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
         raise refusal
 
@@ -272,14 +272,14 @@ def is_loopback(host: str) -> bool:
 
 def _words_for(error: Exception) -> str:
     if isinstance(error, SharedError | GatewayError):
-        return one_line(str(error), _SAID)
+        return short_line(str(error), _SAID)
     if isinstance(error, ValidationError):
         return _NO_SENSE
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no response in time"
     if isinstance(error, httpx.ConnectError):
         why = _NUMBER.sub("", str(error)) or "no connection"
-        return one_line(
+        return short_line(
             f"it cannot be reached ({why}); is it running, and the address right?", _SAID
         )
-    return one_line(f"{type(error).__name__}: {error}", _SAID)
+    return short_line(f"{type(error).__name__}: {error}", _SAID)

@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
-from judgekit.text import escaped, one_line
+from judgekit.text import escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -367,4 +367,4 @@ def _cost(record: Verdict | Comparison) -> str:
 def _three_lines(first: str, second: Sequence[str], third: str) -> str:
     """Return lines of at most `MOST_SHOWN` characters that a terminal shows and does not obey."""
     lines = escaped(first), escaped("; ".join(second)), third
-    return "\n".join(one_line(line, MOST_SHOWN) or "no reason given" for line in lines)
+    return "\n".join(short_line(line, MOST_SHOWN) or "no reason given" for line in lines)

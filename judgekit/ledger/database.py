@@ -21,7 +21,7 @@ from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging.cache import MAX_DAYS, KeptText
 from judgekit.ledger import store
 from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
-from judgekit.text import counted, one_line, unstorable
+from judgekit.text import counted, short_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,7 +114,7 @@ class Database:
             self._turns.release()
 
     def _failed(self, error: Exception) -> JudgekitError:
-        message = one_line(str(error), 300)  # libpq repeats no password
+        message = short_line(str(error), 300)  # libpq repeats no password
         missing = (self._driver.errors.UndefinedTable, self._driver.errors.InvalidSchemaName)
         if isinstance(error, missing):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")

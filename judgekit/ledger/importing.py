@@ -21,7 +21,7 @@ from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store
 from judgekit.ledger.records import OverrideLine, Record, VerdictLine
 from judgekit.ledger.store import Damage, Ledger
-from judgekit.text import encodable, lines_of, one_line
+from judgekit.text import encodable, lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,7 +172,7 @@ def _override(older: Fields) -> Fields | None:
 
 def _word(words: dict[str, str], older: Fields, word: object) -> str:
     if not isinstance(word, str) or word not in words:
-        got = one_line(repr(older.get("verdict")), _SHOWN)
+        got = short_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
 
@@ -182,7 +182,7 @@ def _time(value: object, key: str = "timestamp") -> datetime:
         if isinstance(value, str):
             return store.aware(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
-    raise ValueError(f"{key}: {expected}, got {one_line(repr(value), _SHOWN)}; correct the line")
+    raise ValueError(f"{key}: {expected}, got {short_line(repr(value), _SHOWN)}; correct the line")
 
 
 def _scores(older: Fields) -> dict[str, float] | None:
@@ -305,7 +305,7 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
     to.write_bytes(lines)
     complaints = [line for line in lines_of(errors) if line.strip()]
-    last = one_line(complaints[-1], _SAID) if complaints else ""
+    last = short_line(complaints[-1], _SAID) if complaints else ""
     if code:
         raise InputError(f"{host}: ssh: {last or f'exit code {code}'}")
     return last

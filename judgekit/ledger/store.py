@@ -34,7 +34,7 @@ from judgekit.ledger.records import (
     VerdictLine,
     line,
 )
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -200,11 +200,11 @@ def parse(raw: bytes) -> Record | str:
         if first["type"] == "json_invalid":
             return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
-            schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
+            schema = short_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
             return (
                 f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
             )
-        return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
+        return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
 def sort_out(

@@ -20,7 +20,7 @@ from judgekit.providers import failures, litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
 from judgekit.providers.pace import Pace
 from judgekit.providers.registry import LitellmProfile
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -256,7 +256,7 @@ class BatchCalls:
             failure = failures.classify_exception(error, secrets := secret_values(endpoint))
             words = getattr(error, "body", None)
             if isinstance(words, dict) and isinstance(words.get("message"), str):
-                failure.message = without_values(one_line(words["message"], MAX_MESSAGE), secrets)
+                failure.message = without_values(short_line(words["message"], MAX_MESSAGE), secrets)
         failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
 

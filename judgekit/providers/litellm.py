@@ -36,7 +36,7 @@ from judgekit.providers.style import (
     CallStyle,
     without_system,
 )
-from judgekit.text import one_line
+from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Request
@@ -276,7 +276,9 @@ async def call(
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(FailureKind.NOT_LOADED, one_line(problem, 300), usage=Usage()) from None
+        raise GatewayError(
+            FailureKind.NOT_LOADED, short_line(problem, 300), usage=Usage()
+        ) from None
     try:
         # What restores the environment of a process, as tests do, takes them away.
         os.environ.update(_ENVIRONMENT)
@@ -449,13 +451,13 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
         raise GatewayError(FailureKind.REFUSAL, problem, usage=usage)
     if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
         if isinstance(stated, str):
-            why = f" ({one_line(stated, MAX_REASON)})"
+            why = f" ({short_line(stated, MAX_REASON)})"
         else:
             why = ""
         problem = f"the provider's content filter stopped the reply{why}"
         raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
-        problem = f"the provider ended the reply: {one_line(str(stated or reason), MAX_REASON)}"
+        problem = f"the provider ended the reply: {short_line(str(stated or reason), MAX_REASON)}"
         raise GatewayError(kind, problem, usage=usage)
 
 
@@ -520,7 +522,7 @@ def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -
     problem = "the reply is empty"
     if other:
         problem = (
-            f"the model called another tool ({one_line(other, MAX_REASON)}) and gave no answer"
+            f"the model called another tool ({short_line(other, MAX_REASON)}) and gave no answer"
         )
     elif is_thinking:
         problem = f"the model thought and gave no answer; {_how_to_add(endpoint)}"

@@ -16,7 +16,7 @@ from judgekit.retrieval import quickjson
 from judgekit.retrieval import search as stores
 from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import COMMAND, UNRATED, Candidate, RankedCandidates
-from judgekit.text import lines_of, one_line, visible
+from judgekit.text import lines_of, short_line, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def ask(
         for variable, value in known.items():
             if len(value) >= _LEAST_SECRET and any(word in variable for word in _SECRET):
                 line = line.replace(value, "[key]")
-        raise CommandError(f"exit code {code}: {one_line(line, _SAID)}")
+        raise CommandError(f"exit code {code}: {short_line(line, _SAID)}")
     labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
     # Named by the script where there is one, not by its interpreter.
     root = next(
@@ -155,7 +155,7 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
         f"{name}: expected a text" for name, text in texts.items() if not isinstance(text, str)
     ]
     wrong = wrong or [
-        f"{key}: missing" for key in ("id", "title") if not one_line(texts[key], _NAMES[key])
+        f"{key}: missing" for key in ("id", "title") if not short_line(texts[key], _NAMES[key])
     ]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         wrong.append("tags: expected a list of texts")
@@ -165,9 +165,9 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
         wrong.append("confidence: expected a probability, from 0 to 1")
     if wrong:
         raise CommandError(f"{where}: {wrong[0]}")
-    id_, title, path, category = (one_line(texts[name], most) for name, most in _NAMES.items())
+    id_, title, path, category = (short_line(texts[name], most) for name, most in _NAMES.items())
     text, snippet = (visible(texts[name][:most]) for name, most in _TEXTS.items())
-    shown = tuple(one_line(tag, _TAG) for tag in tags[:_MAX_TAGS])
+    shown = tuple(short_line(tag, _TAG) for tag in tags[:_MAX_TAGS])
     hit = Candidate(id_, title, category, shown, time.time(), root, path or id_, COMMAND)
     hit.path = hit.place
     hit.text = text or snippet

@@ -10,7 +10,7 @@ from judgekit.config import yaml_text
 from judgekit.errors import InputError, UsageError
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.rubric.search_path import published
-from judgekit.text import lines_of, one_line
+from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,14 +41,14 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []
     for place, term, dimension in found:
-        plain = one_line(term, MOST_LETTERS + 1)
+        plain = short_line(term, MOST_LETTERS + 1)
         if (
             not any(map(str.isalnum, plain))
             or len(plain) > MOST_LETTERS
             or not str(dimension).strip()
         ):
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
-            raise InputError(f"{place}: {wanted}, got {one_line(f'{term}: {dimension}', 100)!r}")
+            raise InputError(f"{place}: {wanted}, got {short_line(f'{term}: {dimension}', 100)!r}")
         pairs.append((plain, str(dimension).strip()))
     return pairs
 

@@ -20,7 +20,7 @@ from judgekit.evaluation import retrieval, stats
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.cases import read_collection as read
 from judgekit.evaluation.retrieval import (
-    CollectionIndex,
+    SearchableCollection,
     Seen,
     ndcg,
     precision,
@@ -250,7 +250,7 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
         text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-        with closing(CollectionIndex(documents, profile)) as store:
+        with closing(SearchableCollection(documents, profile)) as store:
             injected, mentioned = shown_by_hook(store.candidates(prompt, PROMPT_POOL))
         assert notes == []
         if labels and prompt != PROMPTS[-1]:
@@ -276,18 +276,18 @@ def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile
 def test_any_text_may_be_searched(
     folder: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(CollectionIndex(read(folder).documents, profile)) as store:
+    with closing(SearchableCollection(read(folder).documents, profile)) as store:
         for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
             assert store.ranking(text, 10) == []
         # Ids are not searched.
         assert store.ranking("garden one", 10) == ["one/garden"]
     odd = CollectionDocument(id="odd", title="a\0b", text="")
     plain = CollectionDocument(id="plain", title="", text="harbour\0lantern")
-    with closing(CollectionIndex([odd, plain], profile)) as store:
+    with closing(SearchableCollection([odd, plain], profile)) as store:
         assert store.ranking("lantern", 10) == ["plain"]
     monkeypatch.setattr(index_file, "available", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
-        CollectionIndex([], profile)
+        SearchableCollection([], profile)
 
 
 HEADER = "query-id\tcorpus-id\tscore\n"

@@ -233,21 +233,21 @@ def test_it_is_off_in_every_way_to_write_it(project: Path, monkeypatch: pytest.M
         for ours, users in ((text, ""), ("", text)):
             by_project(project, ours)
             by_user(users)
-            assert settings.is_off(str(project)) is (text in OFF), text
+            assert settings.is_hook_off(str(project)) is (text in OFF), text
     by_user("")
     for text in (*MEMORY_OFF, *MEMORY_NOT_OFF):
         by_memory(project, {}).write_text(text)
-        assert settings.is_off(str(project)) is (text in MEMORY_OFF), text
+        assert settings.is_hook_off(str(project)) is (text in MEMORY_OFF), text
     by_memory(project, {})
     path = by_project(project, "")
     path.unlink()
     os.mkfifo(path)  # in doubt, and never opened
-    assert settings.is_off(str(project))
+    assert settings.is_hook_off(str(project))
     path.unlink()
     for word, off in (("false", True), ("0", True), ("maybe", True), ("True", False)):
         by_project(project, f"retrieval: {{enabled: {'true' if off else 'false'}}}\n")
         monkeypatch.setenv(settings.VARIABLE, word)
-        assert settings.is_off(str(project)) is off, word
+        assert settings.is_hook_off(str(project)) is off, word
 
 
 def test_anything_switches_the_plugin_alone_off(

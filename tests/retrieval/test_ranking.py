@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.evaluation.cases import CollectionDocument
-from judgekit.evaluation.retrieval import CollectionIndex
+from judgekit.evaluation.retrieval import SearchableCollection
 from judgekit.retrieval import bm25, compiled, confidence, parts, update
 from judgekit.retrieval import search as api
 from judgekit.retrieval.confidence import LONG, Candidate
@@ -102,7 +102,7 @@ def agree(
     documents: Sequence[CollectionDocument], texts: Sequence[str], *, everything: bool
 ) -> int:
     """Compare all hits of some queries, and return how many there were."""
-    store, oracle = CollectionIndex(documents, PROFILE), Oracle(documents)
+    store, oracle = SearchableCollection(documents, PROFILE), Oracle(documents)
     pool = len(documents) if everything else bm25.POOL
     compared = 0
     for text in texts:
@@ -159,7 +159,7 @@ def fillers(count: int, *, pancakes: bool = True) -> list[CollectionDocument]:
 def match(
     documents: list[CollectionDocument], text: str, *, quick: bool = False
 ) -> list[Candidate]:
-    store = CollectionIndex(documents, PROFILE)
+    store = SearchableCollection(documents, PROFILE)
     hits = bm25.match(store.index, parts.whole(text, PROFILE.language), quick=quick)
     store.close()
     return hits

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judgekit.evaluation.cases import CollectionDocument
-from judgekit.evaluation.retrieval import CollectionIndex
+from judgekit.evaluation.retrieval import SearchableCollection
 from judgekit.retrieval import bm25, compiled, parts, search, terms
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ def texts(prompt: str) -> list[str]:
     return [term.text for term in terms.parse(prompt, LANGUAGE)]
 
 
-def store_of(document: str) -> CollectionIndex:
-    return CollectionIndex([CollectionDocument(id="a", title="", text=document)], PROFILE)
+def store_of(document: str) -> SearchableCollection:
+    return SearchableCollection([CollectionDocument(id="a", title="", text=document)], PROFILE)
 
 
-def matches(store: CollectionIndex, prompt: str) -> bool:
+def matches(store: SearchableCollection, prompt: str) -> bool:
     """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
     hits = bm25.match(store.index, parts.whole(prompt, LANGUAGE))
     assert all(hit.matched and hit.bm25 > 0 for hit in hits), "what finds and what rates must agree"
@@ -84,7 +84,7 @@ def finds(prompt: str, document: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def cookies() -> Iterator[CollectionIndex]:
+def cookies() -> Iterator[SearchableCollection]:
     with closing(store_of("cookies are set by a1")) as store:
         yield store
 
@@ -154,7 +154,7 @@ HOSTILE = [
 ]
 
 
-def test_no_text_of_a_query_is_syntax(cookies: CollectionIndex) -> None:
+def test_no_text_of_a_query_is_syntax(cookies: SearchableCollection) -> None:
     assert [prompt for prompt in HOSTILE if not matches(cookies, prompt)] == []
 
 
@@ -163,7 +163,7 @@ OPERATORS = ['"', "*", "(", ")", ":", "^", "OR", "NEAR", "a1", "-", "{", "\x00",
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(OPERATORS)).map("".join))
 @settings(max_examples=200, deadline=None)
-def test_any_text_is_a_valid_query(cookies: CollectionIndex, prompt: str) -> None:
+def test_any_text_is_a_valid_query(cookies: SearchableCollection, prompt: str) -> None:
     matches(cookies, prompt)
 
 
