@@ -14,7 +14,7 @@ HOMES = {
     "detect_secrets": "redaction.secret_search",
     "jinja2": "evaluation.page",
     "litellm": "providers.litellm",
-    "prometheus_client": "engine.team",
+    "prometheus_client": "engine.metrics",
     "ruamel": "config.yaml_text",
     "xllamacpp": "providers.local",
 }

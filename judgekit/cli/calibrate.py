@@ -17,7 +17,7 @@ from judgekit.cli.evaluate import WIDTH, answered, read_cases
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
-from judgekit.cli.rows import Id, Map
+from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped

@@ -114,7 +114,7 @@ def serve(
 ) -> None:
     """Judge for others with the keys of this machine, until stopped by a signal."""
     if context.invoked_subcommand is None:
-        from judgekit.engine.team import serve
+        from judgekit.engine.team_server import serve
 
         serve(host, port, project, certificate=tls_cert, key=tls_key, begun=note)
 

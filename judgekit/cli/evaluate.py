@@ -18,7 +18,7 @@ from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.cli.report import parts_text
-from judgekit.cli.rows import Id, Map
+from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles

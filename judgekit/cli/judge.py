@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import formats, options, output, output_files, progress, rows
+from judgekit.cli import formats, options, output, output_files, progress, row_options, rows
 from judgekit.cli.output import note, warn
 from judgekit.config import AnyDepth
 from judgekit.data.sources import SOURCES
@@ -52,7 +52,7 @@ def judge(
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
     format_: formats.FormatOption = "table",
-    jobs: rows.Jobs = None,
+    jobs: row_options.Jobs = None,
     deadline: options.Deadline = None,
     no_cache: options.NoCache = False,
     no_engine: options.NoEngine = False,
@@ -61,19 +61,19 @@ def judge(
     show_prompt: options.ShowPrompt = False,
     depth: _Depth = None,
     review: _Review = None,
-    exit_on: rows.ExitOnOption = None,
-    data: rows.Data = None,
-    map_: rows.Map = None,
-    id_: rows.Id = None,
-    out: rows.Out = None,
-    fresh: rows.Fresh = False,
-    limit: rows.Limit = None,
-    judge_turn: rows.JudgeTurn = "last",
-    batch: rows.Batch = False,
-    batch_fallback: rows.BatchFallback = "live",
-    on: rows.On = None,
-    ray_address: rows.RayAddress = None,
-    trust_results: rows.TrustResults = False,
+    exit_on: row_options.ExitOnOption = None,
+    data: row_options.Data = None,
+    map_: row_options.Map = None,
+    id_: row_options.Id = None,
+    out: row_options.Out = None,
+    fresh: row_options.Fresh = False,
+    limit: row_options.Limit = None,
+    judge_turn: row_options.JudgeTurn = "last",
+    batch: row_options.Batch = False,
+    batch_fallback: row_options.BatchFallback = "live",
+    on: row_options.On = None,
+    ray_address: row_options.RayAddress = None,
+    trust_results: row_options.TrustResults = False,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     options.check_filled(*options.FAMILY, author_family)
@@ -91,23 +91,41 @@ def judge(
     )
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
-    own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
-    dataset = rows.DataOptions(*own, on=on, ray_address=ray_address, trust_results=trust_results)
-    if dataset._replace(out=None) != rows.NO_DATA or not files:
+    dataset = row_options.DataOptions(
+        data=data,
+        map=map_,
+        id=id_,
+        out=out,
+        fresh=fresh,
+        limit=limit,
+        judge_turn=judge_turn,
+        batch=batch,
+        batch_fallback=batch_fallback,
+        on=on,
+        ray_address=ray_address,
+        trust_results=trust_results,
+    )
+    if dataset._replace(out=None) != row_options.NO_DATA or not files:
         dataset.check(files, format_, task_id)
-        how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
+        how = rows.How(
+            jobs=jobs or row_options.ROW_JOBS,
+            use_engine=use_engine,
+            show_prompt=show_prompt,
+            exit_on=exit_on or row_options.USUAL_EXIT,
+        )
         return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), how)
     if out:
         output_files.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
-    how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
+    how = rows.How(jobs or row_options.JOBS, use_engine, show_prompt)
     words = _judge(subjects, request, format_, how, as_task=task_id is not None)
     if unreadable:
         unread = unreadable[-1].exit_code
     else:
         unread = Exit.ACCEPTED
-    code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
+    usual = [row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED]
+    code = row_options.exit_code(words, exit_on or usual)
     if code == Exit.REJECTED:
         return code
     return unread or code
@@ -268,18 +286,18 @@ def compare(
     max_cost: options.MaxCost = None,
     show_prompt: options.ShowPrompt = False,
     no_engine: options.NoEngine = False,
-    jobs: rows.Jobs = None,
-    data: rows.Data = None,
-    map_: rows.Map = None,
-    id_: rows.Id = None,
-    out: rows.Out = None,
-    fresh: rows.Fresh = False,
-    limit: rows.Limit = None,
-    batch: rows.Batch = False,
-    batch_fallback: rows.BatchFallback = "live",
-    on: rows.On = None,
-    ray_address: rows.RayAddress = None,
-    trust_results: rows.TrustResults = False,
+    jobs: row_options.Jobs = None,
+    data: row_options.Data = None,
+    map_: row_options.Map = None,
+    id_: row_options.Id = None,
+    out: row_options.Out = None,
+    fresh: row_options.Fresh = False,
+    limit: row_options.Limit = None,
+    batch: row_options.Batch = False,
+    batch_fallback: row_options.BatchFallback = "live",
+    on: row_options.On = None,
+    ray_address: row_options.RayAddress = None,
+    trust_results: row_options.TrustResults = False,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import service
@@ -294,14 +312,22 @@ def compare(
         max_cost_usd=max_cost,
         cache=not no_cache,
     )
-    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
-    dataset = dataset._replace(
-        batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address
+    dataset = row_options.DataOptions(
+        data=data,
+        map=map_,
+        id=id_,
+        out=out,
+        fresh=fresh,
+        limit=limit,
+        batch=batch,
+        batch_fallback=batch_fallback,
+        on=on,
+        ray_address=ray_address,
+        trust_results=trust_results,
     )
-    dataset = dataset._replace(trust_results=trust_results)
-    if dataset._replace(out=None) != rows.NO_DATA or not files:
+    if dataset._replace(out=None) != row_options.NO_DATA or not files:
         dataset.check(files, format_)
-        how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
+        how = rows.How(jobs or row_options.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request, author_family or [], how)
     if out:

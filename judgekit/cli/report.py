@@ -13,7 +13,7 @@ from typer import Argument, Option
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
 from judgekit.cli.output import emit, say
 from judgekit.cli.output_files import unread, write_file
-from judgekit.cli.rows import Id, Map
+from judgekit.cli.row_options import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
 from judgekit.text import counted, escaped, lines_of, short_line

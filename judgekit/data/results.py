@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
     from judgekit.data.sources import DataRow
+    from judgekit.data.tables import Writer
 
 OURS = (
     *(
@@ -209,7 +210,7 @@ class Results:
         self._write(_line(row).decode().removesuffix("\n"))
         return row
 
-    def finish(self) -> None:
+    def write_out(self) -> None:
         """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
 
     def others(self) -> Counter[str]:
@@ -318,35 +319,42 @@ class _File(Results):
         self._note(row, 0, start, len(raw))
         if (
             start == self._end
-        ):  # else an interrupted call wrote a line that was not noted; see `finish`
+        ):  # else an interrupted call wrote a line that was not noted; see `write_out`
             self._end += len(raw)
 
-    def finish(self) -> None:
-        changed = self._begun or self._fresh
+    def write_out(self) -> None:
+        is_changed = self._begun or self._fresh
         try:
-            self._clean()
-            if os.fstat(self._descriptor).st_size > self._end:
-                self._index(self._part, 0, self._end)
-            end = 0
-            for _, in_again_file, start, size, sealed in self._table.execute(
-                _IN_ORDER.format("start IS NOT NULL")
-            ):
-                if in_again_file or start != end or (self._key and not sealed):
-                    self._rewrite(self._part, 0, "start IS NOT NULL")
-                    break
-                end += size
-            self._again_file.unlink(missing_ok=True)
-            when = self._part.stat().st_mtime_ns
-            is_current = not changed and self._written() == when and self._is_as_written()
-            if self._writer is not None and not is_current:
-                tables.write_table(self._writer, self._part, self._path, OURS, self._schema)
-                os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
-                if self._lock is not None:
-                    self._lock.write_text(
-                        repr(environment.stamp(str(self._path))), encoding="ascii"
-                    )
+            self._put_in_order()
+            if self._writer is not None:
+                self._write_table(self._writer, is_changed=is_changed)
         except OSError as error:
             raise self._failed(error) from None
+
+    def _put_in_order(self) -> None:
+        """Have the lines in the order of the input, each once and sealed."""
+        self._clean()
+        if os.fstat(self._descriptor).st_size > self._end:
+            self._index(self._part, 0, self._end)
+        end = 0
+        lines = self._table.execute(_IN_ORDER.format("start IS NOT NULL"))
+        for _, in_again_file, start, size, sealed in lines:
+            if in_again_file or start != end or (self._key and not sealed):
+                self._rewrite(self._part, 0, "start IS NOT NULL")
+                break
+            end += size
+        self._again_file.unlink(missing_ok=True)
+
+    def _write_table(self, writer: Writer, *, is_changed: bool) -> None:
+        """Write OUT from the lines, unless it holds just these."""
+        when = self._part.stat().st_mtime_ns
+        if not is_changed and self._written() == when and self._is_as_written():
+            return
+        tables.write_table(writer, self._part, self._path, OURS, self._schema)
+        os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
+        if self._lock is not None:
+            stamp = environment.stamp(str(self._path))
+            self._lock.write_text(repr(stamp), encoding="ascii")
 
     def others(self) -> Counter[str]:
         found = Counter[str]()

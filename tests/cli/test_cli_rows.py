@@ -20,7 +20,7 @@ from engine_processes import private_folder
 from loopback import Loopback, fails, says
 from scripted import by_content, scores
 
-from judgekit.cli import progress, rows
+from judgekit.cli import progress, row_summary
 from judgekit.config import files
 
 if TYPE_CHECKING:
@@ -399,7 +399,9 @@ def test_progress_stays_on_one_line(
     run: Any = SimpleNamespace(
         now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3, waits_for=""
     )
-    with progress.follow(lambda: rows._how_far(run, 1_000_000, time.monotonic() - 60)):
+    with progress.follow(
+        lambda: row_summary.describe_progress(run, 1_000_000, time.monotonic() - 60)
+    ):
         pass
     shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().split("\r")
     assert {len(line) <= width for line in shown} == {True}

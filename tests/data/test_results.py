@@ -64,7 +64,7 @@ def run(path: Path, count: int = 4, fingerprint: str = "f", *, finish: bool = Tr
         for number in reversed(asked):
             results.add(found(number, fingerprint=fingerprint))
         if finish:
-            results.finish()
+            results.write_out()
     return asked
 
 
@@ -113,7 +113,7 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
         with opened(path) as results:
             assert results.kept(1, Fingerprint(fingerprint)) == word  # nor is a verdict lost
             assert results.kept(2, Fingerprint("g")) == "accept"
-            results.finish()
+            results.write_out()
         assert [(row["id"], row["fingerprint"]) for row in lines(path)] == [
             (1, "f"),
             (2, "g"),
@@ -161,7 +161,7 @@ def test_a_second_run_on_the_same_file_is_refused(tmp_path: Path) -> None:
         opened(path)
     assert not path.exists()
     with opened(path) as results:
-        results.finish()
+        results.write_out()
     assert path.read_bytes() == b""
 
 
@@ -253,7 +253,7 @@ def test_without_out_rows_are_printed() -> None:
     with open_results(None, printed.append, fresh=False) as results:
         assert results.kept(1, Fingerprint("f")) is None
         results.add(found(1))
-        results.finish()
+        results.write_out()
     assert list(map(unsealed, printed)) == [found(1)]
 
 
@@ -263,7 +263,7 @@ def test_rows_that_the_input_lost_stay_at_the_end(tmp_path: Path) -> None:
     with opened(path) as results:
         assert [results.kept(number, Fingerprint("f")) for number in (5, 3)] == [None, "accept"]
         results.add(found(5))
-        results.finish()
+        results.write_out()
     assert [row["id"] for row in lines(path)] == [5, 3, 1, 2, 4]
 
 
@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path) -> None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, was)
             assert path.read_bytes() == before
         results.add(found(3))
-        results.finish()
+        results.write_out()
     assert lines(path) == [found(1), found(3)]
 
 
@@ -302,7 +302,7 @@ def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.M
                 results.add(found(3))
         results.kept(1, Fingerprint("f"))
         results.add(found(1))
-        results.finish()
+        results.write_out()
     assert [row["id"] for row in lines(path)] == [1, 2, 3]
 
 
@@ -377,7 +377,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
         with opened(out, fresh=True) as results:
             for row in wanted:
                 results.add(row)
-            results.finish()
+            results.write_out()
         read = [
             dict(row.columns)
             for row in open_rows(str(out), io.BytesIO())
@@ -422,7 +422,7 @@ def test_a_table_is_resumed_from_the_lines_beside_it(tmp_path: Path, ending: str
     with pytest.raises(UsageError, match="no row of it can be kept; move it away"):
         opened(out)
     with opened(out, fresh=True) as results:
-        results.finish()
+        results.write_out()
     assert list(open_rows(str(out), io.BytesIO())) == []
 
 
@@ -445,7 +445,7 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path) -> None:
         for row in rows:
             assert isinstance(row, DataRow)
             results.add(result(row, row.number, VERDICT, None, "f"))
-        results.finish()
+        results.write_out()
     table = pq.read_table(out)
     assert table.select([*kept]).equals(pa.table(kept))
     types = {field.name: str(field.type) for field in table.schema if field.name not in kept}
@@ -477,7 +477,7 @@ def run(count):
             assert ids.add(row.columns["text"], row.number) is None
             assert results.kept(row.number, "f") is None
             results.add(result(row, row.number, {"verdict": "accept"}, None, "f"))
-        results.finish()
+        results.write_out()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 print(run(1_000), run(100_000))

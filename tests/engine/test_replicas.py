@@ -31,7 +31,8 @@ from judgekit.engine import replicas
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
 from judgekit.engine.replicas import StoreTokens, joined
-from judgekit.engine.team import create_team_app, serve
+from judgekit.engine.team import create_team_app
+from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Label, Ledger, Skip, database
 from judgekit.ledger.database import Database

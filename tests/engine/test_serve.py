@@ -20,7 +20,7 @@ from loopback import Loopback, says
 from serving import Serving
 
 from judgekit.engine.admission import user_tokens
-from judgekit.engine.team import serve
+from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Skip
 from judgekit.ledger.records import line
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 NOBODY = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
 DOWNLOAD = "GET /v1/ledger?since=100d"
 PATIENT = (
-    "from judgekit.engine import team as p; {}; "
+    "from judgekit.engine import team_server as p; {}; "
     "import sys; from judgekit.__main__ import main; sys.exit(main())"
 )
 

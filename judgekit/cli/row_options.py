@@ -1,0 +1,203 @@
+"""The options of a dataset of rows: what they are, which go together, and what the exit code says."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+from typer import Option
+
+from judgekit import environment
+from judgekit.data import sources, tables
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+JOBS = 8  # texts judged at a time, unless -j says otherwise
+
+
+ROW_JOBS = 32
+
+
+_RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
+
+
+Turn: TypeAlias = Literal["last", "all"]
+
+
+class ExitOn(enum.StrEnum):
+    """Outcomes that give an exit code other than 0."""
+
+    REJECT = "reject"
+    IMPROVE = "improve"
+    UNDETERMINED = "undetermined"
+    NEVER = "never"
+
+
+_MEANT: dict[ExitOn, dict[str, Exit]] = {
+    ExitOn.REJECT: {"reject": Exit.REJECTED},
+    ExitOn.IMPROVE: {"reject": Exit.REJECTED, "improve": Exit.HUMAN_NEEDED},
+    ExitOn.UNDETERMINED: {"undetermined": Exit.HUMAN_NEEDED},
+    ExitOn.NEVER: {},
+}
+
+
+USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
+
+
+_DATA = Option(
+    "--data",
+    metavar="ROWS",
+    help=f"Judge each row: {', '.join(sources.USUAL_ENDINGS)}, or - (JSON Lines).",
+)
+
+
+Data = Annotated[str | None, _DATA]
+
+
+_MAP = Option(
+    "--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."
+)
+
+
+Map = Annotated[list[str] | None, _MAP]
+
+
+Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
+
+
+_FILES_OF_RESULTS = " or ".join([", ".join(tables.USUAL_ENDINGS[:-1]), tables.USUAL_ENDINGS[-1]])
+
+
+_INTO = f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), continued if there."
+
+
+Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
+
+
+Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
+
+
+_TRUST = Option(
+    "--trust-results", help="Keep results in --out as they are that were not written here."
+)
+
+
+TrustResults = Annotated[bool, _TRUST]
+
+
+Limit = Annotated[
+    int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")
+]
+
+
+JudgeTurn = Annotated[
+    Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")
+]
+
+
+_EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
+
+
+Batch = Annotated[
+    bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")
+]
+
+
+_FALLBACK = Option(
+    "--batch-fallback", help="Whatever a batch leaves out: ask live, or leave to the next run."
+)
+
+
+BatchFallback = Annotated[Literal["live", "none"], _FALLBACK]
+
+
+ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
+
+
+_AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
+
+
+_ON = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
+
+
+On = Annotated[Literal["ray"] | None, _ON]
+
+
+_RAY = Option(
+    "--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]"
+)
+
+
+RayAddress = Annotated[str | None, _RAY]
+
+
+Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
+
+
+class DataOptions(NamedTuple):
+    """What the command line says of a dataset."""
+
+    data: str | None = None
+    map: list[str] | None = None
+    id: str | None = None
+    out: str | None = None
+    fresh: bool = False
+    limit: int | None = None
+    judge_turn: Turn = "last"
+    batch: bool = False
+    batch_fallback: Literal["live", "none"] = "live"
+    on: Literal["ray"] | None = None
+    ray_address: str | None = None
+    trust_results: bool = False
+
+    def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
+        """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
+        if self.data is None:
+            for name, value in self._replace(out=None)._asdict().items():
+                if value != self._field_defaults[name]:
+                    raise UsageError(
+                        f"--{name.replace('_', '-')} is for rows; name their file with --data"
+                    )
+            raise UsageError("nothing to judge: name files, or a file of rows with --data")
+        others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
+        for name in (name for name, is_given in others.items() if is_given):
+            raise UsageError(f"--data and {name} do not go together; give one of the two")
+        if self.trust_results and (self.fresh or not self.out):
+            raise UsageError(
+                "--trust-results is for an --out, and without --fresh, which loses its rows"
+            )
+        if self.batch_fallback != "live" and not self.batch:
+            raise UsageError("--batch-fallback is for --batch; give both")
+        if self.batch and self.out is None:
+            raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
+        if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
+            raise UsageError(
+                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
+            )
+        if self.ray_address and not self.on:
+            raise UsageError("--ray-address is for --on ray; give both")
+        if self.on and (self.data == "-" or not self.out):
+            raise UsageError(
+                "--on ray reads a file, a folder or an address: name it with --data, and --out"
+            )
+        if self.on and self.batch:
+            raise UsageError("--batch and --on ray do not go together; give one of the two")
+
+
+NO_DATA = DataOptions()
+
+
+def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
+    """Return the exit code for these outcomes; a rejection outranks the rest."""
+    meant: dict[str, int] = {}
+    for each in exit_on:
+        meant.update(_MEANT[each])
+    codes = {meant.get("undetermined" if word == "escalate" else word, 0) for word in words}
+    if meant and words and {*words} <= {"undetermined", "escalate"}:
+        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found good
+    if Exit.REJECTED in codes:
+        return Exit.REJECTED
+    return max(codes, default=0)

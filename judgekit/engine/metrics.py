@@ -1,0 +1,72 @@
+"""Figures of the team's server for monitoring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from judgekit.judging.verdict import Verdict
+
+
+METRICS_TYPE = CONTENT_TYPE_LATEST  # of the answer that holds them
+
+
+class Metrics:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._requests = Counter(
+            "judgekit_requests", "Requests answered.", ["route", "status"], registry=registry
+        )
+        self._inside = Gauge(
+            "judgekit_requests_inside", "Requests without a response yet.", registry=registry
+        )
+        self._verdicts = Counter(
+            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=registry
+        )
+        buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
+        name = "judgekit_judging_seconds"
+        about = "Seconds for a verdict."
+        self._seconds = Histogram(name, about, buckets=buckets, registry=registry)
+        self._rounds = Counter(
+            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=registry
+        )
+        self._cost = Counter(
+            "judgekit_cost_usd", "US dollars spent, where the price is known.", registry=registry
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        with self._inside.track_inprogress():
+            await self._app(scope, receive, noting)
+        # Named by the route: the paths of strangers are no labels.
+        self._requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
+
+    def text(self) -> bytes:
+        """Return the figures as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def count(self, verdict: Verdict) -> None:
+        self._verdicts.labels(
+            verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}"
+        ).inc()
+        self._seconds.observe(verdict.duration_ms / 1000)
+        self._cost.inc(verdict.cost_usd or 0)
+        for row in verdict.rounds:
+            failure = row.failure.kind.value if row.failure else ""
+            self._rounds.labels(row.tier, failure).inc()
