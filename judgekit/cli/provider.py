@@ -153,4 +153,4 @@ def _wanted() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 
-    return panel.wanted(settings.load(project_path()))
+    return panel.requested_panel(settings.load(project_path()))

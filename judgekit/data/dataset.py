@@ -253,9 +253,11 @@ def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, L
             texts = ComparisonInput("", files)
             settings.append(comparison_judge(gateway, texts, project, request).settings)
     parts: list[object] = []
-    for each in settings:
-        names = [[model.model for model in models] for models in each.models_by_tier.values()]
-        parts.append((each.loaded.sha256, each.mode, names))
+    for judge_settings in settings:
+        names = []
+        for models in judge_settings.models_by_tier.values():
+            names.append([model.model for model in models])
+        parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
     if request.depth:
         parts.append(request.depth)
     return json.dumps(parts), settings[0].loaded

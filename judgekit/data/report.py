@@ -338,6 +338,10 @@ def summarise(
     for value, group in _largest(groups):
         largest.append(group.group(value, best, is_labelled=bool(labels)))
     rejected, improvable, _ = OUTCOMES
+    not_accepted = tally.words[rejected] + tally.words[improvable]
+    tiers = {tier_name: _priced(tier) for tier_name, tier in totals.tiers.items()}
+    judges = dict(totals.judges.most_common(_REASONS))
+    errors = dict(totals.errors.most_common(_REASONS))
     return ResultsReport(
         file=name,
         rows=tally.words.total(),
@@ -350,12 +354,12 @@ def summarise(
         matrix=matrix,
         dimensions=totals.dimensions(),
         worst=lists.worst(),
-        tiers={name: _priced(tier) for name, tier in totals.tiers.items()},
+        tiers=tiers,
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
-        judged_by=dict(totals.judges.most_common(_REASONS)),
-        errors=dict(totals.errors.most_common(_REASONS)),
-        not_accepted=tally.words[rejected] + tally.words[improvable],
+        judged_by=judges,
+        errors=errors,
+        not_accepted=not_accepted,
         values=len(groups),
         labelled=labelled,
         difference=difference,
@@ -435,6 +439,7 @@ class _Lists:
 
     def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
         reasoning = str(row.columns.get("reasoning") or "")
+        text = self._source.text_of(row)
         return Shown(
             id=short_line(row.row_id, 80),
             verdict=row.word,
@@ -443,7 +448,7 @@ class _Lists:
             average=number(row.columns.get("average")),
             scores=dict(row.scores),
             reasoning=short_line(reasoning, _SHOWN_CHARS),
-            text=short_line(self._source.text_of(row), _SHOWN_CHARS),
+            text=short_line(text, _SHOWN_CHARS),
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:

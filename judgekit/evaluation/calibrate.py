@@ -266,10 +266,15 @@ class Walked(NamedTuple):
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    calls = {tier: sum(walked.calls.get(tier, 0) for walked in walks) for tier in tiers}
+    calls = dict.fromkeys(tiers, 0)
+    for walked in walks:
+        for tier in tiers:
+            calls[tier] += walked.calls.get(tier, 0)
+    judgements = [walked.right for walked in walks]
+    errors = judgements.count(False)
     return calibration.Measured(
-        decided=sum(walked.right is not None for walked in walks),
-        errors=sum(walked.right is False for walked in walks),
+        decided=errors + judgements.count(True),
+        errors=errors,
         by_gate=sum(walked.by_gate for walked in walks),
         calls=calls,
     )
@@ -474,14 +479,16 @@ def learn(
         with_gates = [walk(sample, gated_rules) for sample in labelled]
         without_gates = [walk(sample, rules) for sample in labelled]
     read, tiers_read_otherwise = score_sources(cases)
-    read_otherwise = Counter(
-        tier for tiers_of_case in tiers_read_otherwise for tier in tiers_of_case
-    )
+    counts: Counter[TierName] = Counter()
+    for tiers_of_case in tiers_read_otherwise:
+        counts.update(tiers_of_case)
+    read_otherwise = {tier: counts[tier] for tier in TIERS if counts[tier]}
+    reference = RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256)
     learned = Calibration(
         schema=calibration.SCHEMA,
         id="",
         made=made,
-        rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
+        rubric=reference,
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
         wording_sha256=wording(loaded, mode),
@@ -493,7 +500,7 @@ def learn(
         promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
-        read_otherwise={tier: read_otherwise[tier] for tier in TIERS if read_otherwise[tier]},
+        read_otherwise=read_otherwise,
         cases=len(without_gates),
         labels_sha256=digest,
         with_gates=measured(with_gates, tiers),

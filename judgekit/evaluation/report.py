@@ -258,13 +258,15 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     binary = is_binary(item.label for item in worded)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
-    swapped = [*_matched(items, "swapped"), *_known(_answers_by_order(originals))]
+    swapped = _matched(items, "swapped")
+    swapped += _without_unreadable(_answers_by_order(originals))
     repeats = _group_repeats(items)
     repeated_words = []
     repeated_scores = []
     for group in repeats:
         repeated_words.append([item.word for item in group if item.word])
         repeated_scores.append([item.rated for item in group if item.rated])
+    has_improve = any(said == "improve" for _, said in answered)
     return JudgeReport(
         judge=judge,
         model=model,
@@ -275,7 +277,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         kappa=kappa,
         weighted_kappa=weighted_kappa,
         classes=stats.classes(pairs),
-        is_binary=binary and any(said == "improve" for _, said in answered),
+        is_binary=binary and has_improve,
         confusion=_count_confusions(answered),
         order_flips=_flips(swapped),
         rerun_flips=_flips(repeated_words),
@@ -430,7 +432,7 @@ def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
     return label
 
 
-def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
+def _without_unreadable(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
@@ -438,7 +440,7 @@ def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     """Return the answers to an original and to its variant, where both could be read."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = [(originals.get(item.of), item.said) for item in items if item.variant == variant]
-    return _known(pairs)
+    return _without_unreadable(pairs)
 
 
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:

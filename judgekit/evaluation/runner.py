@@ -264,6 +264,8 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     # What was kept cost nothing this time, which says nothing about the next.
     paid = [usage.cost_usd for usage in usages if usage.cost_source not in ("cache", "mixed")]
     costs = [cost for cost in paid if cost is not None]
+    is_priced = len(costs) == len(answers)
+    is_fresh = len(paid) == len(answers)
     return answer | {
         "model": endpoint.model,
         "family": endpoint.family,
@@ -271,8 +273,8 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
         "calls": calls,
         "input_tokens": sum(usage.input_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),
-        "cost_usd": sum(costs) if len(costs) == len(answers) else None,
-        "latency_ms": turn.answer.latency_ms if len(paid) == len(answers) else None,
+        "cost_usd": sum(costs) if is_priced else None,
+        "latency_ms": turn.answer.latency_ms if is_fresh else None,
     }
 
 

@@ -388,14 +388,14 @@ class Reader(NamedTuple):
         """Return the candidates that a reply keeps; None where it cannot be read."""
         criteria = list(rubric.criteria)
         try:
-            lists = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
+            ids_by_criterion = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
         if len(criteria) == 1:
-            lists = {criteria[0]: lists[KEEP]}
+            ids_by_criterion = {criteria[0]: ids_by_criterion[KEEP]}
         kept = []
         for candidate_id in ids:
-            answers = {name: candidate_id in lists[name] for name in criteria}
+            answers = {name: candidate_id in ids_by_criterion[name] for name in criteria}
             if rubric.keeps(answers, self.mode):
                 kept.append(candidate_id)
         return kept
@@ -415,8 +415,8 @@ def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> 
 def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
     scores = recorded.scores
     if recorded.reply is not None:
-        binary = frozenset(name for name, each in rubric.dimensions.items() if each.scale)
         scale = rubric.scale
+        binary = frozenset(name for name, dimension in rubric.dimensions.items() if dimension.scale)
         model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
         try:
             answers = extract.read(recorded.reply, model).model_dump()["scores"]

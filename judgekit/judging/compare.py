@@ -107,13 +107,14 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             self.settings.calibration_warning,
         ]
         question = subject.prompt.encode("utf-8", "surrogatepass")
+        lead = None if result.lead is None else round(result.lead, 4)
         comparison = Comparison(
             subjects=_contestants(subject, scores),
             question_sha256=hashlib.sha256(question).hexdigest(),
             verdict=result.verdict,
             consensus=result.consensus,
             judge_tier=result.judge_tier,
-            lead=None if result.lead is None else round(result.lead, 4),
+            lead=lead,
             reasoning=result.reasoning,
             degraded="; ".join(filter(None, warnings)) or None,
             truncated=result.truncated,

@@ -268,14 +268,19 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
         leans = [Vote(word).lean if has_winner else 0.0 for word in words]
     ahead = round(fmean(leans), _SHARE_DIGITS)
     word = word_of(ahead)
-    votes = tuple(vote for _, vote in answered)
+    families = set()
+    reasons = []
+    for endpoint, vote in answered:
+        if vote.word == word:
+            families.add(endpoint.family)
+            reasons.append(vote.reasoning)
     return TierVote(
         word=word,
         lead=abs(ahead),
-        reasoning=next((vote.reasoning for vote in votes if vote.word == word), ""),
+        reasoning=reasons[0] if reasons else "",
         agreement=_agreement(words, word),
-        behind=frozenset(endpoint.family for endpoint, vote in answered if vote.word == word),
-        votes=votes,
+        behind=frozenset(families),
+        votes=tuple(vote for _, vote in answered),
     )
 
 

@@ -201,7 +201,7 @@ ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # what --model sets: the engine is told of i
 _VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
 
 
-def wanted(
+def requested_panel(
     config: Config,
     project: Path | None = None,
     environ: Variables | None = None,
@@ -223,11 +223,11 @@ def wanted(
     if projects_tiers and environ.get(_ADDRESS, "").strip():
         config = settings.load(None, environ)
         projects_tiers = frozenset()
-    named: dict[TierName, list[str] | None] = {}
+    names_by_tier: dict[TierName, list[str] | None] = {}
     for tier in TIERS:
-        named[tier] = getattr(config.judge.tiers, tier)
+        names_by_tier[tier] = getattr(config.judge.tiers, tier)
     return PanelRequest(
-        named, allow, order, listed_only=projects_tiers, mixed=config.judge.panel == "mixed"
+        names_by_tier, allow, order, listed_only=projects_tiers, mixed=config.judge.panel == "mixed"
     )
 
 
@@ -237,13 +237,13 @@ def resolve_panel(
     """Return the models of each tier, and why these or none, in one line."""
     if environ is None:
         environ = environment.environ()
-    panel = resolve(wanted(config, project, environ), environ)
+    panel = resolve(requested_panel(config, project, environ), environ)
     return panel.endpoints, panel.reason
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
     """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
-    resolved = resolve(wanted(config, project), environment.environ())
+    resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = {}
     for tier, models in resolved.endpoints.items():

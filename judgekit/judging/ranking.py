@@ -424,12 +424,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         reasons = [row.opinion["reasoning"] for row in rounds if row.order == [winner]]
         if winner is not None and _has_copies(subject, winner):
             winner = None  # a copy is as good
+        # A subject that did not go up keeps its last score: the best may be ahead of no other.
+        means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=winner or TIE,
             consensus=consensus,
             judge_tier=step.tier,
-            # A subject that did not go up keeps its last score: the best may be ahead of no other.
-            lead=lead({letter: mean for letter, (mean, _) in scores.items()}),
+            lead=lead(means),
             reasoning=next(filter(None, reversed(reasons)), ""),
             families=tuple(sorted({voter.family for voter in step.heard})),
         )

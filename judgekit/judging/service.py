@@ -58,7 +58,7 @@ def document_judge(
     if request.depth and settings.models_by_tier:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        choose = partial(_depth, request.depth, config)
+        choose = partial(_choose_depth, request.depth, config)
         judge = replace(judge, instead=partial(review.at_depth, choose))
     return judge, settings.no_model_reason
 
@@ -84,12 +84,12 @@ def _remote_judge(
     return judge, server.url
 
 
-def _depth(asked: AnyDepth, config: Config, document: Document) -> Depth:
+def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
     """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
-    if asked != "auto":
-        return Depth(depth=asked, rule="as asked")
+    if wanted_depth != "auto":
+        return Depth(depth=wanted_depth, rule="as asked")
     users_rules = configuration.load(None).gate
     rules = config.gate
     if not rules.depth and rules.review is None:
@@ -124,8 +124,8 @@ def judge_settings(
     settings = JudgeSettings.of(config.judge, request, loaded)
     resolved = Panel({}, None, "")
     if tiers:
-        wanted = panel.wanted(config, project, model=request.model)
-        resolved = resolve(wanted, environment.environ())
+        panel_request = panel.requested_panel(config, project, model=request.model)
+        resolved = resolve(panel_request, environment.environ())
     models_by_tier = {}
     for tier, models in resolved.endpoints.items():
         if tier in tiers:
@@ -228,7 +228,7 @@ def prompts(
     if request.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        depth = _depth(request.depth, configuration.load(project), subject)
+        depth = _choose_depth(request.depth, configuration.load(project), subject)
         judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
     return judge.prompts_by_model(subject)
 

@@ -79,12 +79,12 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
         is_name_of_setting = is_strong and value.isupper() and not value.isalnum()
         if is_name_of_setting or is_placeholder(value):
             return None
-    if not is_quoted:
-        if not _bare_secret(text, match, value, strength):
-            return None
-    elif not (is_phrase_value and "-" in value) and not _quoted_secret(
-        text, match, value, strength
-    ):
+    if is_quoted:
+        is_hyphened = is_phrase_value and "-" in value
+        is_secret = is_hyphened or _quoted_secret(text, match, value, strength)
+    else:
+        is_secret = _bare_secret(text, match, value, strength)
+    if not is_secret:
         return None
     if is_strong:
         kind = "password"

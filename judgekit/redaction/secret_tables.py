@@ -33,26 +33,30 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     inner = [column for column, cell in enumerate(cells) if cell.strip()]
     if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
         return
-    rule = RE["rule"].fullmatch(following) or RE["frame"].fullmatch(following)
-    pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
-    if rule and pair and RE["value_cell"].fullmatch(cells[inner[1]]):
+    is_head = bool(RE["rule"].fullmatch(following) or RE["frame"].fullmatch(following))
+    is_pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
+    if is_head and is_pair and RE["value_cell"].fullmatch(cells[inner[1]]):
         yield from _cells(line, start, "|", [inner[1]])
-    if mark == "|" and not rule:
+    if mark == "|" and not is_head:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
-    flush = line[:1].strip() and following[:1].strip()
-    even = following.count(mark) == len(cells) - 1
-    if mark != "|" and not (flush and even and all(map(RE["name_cell"].fullmatch, cells))):
-        return
+    if mark != "|":
+        is_indented = not (line[:1].strip() and following[:1].strip())
+        has_as_many_cells = following.count(mark) == len(cells) - 1
+        if is_indented or not has_as_many_cells:
+            return
+        if not all(map(RE["name_cell"].fullmatch, cells)):
+            return
     for _ in range(_MOST_ROWS):
         start = stop + 1
         stop = line_end(lower, stop + 1)
         row = lower[start : min(stop, start + LONGEST_ROW)]
-        framed = RE["frame"].fullmatch(row)
-        if start >= len(lower) or not (mark in row or framed):
+        is_frame = bool(RE["frame"].fullmatch(row))
+        if start >= len(lower) or not (mark in row or is_frame):
             return
-        if not framed and (mark != "|" or not RE["rule"].fullmatch(row)):
+        is_rule = mark == "|" and bool(RE["rule"].fullmatch(row))
+        if not is_frame and not is_rule:
             yield from _cells(row, start, mark, columns)
 
 
@@ -117,7 +121,7 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
             end = lower.find(f"\n{fence}", opening.end() - 1)
             if end < 0:
                 end = len(lower)
-            mark = {",": ",", ":": ":", "!": "!"}.get(fence[0], "|")
+            mark = fence[0] if fence[0] in ",:!" else "|"
             yield from _cells_in_order(lower, opening.end(), end, mark)
             at = end + len(fence) + 1
     if "{|" in lower:
@@ -141,8 +145,9 @@ def _cells_in_order(lower: str, start: int, end: int, mark: str) -> Iterator[Sec
         line = lower[at:stop]
         first = 0
         parts = line.split(mark)
+        is_between_cells = mark in ",:"  # else it stands before each, and nothing before the first
         for number, part in enumerate(parts):
-            if number or mark in ",:":
+            if is_between_cells or number > 0:
                 cells.append((at + first, part))
             first += len(part) + 1
         if not columns and cells:

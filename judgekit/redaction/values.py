@@ -35,9 +35,12 @@ def fits(value: str, wanted: str) -> bool:
     if is_placeholder(value):
         return False
     if wanted in ("mixed", "random"):
-        digits = sum(map(str.isdigit, value))
-        many = wanted == "mixed" or (len(value) >= LEAST_TOKEN and digits * 10 >= len(value))
-        return many and is_mixed(value) and not is_snake_case(value)
+        if wanted == "random":
+            digits = sum(map(str.isdigit, value))
+            has_digits = len(value) >= LEAST_TOKEN and digits * 10 >= len(value)
+            if not has_digits:
+                return False
+        return is_mixed(value) and not is_snake_case(value)
     if wanted in ("generated", "chosen"):
         return is_strange(value) or (wanted == "chosen" and is_chosen(value))
     return wanted == "value" or not (RE["sentence"].match(value) or value.isupper())
@@ -85,14 +88,21 @@ def is_weak_secret(value: str) -> bool:
     return long and not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
 
 
+def _kind_of_character(char: str) -> str:
+    if char.isalpha():
+        return "a"
+    return "0" if char.isdigit() else "-"
+
+
 def is_strange(value: str) -> bool:
     """Whether letters, digits and symbols are mixed within a value as in no name, version or measure."""
     core = value.strip("\"'`*.,;:!?)")
     if not is_mixed(core):
-        cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
-        return cases and len(core) >= LEAST_TOKEN and bool(_SYMBOLS.intersection(core[1:-1]))
-    kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
-    runs = re.sub(r"(.)\1+", r"\1", kinds)
+        has_both_cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
+        has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
+        return has_both_cases and has_symbol and len(core) >= LEAST_TOKEN
+    kinds = "".join(map(_kind_of_character, core))
+    runs = re.sub(r"(.)\1+", r"\1", kinds)  # of several alike one stays
     is_mixture = (
         len(runs) >= _CHANGED_OFTEN
         or runs == "a0"

@@ -262,18 +262,19 @@ def batch_of(
     values = ([cells.get(name) for cells in held] for name in schema.names)
     pairs = zip(values, schema, strict=True)
     return pa.record_batch(
-        [_array(cells, each, given=each.name in given) for cells, each in pairs], schema
+        [_array(cells, column, is_of_input=column.name in given) for cells, column in pairs],
+        schema,
     )
 
 
-def _array(values: list[Any], column: pa.Field, *, given: bool) -> pa.Array:
+def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - the help needs only the table of formats
 
-    if not given:
+    if not is_of_input:
         if pa.types.is_string(column.type):
-            values = [each if each is None else text_of(each) for each in values]
+            values = [value if value is None else text_of(value) for value in values]
         return pa.array(values, column.type)
     try:
         try:
@@ -294,7 +295,7 @@ def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType])
     found = set()
     for name, kind in types.items():
         try:
-            _array([row.get(name) for row in rows], pa.field(name, kind), given=True)
+            _array([row.get(name) for row in rows], pa.field(name, kind), is_of_input=True)
         except ColumnTypeError:
             found.add(name)
     return found
