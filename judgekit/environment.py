@@ -22,6 +22,8 @@ NAMES = (
     *(
         "JUDGEKIT_API_BASE",
         "JUDGEKIT_API_KEY",
+        "JUDGEKIT_DECISIONS_BASE",
+        "JUDGEKIT_DECISIONS_KEY",
         "JUDGEKIT_DEEP_MODEL",
         "JUDGEKIT_DISABLE",
         "JUDGEKIT_ENGINE",

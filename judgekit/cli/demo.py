@@ -95,7 +95,7 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
-    if endpoints and not wanted and not next(iter(endpoints.values())).pointwise:
+    if endpoints and not wanted and next(iter(endpoints.values())).writes:
         say(f"The judge is the model that is set up here: {reason}.")
         names = ", ".join(
             dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items())

@@ -35,6 +35,9 @@ _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or gi
 _TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.has_lines)
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
+_Explain = Annotated[
+    bool, Option("--explain", help="Have a model that writes give reasons for what one decided.")
+]
 _Review = Annotated[
     Literal["peers"] | None, Option(help="Have models of other families check each finding.")
 ]
@@ -61,6 +64,7 @@ def judge(
     show_prompt: options.ShowPrompt = False,
     depth: _Depth = None,
     review: _Review = None,
+    explain: _Explain = False,
     exit_on: row_options.ExitOnOption = None,
     data: row_options.Data = None,
     map_: row_options.Map = None,
@@ -88,6 +92,7 @@ def judge(
         max_cost_usd=max_cost,
         cache=not no_cache,
         depth=depth or review,
+        explain=explain,
     )
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()

@@ -232,7 +232,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     endpoint = turn.endpoint
     value = turn.answer.value
     questions = len(judge.rubric.questions)
-    calls = questions if endpoint.pointwise else judge.settings.calls_at_once(questions)
+    calls = questions if not endpoint.writes else judge.settings.calls_at_once(questions)
     answers = [turn.answer]
     failure = "not_recorded"
     source = score_source(endpoint, None)

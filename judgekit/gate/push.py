@@ -289,7 +289,7 @@ class _Gatekeeper:
         if not left:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode)
+            wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode, explain=True)
             judge, models = service.document_judge(gateway, self.folder, wanted)
             if (
                 not judge.models_by_tier and not judge.is_remote
@@ -311,7 +311,7 @@ class _Gatekeeper:
 
                     depth = self.depths(change, document)
                     own = replace(own, instead=partial(review.at_depth, lambda _: depth))
-                verdict = await own.judge(document)
+                verdict = tasks.held_by_findings(await own.judge(document))
                 try:
                     if not verdict.depth or verdict.depth.depth == "tiers":
                         verdict = noise.marked(judge, document, verdict)

@@ -19,6 +19,7 @@ from judgekit.git import Repository
 from judgekit.judging import documents, service
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
+from judgekit.judging.wordless import is_wordless
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import newest_override
 from judgekit.ledger.store import DECISIONS
@@ -79,6 +80,16 @@ def judge(
         except LedgerError as error:
             return verdict, [str(error)]
     return verdict, []
+
+
+def held_by_findings(verdict: Verdict) -> Verdict:
+    """Return a verdict; undetermined, where decision models alone would hold a push, and nobody says why."""
+    is_held = verdict.verdict in ("reject", "improve")
+    if not is_held or verdict.findings or not is_wordless(verdict.record()):
+        return verdict
+    why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
+    degraded = "; ".join(filter(None, (why, verdict.degraded)))
+    return verdict.model_copy(update={"verdict": "undetermined", "degraded": degraded})
 
 
 def without_models(

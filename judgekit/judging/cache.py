@@ -14,6 +14,7 @@ from judgekit.environment import __version__
 from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, secret_values
+from judgekit.providers.decisions import sent_questions
 
 MAX_DAYS = 30  # of a reply that is given again
 MAX_SECONDS = MAX_DAYS * 86_400.0
@@ -113,5 +114,7 @@ def key(endpoint: Endpoint, request: Request) -> str:
     ]
     if request.sample:
         how.append(request.sample)
+    if request.questions:
+        how.append(sent_questions(request.questions))
     text = json.dumps([__version__, whom, how, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

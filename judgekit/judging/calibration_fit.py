@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.judging import pointwise
+from judgekit.judging import decisions, pointwise
 from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.judging.wording import wording
@@ -84,6 +84,8 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
         thresholds = pointwise.thresholds(endpoint)
         if thresholds:
             asks["thresholds"] = thresholds
+    elif isinstance(profile, registry.DecisionsProfile):
+        asks = {"wording": decisions.WORDING}
     elif isinstance(profile, registry.CommandProfile):
         keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
         asks = profile.model_dump(include=keys)
@@ -128,7 +130,7 @@ def _options_in_play(
     """Yield the options of `Asked` that play a part in how these models are asked."""
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
     all_able = [able for models in now.able.values() for able in models.values()]
-    is_pointwise = all(able == {"points"} for able in all_able)
+    is_pointwise = all(able in ({"points"}, {"decided"}) for able in all_able)
     asks_alone = is_pointwise and not isinstance(rubric, CompareRubric)
     if not is_pointwise:
         yield "samples"
@@ -159,6 +161,8 @@ def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
     """Return how a model's answers are usually read."""
     if "expected" in able:
         return "expected"
+    if "decided" in able:
+        return "decided"
     if "points" in able:
         return "points"
     return "whole"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
-from judgekit.judging import outgoing, panel, prompt
+from judgekit.judging import decisions, outgoing, panel, prompt
+from judgekit.judging.decisions import State
 from judgekit.judging.documents import LEAST, ComparisonInput, VisibleFile, characters_seen, is_cut
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import (
@@ -27,7 +29,7 @@ from judgekit.judging.jury import (
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.question import AnyRubric, ModelTurn, TierQuestion
-from judgekit.judging.round import Answer, Calls, Session, run_round
+from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.redaction import redact
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.judging.escalation import EscalationRules, Final
     from judgekit.judging.state import JudgingState
+    from judgekit.providers.decisions import DecisionQuestion
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
     # Another model's choice, by its label, and its reasoning.
@@ -211,7 +214,10 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         prompts = []
         for rubric, order in product(self.rubrics_by_part.values(), ORDERS):
-            if endpoint is not None and endpoint.pointwise:
+            if endpoint is not None and endpoint.decides:
+                state = self._state(rubric, order, endpoint, fence)
+                prompts.append(decisions.shown(state, [_pair_question(rubric)]))
+            elif endpoint is not None and endpoint.pointwise:
                 prompts += self._points(rubric, order, endpoint, fence).prompts()
             else:
                 prompts.append(self._messages(rubric, order, endpoint))
@@ -220,7 +226,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
         calls: Calls[Vote] = []
         for part, order in product(self.rubrics_by_part, ORDERS):
-            if endpoint.pointwise:
+            if endpoint.decides:
+                call = partial(self._ask_decisions, endpoint, session, part, order)
+            elif endpoint.pointwise:
                 call = partial(self._ask_pointwise, endpoint, session, part, order)
             else:
                 call = partial(self._ask, endpoint, session, sample, part, order)
@@ -234,7 +242,13 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return tier_vote(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> dict[str, Any]:
-        return {"better": opinion.word, "reasoning": self.readable(opinion.reasoning)}
+        record: dict[str, Any] = {
+            "better": opinion.word,
+            "reasoning": self.readable(opinion.reasoning),
+        }
+        if opinion.probabilities:
+            record["probabilities"] = decisions.rounded({"better": opinion.probabilities})
+        return record
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         rounds: list[CompareRound] = []
@@ -312,6 +326,33 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             model=answer.model,
         )
 
+    async def _ask_decisions(
+        self, endpoint: Endpoint, session: Session, criterion: str, order: str
+    ) -> Answer[Vote]:
+        started = time.monotonic()
+        rubric = self.rubrics_by_part[criterion]
+        state = self._state(rubric, order, endpoint, session.fence, criterion)
+        answer = await decisions.ask_decisions(
+            session, endpoint, state, [_pair_question(rubric)], self.limits.timeout
+        )
+        if not answer.value:
+            return joined([answer], None, started)
+        likely = answer.value["better"]
+        by_letter = {letter: likely[point] for letter, point in zip(order, POINTS, strict=True)}
+        vote = _vote_of_points(likely, order)._replace(probabilities=by_letter)
+        return joined([answer], vote, started)
+
+    def _state(
+        self,
+        rubric: CompareRubric,
+        order: str,
+        endpoint: Endpoint,
+        fence: Fence,
+        criterion: str = "",
+    ) -> State:
+        points = self._points(rubric, order, endpoint, fence, criterion)
+        return State(points.system, points.context, points.call_key)
+
     def _key(self, criterion: str, order: str) -> CallKey:
         return CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion)
 
@@ -349,6 +390,10 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total)
+
+
+def _pair_question(rubric: CompareRubric) -> DecisionQuestion:
+    return decisions.pair_question(_criteria_text(rubric), POINTS)
 
 
 def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:

@@ -190,6 +190,8 @@ class Document:
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     """Return how many characters of a subject a model of a tier is sent at most."""
     limits = [tier.max_chars, endpoint and endpoint.profile.limits.context_chars]
+    if endpoint and endpoint.decides:  # at a hundredth of the price
+        limits = limits[1:]
     return min(limit or CONTEXT_CHARS for limit in limits)
 
 

@@ -130,7 +130,8 @@ class EscalationRules:
     `confirm` is the quick outcome that a second tier must confirm. An acceptance of the tiers that are
     `truncated` is never final. One model in several tiers is one voice. With `finality`, of a first tier no
     opinions are final but those it lets through. Without, an opinion whose margin is less than `margin` is
-    not final alone, where another model can be asked. Of the tiers in `partial` no opinion is.
+    not final alone, where another model can be asked. Of the tiers in `partial` no opinion is. Of those that
+    are `unproven` an acceptance is final by a calibration only.
     """
 
     confirm: Literal["accept", "reject"]
@@ -140,6 +141,7 @@ class EscalationRules:
     finality: FinalityRules | None = None
     margin: float = 0.0
     partial: Collection[TierName] = ()
+    unproven: Collection[TierName] = ()
 
     def next(
         self,
@@ -154,15 +156,17 @@ class EscalationRules:
         for tier, outcome in seen.items():
             is_left_open = tier in divided and not self._ends_with(tier)
             settled[tier] = None if is_left_open else outcome
-        step = None
+        calibrated = None
         if self.finality and len(self.tiers) > 1:
-            step = self._calibrated(settled, margins)
-        step = step or self._step(settled, margins)
+            calibrated = self._calibrated(settled, margins)
+        step = calibrated or self._step(settled, margins)
         if isinstance(step, str):
             return step
         if step.verdict == "accept":
             accepting = {tier for tier, outcome in settled.items() if outcome == "accept"}
             if accepting <= set(self.truncated):
+                return UNDETERMINED
+            if calibrated is None and accepting <= set(self.unproven):
                 return UNDETERMINED
         if step.tier in divided:
             return step._replace(consensus="majority")

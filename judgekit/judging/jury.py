@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -54,7 +54,8 @@ class Opinion:
 
     The scores are the mean of so many `samples`. Of a jury whose families came to different outcomes,
     `divided` says whether most of them came to this one. The reasoning mentions the `dimensions`; scores of
-    those `expected` are means over the scale's points by their probabilities.
+    those `expected` are means over the scale's points by their probabilities. Of a decision model these
+    `probabilities` are here, by dimension and answer.
     """
 
     outcome: Outcome
@@ -66,6 +67,7 @@ class Opinion:
     divided: bool | None = None
     dimensions: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
@@ -204,6 +206,7 @@ class Vote(NamedTuple):
     word: PairWord
     reasoning: str = ""
     share: float = 1.0
+    probabilities: Mapping[str, float] = {}
 
     @property
     def lean(self) -> float:

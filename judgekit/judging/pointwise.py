@@ -182,7 +182,7 @@ async def _ask_one(
     timeout: float,
 ) -> Reply:
     """Return the reply to one question, as it is remembered where it was asked in this session before."""
-    key = (endpoint.model, messages)
+    key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
     request = Request(

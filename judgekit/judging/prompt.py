@@ -208,15 +208,7 @@ def select_messages(
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
     """Return the request to choose among candidates, and their ids by the labels that they have in it."""
     fence = Fence()
-    texts = {}
-    for candidate in candidates:
-        first, *rest = visible(plain(candidate_text(candidate))).split("\n")
-        # The lines after its first one are moved in: none passes for the next candidate.
-        indented = [f"  {line}".rstrip() for line in rest]
-        texts[candidate.id] = "\n".join([first, *indented])
-    everything = "\n".join([query.text, *query.turns, *texts.values()])
-    labels_by_id = labels(query.text, list(texts), everything)
-    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in labels_by_id.items())
+    listing, labels_by_id = listed_candidates(query, candidates)
     questions = "\n".join(
         f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
     )
@@ -226,14 +218,35 @@ def select_messages(
         getattr(rubric.prompt.instructions, tier),
         f"Question, asked of each memory:\n{questions}",
     ]
+    blocks = [candidates_context(fence, query, listing), f"{ANSWER}\n{{{answer}}}"]
+    sent = messages(rubric.prompt.system, rules, fence, blocks)
+    return sent, {label: name for name, label in labels_by_id.items()}
+
+
+def candidates_context(fence: Fence, query: Query, listing: str) -> str:
+    """Return the request, and then the candidates as `listed_candidates` lists them."""
     blocks = [
         query_context(fence, query),
         "The memories, each after its label in brackets:",
         fence.around(listing),
-        f"{ANSWER}\n{{{answer}}}",
     ]
-    sent = messages(rubric.prompt.system, rules, fence, blocks)
-    return sent, {label: name for name, label in labels_by_id.items()}
+    return "\n\n".join(blocks)
+
+
+def listed_candidates(
+    query: Query, candidates: Sequence[PromptCandidate]
+) -> tuple[str, dict[str, str]]:
+    """Return the candidates in one text, each after its label, and the labels by their ids."""
+    texts = {}
+    for candidate in candidates:
+        first, *rest = visible(plain(candidate_text(candidate))).split("\n")
+        # The lines after its first one are moved in: none passes for the next candidate.
+        indented = [f"  {line}".rstrip() for line in rest]
+        texts[candidate.id] = "\n".join([first, *indented])
+    everything = "\n".join([query.text, *query.turns, *texts.values()])
+    labels_by_id = labels(query.text, list(texts), everything)
+    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in labels_by_id.items())
+    return listing, labels_by_id
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:

@@ -94,8 +94,8 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
         They count from 1; 0 stands alone where a model is asked once.
         """
-        # Token probabilities leave nothing to repeat.
-        if endpoint.pointwise or self.settings.samples == 1:
+        # Probabilities leave nothing to repeat.
+        if not endpoint.writes or self.settings.samples == 1:
             return [[0]]
         return [range(1, self.settings.samples + 1)]
 

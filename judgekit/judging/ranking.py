@@ -287,7 +287,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return [[0]]  # the question about a subject has its own samples
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
-        if endpoint.pointwise:
+        if not endpoint.writes:
             return 1
         return self.settings.calls_at_once(len(self.rubric.dimensions))
 

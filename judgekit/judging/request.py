@@ -42,6 +42,8 @@ class JudgeRequest(BaseModel):
     """The model that is asked in every tier, by the user's own authority."""
     depth: AnyDepth | None = None
     """How many models are asked about a document; `auto` chooses by path and size."""
+    explain: bool = False
+    """Whether a model that writes gives the reasons, where a decision model alone would not accept."""
 
 
 class JudgeArgs(TypedDict, total=False):
@@ -54,6 +56,7 @@ class JudgeArgs(TypedDict, total=False):
     cache: bool
     model: str | None
     depth: AnyDepth | None
+    explain: bool
 
 
 AS_CONFIGURED = JudgeRequest()

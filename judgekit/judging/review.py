@@ -216,7 +216,7 @@ async def _ask(
     for number, each in enumerate(raised, 1):
         if each.is_for(endpoint.family):
             findings[number] = _words(each.finding)
-    if not findings or endpoint.pointwise or not turn.answer.value:
+    if not findings or not endpoint.writes or not turn.answer.value:
         return Answer(None, None, Usage(), 0, endpoint.model)
     request = Request(
         messages=(),

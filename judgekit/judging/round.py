@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from judgekit.judging.cache import ReplyCache
+    from judgekit.providers.decisions import DecisionQuestion
 
 Value = TypeVar("Value")
 Form = TypeVar("Form", bound=ReplyForm)
 Call: TypeAlias = "Callable[[], Awaitable[Value]]"
 Calls: TypeAlias = "list[Call[Answer[Value]]]"
+Asked: TypeAlias = "tuple[str, tuple[Message, ...], tuple[DecisionQuestion, ...]]"
 
 FAILURE_CHARS = 300
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
@@ -49,8 +51,8 @@ class Session:
     """The limits of one judging, from now on; `call_timeout` bounds each call beside its tier's timeout.
 
     Pointwise questions share one `fence`, so that a server caches what they have in common. Their replies are
-    `remembered` by model and messages: a deeper tier of the same model may ask the same. `cache` holds
-    replies of earlier sessions. After a call whose cost is unknown it is `unpriced`.
+    `remembered` by what was asked of which model: a deeper tier of the same model may ask the same. `cache`
+    holds replies of earlier sessions. After a call whose cost is unknown it is `unpriced`.
     """
 
     gateway: Gateway
@@ -61,7 +63,7 @@ class Session:
     unpriced: bool = False
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
-    remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
+    remembered: dict[Asked, Reply] = field(default_factory=dict)
     cache: ReplyCache | None = None
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.judging import outgoing, panel
 from judgekit.judging.documents import Document, is_cut, named
-from judgekit.judging.escalation import Final, FinalityRules, margin
+from judgekit.judging.escalation import ESCALATE, Final, FinalityRules, margin
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.state import JudgingState
     from judgekit.judging.verdict import Consensus
+
+_UNPROVEN = (
+    "{models} would accept, but in strict mode a decision model does not accept alone: learn from labels "
+    "when to believe it (judgekit calibrate), add a model that writes (judge.tiers.deep), or use "
+    "--mode lenient"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,34 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             if opinion.divided is not None:
                 divided[tier] = opinion.divided
         rules = self.settings.escalation_rules(state.cut, self.settings.margin)
-        return rules.next(outcomes, margins, divided)
+        step = rules.next(outcomes, margins, divided)
+        if self._owes_reasons(step):
+            # Beside a tier that writes, those that only decide end nothing.
+            rules = replace(rules, partial=self.settings.deciding_tiers)
+            step = rules.next(outcomes, margins, divided)
+        if isinstance(step, Final) and self._owes_reasons(step):
+            return self._explained(step, state)
+        return step
+
+    def _owes_reasons(self, step: TierName | Final) -> bool:
+        """Whether a judging ends with what needs reasons, by models that give none."""
+        if not isinstance(step, Final) or step.tier not in self.settings.deciding_tiers:
+            return False
+        return step.verdict == "improve" or (step.verdict == "reject" and self.settings.explain)
+
+    def _explained(self, step: Final, state: JudgingState[Document]) -> TierName | Final:
+        """Return the tier to ask for reasons, or the end with those that it gave; else the same step."""
+        for tier in self.models_by_tier:
+            if tier in self.settings.deciding_tiers:
+                continue
+            if tier not in state.opinions:
+                return tier
+            opinion: Opinion | None = state.opinions[tier]
+            if opinion is not None and opinion.outcome == step.verdict:
+                return Final(step.verdict, "unanimous", tier)
+            if opinion is not None:
+                return ESCALATE
+        return step
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
         document = state.subject
@@ -148,12 +181,20 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 accepting.add(tier)
         if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
             reason = reason or "no model saw the whole text, so it cannot be accepted"
+        elif final.verdict == "undetermined" and accepting and self._is_unproven(accepting):
+            unproven = _UNPROVEN.format(models=", ".join(_names(state, accepting)))
+            reason = "; ".join(filter(None, (unproven, reason)))
         uncovered = None
         if self.settings.finality:
             uncovered = self._uncovered_reason(self.settings.finality, state)
         return (
             "; ".join(filter(None, (reason, self.settings.calibration_warning, uncovered))) or None
         )
+
+    def _is_unproven(self, accepting: set[TierName]) -> bool:
+        """Whether only decision models accept, where an acceptance needs more than that."""
+        is_strict = self.settings.mode == "strict"
+        return is_strict and accepting <= set(self.settings.deciding_tiers)
 
     def refuse_own_family(
         self, verdict: Verdict, document: Document, families: Iterable[str]
@@ -193,6 +234,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         tiers = ", ".join(unknown_tiers)
         scores = f"its scores were {' and '.join(sorted(ways))}"
         return f"calibration {finality.id} does not cover {tiers}: {scores}"
+
+
+def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
+    """Return the models that were asked in some tiers, as their replies name them."""
+    return list(dict.fromkeys(row.model for row in state.rounds if row.tier in tiers))
 
 
 def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:

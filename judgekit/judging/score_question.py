@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.judging import jury, pointwise, prompt
-from judgekit.judging.documents import Document
+from judgekit.errors import FailureKind, Usage
+from judgekit.judging import decisions, jury, pointwise, prompt
+from judgekit.judging.decisions import State
+from judgekit.judging.documents import Document, characters_seen, is_cut
 from judgekit.judging.findings import mentions, place_findings, read_findings
 from judgekit.judging.jury import Opinion
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.question import TierQuestion
-from judgekit.judging.round import Answer, Calls, Session, joined, run_round
+from judgekit.judging.round import Answer, Calls, Session, joined, make_failure, run_round
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.replies import logprobs
 from judgekit.replies.forms import ScoreReply, score_reply_model
@@ -25,19 +27,21 @@ if TYPE_CHECKING:
 
     from judgekit.judging.fence import Fence
     from judgekit.judging.verdict import Finding
+    from judgekit.providers.decisions import DecisionQuestion
     from judgekit.rubric.schema import Dimension
 
 REPLY_TOKENS = 2048
 
 
 class RatedReply(NamedTuple):
-    """One reply; `said` is the verdict word that a model may add, `expected` is as in an opinion."""
+    """One reply; `said` is the verdict word that a model may add, the last two are as in an opinion."""
 
     scores: Mapping[str, float]
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
     said: str | None = None
     expected: tuple[str, ...] = ()
+    probabilities: Mapping[str, Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
     findings: tuple[Sequence[str], Sequence[str]] | None = None
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        if endpoint is not None and endpoint.decides:
+            return [decisions.shown(self._state(endpoint, fence), self.questions())]
         if endpoint is not None and endpoint.pointwise:
             return self._points(endpoint, fence).prompts()
         return [self._messages(rubric, endpoint) for rubric in self.rubrics_by_part.values()]
@@ -66,6 +72,8 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         return opinion is not None and len(opinion.expected) == len(self.rubric.dimensions)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[RatedReply]:
+        if endpoint.decides:
+            return [partial(self._ask_decisions, endpoint, session)]
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
         alternatives = logprobs.ALTERNATIVES if endpoint.logprobs else 0
@@ -139,6 +147,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             said=said,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected=tuple(expected),
+            probabilities=replies[0].probabilities,
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
@@ -161,6 +170,8 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             record["samples"] = opinion.samples
         if opinion.expected:
             record["expected"] = list(opinion.expected)
+        if opinion.probabilities:
+            record["probabilities"] = decisions.rounded(opinion.probabilities)
         return record
 
     def _read(self, part: str, form: ScoreReply, reply: Reply) -> RatedReply:
@@ -197,6 +208,36 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             self.subject.task,
             earlier,
             self.findings,
+        )
+
+    def questions(self) -> list[DecisionQuestion]:
+        """Return what a decision model is asked: a question about each dimension."""
+        dimensions = self.rubric.dimensions.items()
+        return [decisions.dimension_question(self.rubric, *named) for named in dimensions]
+
+    async def _ask_decisions(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
+        """Ask about all dimensions at once."""
+        started = time.monotonic()
+        if is_cut(self.subject.visible_files(self.limits, endpoint)):
+            most = characters_seen(self.limits, endpoint)
+            why = f"the text is longer than the {most:,} characters that {endpoint.model} is sent"
+            failure = make_failure(FailureKind.CONTEXT_WINDOW, why)
+            return Answer(None, failure, Usage(), 0, endpoint.model)
+        state = self._state(endpoint, session.fence)
+        timeout = self.limits.timeout
+        answer = await decisions.ask_decisions(session, endpoint, state, self.questions(), timeout)
+        likely = answer.value or {}
+        if set(likely) != set(self.rubric.dimensions):
+            return joined([answer], None, started)
+        reply = RatedReply(self._expectations(likely), probabilities=likely)
+        return joined([answer], reply, started)
+
+    def _state(self, endpoint: Endpoint, fence: Fence) -> State:
+        parts = self.subject.visible_files(self.limits, endpoint)
+        return State(
+            system=prompt.rating_system(self.rubric, fence),
+            context=prompt.document_context(fence, parts, self.subject.task, self.rubric.given),
+            call_key=self._call_key,
         )
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:

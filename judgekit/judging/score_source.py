@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from judgekit.judging.jury import Opinion
     from judgekit.providers.base import Endpoint
 
-ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points"]
+ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points", "decided"]
 """`whole`: as it stands there. Scores of a model that is asked for the probabilities of a reply's tokens are
 `expected` where it gave them for all, `partly` for some, `untold` for none. `points`: one question at a time,
-answered by the probabilities of single tokens."""
+answered by the probabilities of single tokens. `decided`: by a decision model."""
 
 SOURCE_WORDS: Mapping[ScoreSource, str] = {
     "whole": "taken as it stood in the reply",
@@ -21,11 +21,14 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
     "partly": "in part an expectation over tokens' probabilities",
     "untold": "taken as it stood in the reply, without the probabilities that were asked for",
     "points": "the probability of single tokens",
+    "decided": "an expectation over a decision model's probabilities",
 }
 
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
     """Return how an opinion was read; None stands for what is no score."""
+    if endpoint.decides:
+        return "decided"
     if endpoint.pointwise:
         return "points"
     if not endpoint.logprobs or opinion is None:
@@ -39,6 +42,8 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
     """Return how a model's opinions may be read: `scores` where its replies have scores on a scale."""
+    if endpoint.decides:
+        return frozenset({"decided"})
     if endpoint.pointwise:
         return frozenset({"points"})
     if endpoint.logprobs and scores:

@@ -6,11 +6,12 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.judging import documents, jury, pointwise, prompt
+from judgekit.judging import decisions, documents, jury, pointwise, prompt
+from judgekit.judging.decisions import State
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
@@ -21,6 +22,7 @@ from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
+from judgekit.providers.decisions import YES
 from judgekit.redaction import redact
 from judgekit.replies.forms import KEEP, ReplyForm, select_reply_model
 from judgekit.rubric.schema import SelectRubric
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from judgekit.config import Outcome, TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.state import JudgingState
+    from judgekit.providers.decisions import DecisionQuestion
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
 """Whether each criterion holds, by candidate."""
@@ -58,6 +61,10 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         candidates = self.subject.candidates
         prompts: list[Messages] = []
+        if endpoint is not None and endpoint.decides:
+            state, labels_by_id = self._state(endpoint, fence)
+            questions = self._questions(labels_by_id)
+            return [decisions.shown(state, _flat(questions))]
         if endpoint is None or not endpoint.pointwise:
             for batch, rubric in product(batches(candidates), self.rubrics_by_part.values()):
                 messages, _ = self._messages(rubric, batch, endpoint)
@@ -71,6 +78,8 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         return prompts
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
+        if endpoint.decides:
+            return await self._ask_together(endpoint, session)
         if not endpoint.pointwise:
             return await TierQuestion.ask(self, endpoint, session)
         # One candidate after another, until the deadline is over.
@@ -151,12 +160,18 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> tuple[Messages, dict[str, str]]:
-        # They share the limit of the model: it might drop the rest in silence, and judge it all the same.
-        context_limit = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
-        limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(batch))
-        cut = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
         tier = self.instructions_tier or self.tier
+        cut = self._cut(batch, endpoint)
         return prompt.select_messages(rubric, self.mode, tier, self.subject.query, cut)
+
+    def _cut(
+        self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
+    ) -> list[PromptCandidate]:
+        """Return candidates as a model is shown them: they share its limit."""
+        # It might drop the rest in silence, and judge it all the same.
+        context_limit = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
+        limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(candidates))
+        return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
@@ -179,6 +194,46 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
         return CallKey(sha256, self.rubric.ref, self.tier, part)
+
+    async def _ask_together(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
+        """Ask a decision model about all candidates at once; those without an answer have no mark."""
+        started = time.monotonic()
+        state, labels_by_id = self._state(endpoint, session.fence)
+        questions = self._questions(labels_by_id)
+        timeout = self.limits.timeout
+        answer = await decisions.ask_decisions(session, endpoint, state, _flat(questions), timeout)
+        likely = answer.value or {}
+        marks: Marks = {}
+        for candidate, by_criterion in questions.items():
+            marks[candidate] = None
+            if all(question.name in likely for question in by_criterion.values()):
+                yes = {}
+                for criterion, question in by_criterion.items():
+                    yes[criterion] = likely[question.name][YES]
+                marks[candidate] = self._mark_of_yes(endpoint, yes)
+        value = marks if any(marks.values()) else None
+        return ModelTurn(endpoint, [answer], joined([answer], value, started, always=True))
+
+    def _questions(self, labels_by_id: Mapping[str, str]) -> dict[str, dict[str, DecisionQuestion]]:
+        """Return the question about each criterion of each candidate."""
+        questions: dict[str, dict[str, DecisionQuestion]] = {}
+        for candidate, label in labels_by_id.items():
+            questions[candidate] = {}
+            for criterion, text in self.rubric.criteria.items():
+                question = decisions.candidate_question(label, criterion, getattr(text, self.mode))
+                questions[candidate][criterion] = question
+        return questions
+
+    def _state(self, endpoint: Endpoint, fence: Fence) -> tuple[State, dict[str, str]]:
+        """Return what a decision model reads about all candidates, and their labels by their ids."""
+        candidates = self._cut(self.subject.candidates, endpoint)
+        listing, labels_by_id = prompt.listed_candidates(self.subject.query, candidates)
+        state = State(
+            system=f"{self.rubric.prompt.system} {fence.guard}",
+            context=prompt.candidates_context(fence, self.subject.query, listing),
+            call_key=self._key(self.subject.candidates),
+        )
+        return state, labels_by_id
 
     async def _ask_alone(
         self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, key: CallKey
@@ -252,6 +307,10 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
             call_key=key,
             examples=examples,
         )
+
+
+def _flat(questions: Mapping[str, Mapping[str, DecisionQuestion]]) -> list[DecisionQuestion]:
+    return list(chain.from_iterable(by_criterion.values() for by_criterion in questions.values()))
 
 
 def _holds(
@@ -335,7 +394,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             margins[tier] = certainty(mark.probability)
             if mark.divided is not None:
                 divided[tier] = mark.divided
-        return self.settings.escalation_rules().next(outcomes, margins, divided)
+        rules = self.settings.escalation_rules()
+        if len(self.models_by_tier) == 1:
+            # One tier alone is asked by those who want its answer as it is: the prompt hook.
+            rules = replace(rules, unproven=())
+        return rules.next(outcomes, margins, divided)
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})

@@ -73,6 +73,8 @@ class JudgeSettings:
     """Seconds for one call, beside its tier's own timeout."""
     max_cost_usd: float | None = None
     """For one subject."""
+    explain: bool = False
+    """Whether a model that writes is asked for the reasons, where decision models alone would not accept."""
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
@@ -93,6 +95,7 @@ class JudgeSettings:
             independence=config.independence,
             timeout=request.deadline or config.deadline,
             max_cost_usd=max_cost_usd,
+            explain=request.explain,
         )
 
     def calls_at_once(self, questions: int) -> int:
@@ -115,6 +118,7 @@ class JudgeSettings:
         names_by_tier = {}
         for tier, models in self.models_by_tier.items():
             names_by_tier[tier] = {model.model for model in models}
+        unproven = self.deciding_tiers if self.mode == "strict" else ()
         return EscalationRules(
             confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
             tiers=tuple(self.models_by_tier) or ("quick",),
@@ -122,4 +126,14 @@ class JudgeSettings:
             models=names_by_tier,
             finality=self.finality,
             margin=margin,
+            unproven=unproven,
         )
+
+    @property
+    def deciding_tiers(self) -> tuple[TierName, ...]:
+        """The tiers whose models only decide: they give probabilities, and no reasons."""
+        deciding = []
+        for tier, models in self.models_by_tier.items():
+            if models and all(model.decides for model in models):
+                deciding.append(tier)
+        return tuple(deciding)

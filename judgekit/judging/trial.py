@@ -13,7 +13,7 @@ from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
-from judgekit.providers.litellm import price_of
+from judgekit.providers.litellm import cost_of
 from judgekit.providers.style import CallStyle
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric
@@ -49,7 +49,7 @@ class Trial:
     @property
     def observed(self) -> str:
         """What was seen, in one line: how replies are held to the schema, and what differs from usual."""
-        if self.endpoint.profile.kind != "litellm" or self.endpoint.pointwise:
+        if self.endpoint.profile.kind != "litellm" or not self.endpoint.writes:
             return ""
         usual = self.endpoint.output
         style = self.style
@@ -77,10 +77,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
-        if endpoint.price is not None:
-            cost: float | None = endpoint.price.of(_PROMPT_TOKENS, REPLY_TOKENS)
-        else:
-            cost = price_of(endpoint.model, _PROMPT_TOKENS, REPLY_TOKENS)
+        cost = cost_of(endpoint, _PROMPT_TOKENS, REPLY_TOKENS)
         if cost is None:
             unpriced.append(endpoint.model)
         else:

@@ -6,15 +6,22 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from judgekit.errors import Usage
-from judgekit.providers.registry import CommandProfile, LitellmProfile, family_by_name
+from judgekit.providers.registry import (
+    ApiProfile,
+    CommandProfile,
+    DecisionsProfile,
+    LitellmProfile,
+    family_by_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
+    from judgekit.providers.decisions import DecisionQuestion
     from judgekit.providers.registry import OutputMode, Price, Profile
 
 
@@ -32,6 +39,7 @@ class Endpoint:
 
     `model` is litellm's name. `parameters` are further arguments of the provider's client, or all the
     environment that a command sees. A `pointwise` model answers each question alone, in token probabilities.
+    One that `decides` answers typed questions with probabilities, and writes nothing.
     """
 
     profile: Profile
@@ -42,8 +50,14 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
     parameters: dict[str, str] = field(default_factory=dict, repr=False)
     pointwise: bool = False
+    decides: bool = False
     logprobs: bool = False
     price: Price | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether its replies are written, with reasons; not mere probabilities."""
+        return not (self.pointwise or self.decides)
 
 
 Messages: TypeAlias = tuple[Message, ...]
@@ -70,6 +84,7 @@ class Request:
 
     `top_logprobs` asks for so many alternatives of each token; without a schema they are the answer. `labels`
     maps labels in the prompt to ids. `sample` numbers replies to one question from 1, with temperature 1.
+    `questions` are for a decision model; the messages are what it decides about.
     """
 
     messages: Messages
@@ -80,6 +95,7 @@ class Request:
     top_logprobs: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
+    questions: tuple[DecisionQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,7 @@ NO_KEY = "no-key"
 # start another, and is found when the call is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
 MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
+_VARIABLE = re.compile(r"\{([A-Z0-9_]+)\}")
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
@@ -120,7 +137,7 @@ def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
-    if isinstance(profile, LitellmProfile):
+    if isinstance(profile, ApiProfile):
         bare = model.removeprefix(profile.prefix)
     else:
         bare = model
@@ -134,26 +151,43 @@ def endpoint(
         return replace(
             usual, parameters={name: environ[name] for name in seen if environ.get(name)}
         )
-    if not isinstance(profile, LitellmProfile):
+    if not isinstance(profile, ApiProfile):
         return usual
-    address = base or first_set(profile.base_env, environ) or profile.base
-    if isinstance(profile.logprobs, bool):
-        logprobs = {"": profile.logprobs}
-    else:
-        logprobs = profile.logprobs
+    address = base or first_set(profile.base_env, environ) or _usual_address(profile, environ)
     parameters = {
         name: first_set(variables, environ) for name, variables in profile.parameters.items()
     }
     api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
-    return replace(
+    reached = replace(
         usual,
         model=profile.prefix + bare,
         api_base=address,
         api_key=api_key,
         parameters={name: value for name, value in parameters.items() if value},
+        decides=isinstance(profile, DecisionsProfile),
+    )
+    if not isinstance(profile, LitellmProfile):
+        return reached
+    if isinstance(profile.logprobs, bool):
+        logprobs = {"": profile.logprobs}
+    else:
+        logprobs = profile.logprobs
+    return replace(
+        reached,
         pointwise=profile.pointwise,
         logprobs=not profile.pointwise and profile.of_model(logprobs, model, default=False),
     )
+
+
+def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
+    """Return the address of a profile with the `{VARIABLE}` in it filled in; None where that is not set."""
+    if profile.base is None:
+        return None
+    variables = _VARIABLE.findall(profile.base)
+    values = {name: environ.get(name, "").strip() for name in variables}
+    if not all(values.values()):
+        return None
+    return _VARIABLE.sub(lambda found: quote(values[found[1]], safe=""), profile.base)
 
 
 def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
@@ -167,9 +201,9 @@ def is_loopback(base: str) -> bool:
 def is_local(endpoint: Endpoint) -> bool:
     """Whether a model runs on this machine, at no price: judgekit's own, or a known server's at its port."""
     profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile):
-        return False
-    return profile.embedded or bool(profile.detect.port and is_loopback(endpoint.api_base or ""))
+    if isinstance(profile, LitellmProfile) and profile.embedded:
+        return True
+    return bool(profile.detect.port and is_loopback(endpoint.api_base or ""))
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:

@@ -31,7 +31,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
         else:
             from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
-            is_priced = profile.states_cost or litellm.price_of(endpoint.model, 1, 1) is not None
+            is_priced = profile.states_cost or litellm.cost_of(endpoint, 1, 1) is not None
         if not is_priced:
             found[endpoint.model] = None
     return list(found)
@@ -39,7 +39,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 async def prepare(endpoint: Endpoint) -> None:
     """Load what asking an endpoint needs; what cannot be loaded fails again when it is used."""
-    if endpoint.profile.kind == "litellm":
+    if endpoint.profile.kind in ("litellm", "decisions"):
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
         with suppress(Exception):
@@ -58,6 +58,8 @@ class Router:
         is_free = is_local(endpoint)
         if profile.kind == "litellm" and profile.embedded:
             kind = "embedded"
+        elif profile.kind == "decisions":
+            kind = "litellm"  # with the same paces and connections
         else:
             kind = profile.kind
         gateway: Gateway | None = self._own.get(kind) or lasting.get(kind)

@@ -22,12 +22,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, usage_of_failed_call
-from judgekit.providers import chat, proxies, remembered, retrying, running, servers
+from judgekit.providers import chat, decisions, proxies, remembered, retrying, running, servers
 from judgekit.providers.base import Reply, secret_values, with_schema
 from judgekit.providers.failures import classify_exception, ending, stated_failure
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
-from judgekit.providers.registry import LitellmProfile
+from judgekit.providers.registry import ApiProfile, DecisionsProfile, LitellmProfile
 from judgekit.providers.style import (
     MOST_CHANGES,
     NEWER_LIMIT,
@@ -140,6 +140,25 @@ def price_of(model: str, read: int, written: int) -> float | None:
         return None
 
 
+def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
+    """Return what tokens of a prompt and of a reply of a model cost in US dollars, if that is known."""
+    if endpoint.price is not None:
+        return endpoint.price.of(read, written)
+    profile = endpoint.profile
+    if not isinstance(profile, DecisionsProfile):
+        return price_of(endpoint.model, read, written)
+    bare = endpoint.model.removeprefix(profile.prefix)
+    table: dict[str, dict[str, Any]] = load().model_cost
+    entry = table.get(f"{profile.client}/{bare}") or table.get(endpoint.model) or {}
+    if not entry and profile.client == "openai":
+        entry = table.get(bare, {})
+    # What a model costs that chats, too, says nothing of its decisions.
+    chats = entry.get("mode") == "chat"
+    usual = None if chats else entry.get("input_cost_per_token")
+    price = entry.get("input_cost_per_token_decisions", usual)
+    return None if price is None else float(price) * read
+
+
 @dataclass(eq=False)
 class LitellmGateway:
     _paces: Paces = field(default_factory=Paces)
@@ -154,6 +173,10 @@ class LitellmGateway:
         self, endpoint: Endpoint, request: Request, turn: Turn, end: float
     ) -> Reply:
         """Ask in the style that the address takes; where it turns out not to take it, in another one."""
+        if endpoint.decides:  # there is one way only
+            return await self._persistently(
+                endpoint, request, CallStyle(endpoint.output), turn, end
+            )
         style = await _style_of(endpoint, end)
         spent = Usage()
         is_again = False
@@ -266,7 +289,7 @@ async def call(
 ) -> Reply:
     """Return the reply to one call in a `style`, by the `end` (monotonic); raises `GatewayError`."""
     profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile):
+    if not isinstance(profile, LitellmProfile | DecisionsProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(
@@ -283,13 +306,17 @@ async def call(
         # What restores the environment of a process, as tests do, takes them away.
         os.environ.update(_ENVIRONMENT)
         with servers.bounded():
-            response = await litellm.acompletion(
-                **_arguments(endpoint, profile, request, style, end)
-            )
-        pace.went_well()
-        return reply_of(response, endpoint, request, style)
+            if isinstance(profile, DecisionsProfile):
+                reply = await _decide(litellm, endpoint, profile, request, end)
+            else:
+                arguments = _arguments(endpoint, profile, request, style, end)
+                response = await litellm.acompletion(**arguments)
+                reply = reply_of(response, endpoint, request, style)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = classify_exception(error, secret_values(endpoint))
+    else:
+        pace.went_well()
+        return reply
     if failure.kind is FailureKind.RATE_LIMIT:
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
@@ -301,6 +328,53 @@ async def call(
     raise failure
 
 
+async def _decide(
+    litellm: Any,  # noqa: ANN401 - a module that is not typed strictly
+    endpoint: Endpoint,
+    profile: DecisionsProfile,
+    request: Request,
+    end: float,
+) -> Reply:
+    """Return a decision model's answers as the text of a reply; raises whatever litellm does.
+
+    They are read from the body: litellm goes by the order of answers, whatever questions they name, and puts
+    zeros where there is none.
+    """
+    bodies: list[bytes] = []
+    try:
+        with servers.kept_bodies(bodies):
+            await litellm.adecisions(
+                **_transport_arguments(endpoint, profile, end),
+                input="\n\n".join(message.content for message in request.messages),
+                questions=decisions.sent_questions(request.questions),
+            )
+    except Exception:
+        # It takes bodies in one form only; what stands there may be an answer in another one.
+        if not bodies:
+            raise
+    if not bodies:
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no body", usage=Usage())
+    said = decisions.read_body(bodies[-1], request.questions)
+    return Reply(
+        text=decisions.write_answers(said.answers),
+        model=said.model or endpoint.model,
+        usage=_usage_of_decisions(said, endpoint, profile),
+    )
+
+
+def _usage_of_decisions(
+    said: decisions.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
+) -> Usage:
+    """Return the tokens that a decision model read, and what they cost: as it says, or by a table."""
+    tokens = said.input_tokens
+    if endpoint.price is None and profile.states_cost and said.cost_usd is not None:
+        return Usage(tokens, 0, said.cost_usd, "provider")
+    cost = cost_of(endpoint, tokens, 0)
+    if cost is None or not tokens:
+        return Usage(tokens, 0).of_call()
+    return Usage(tokens, 0, cost, "litellm" if endpoint.price is None else "profile")
+
+
 async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
     """Return the address with an interface, where the one that is configured lists no models and has none."""
     seconds = min(_LOOK_SECONDS, end - time.monotonic())
@@ -309,9 +383,7 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
     return await servers.address_beside(endpoint, seconds)
 
 
-async def _what_is_missing(
-    endpoint: Endpoint, profile: LitellmProfile, words: str, end: float
-) -> str:
+async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
     """Say what an address does not have: the model, or an interface at that place; with what to do."""
     where = endpoint.api_base or profile.title
     bare = endpoint.model.removeprefix(profile.prefix)
@@ -337,6 +409,27 @@ async def _what_is_missing(
     return f"{where} has no chat interface ({words}); {ends}"
 
 
+def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) -> dict[str, Any]:
+    """Return litellm's arguments for who is asked, where and for how long."""
+    bare = endpoint.model.removeprefix(profile.prefix)
+    if profile.client:
+        model = f"{profile.client}/{bare}"
+    else:
+        model = endpoint.model
+    return {
+        # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
+        "timeout": max(0.1, end - time.monotonic()),
+        "drop_params": True,
+        "num_retries": 0,
+        "max_retries": 0,
+        # Given even when empty, or litellm would look for the key of whomever the model's name suggests.
+        "api_key": endpoint.api_key,
+        "api_base": endpoint.api_base,
+        **endpoint.parameters,
+        "model": model,
+    }
+
+
 def _arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
@@ -352,26 +445,11 @@ def _arguments(
             ]
             content[0]["cache_control"] = {"type": "ephemeral"}
         messages.append({"role": message.role, "content": content})
-    bare = endpoint.model.removeprefix(profile.prefix)
     limit = style.reply_tokens(endpoint, request)
-    timeout = max(0.1, end - time.monotonic())
-    if profile.client:
-        model = f"{profile.client}/{bare}"
-    else:
-        model = endpoint.model
     arguments: dict[str, Any] = {
-        # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
-        "timeout": timeout,
-        "drop_params": True,
-        "num_retries": 0,
-        "max_retries": 0,
-        # Given even when empty, or litellm would look for the key of whomever the model's name suggests.
-        "api_key": endpoint.api_key,
-        "api_base": endpoint.api_base,
+        **_transport_arguments(endpoint, profile, end),
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,
-        **endpoint.parameters,
-        "model": model,
         "messages": messages,
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }

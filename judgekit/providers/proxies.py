@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.providers import running
-from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
+from judgekit.providers.registry import UNKNOWN_FAMILY, ApiProfile, LitellmProfile, family_by_name
 from judgekit.providers.servers import LIST_BYTES, listed
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
 
 def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
     profile = endpoint.profile
-    if isinstance(profile, LitellmProfile):
+    if isinstance(profile, ApiProfile):
         bare = endpoint.model.removeprefix(profile.prefix)
     else:
         bare = ""

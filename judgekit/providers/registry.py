@@ -114,7 +114,7 @@ class _Profile(Strict):
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
         """Return the value of the longest key of `table` that the bare name of `model` begins with."""
-        if isinstance(self, LitellmProfile):
+        if isinstance(self, ApiProfile):
             bare = model.removeprefix(self.prefix)
         else:
             bare = model
@@ -124,10 +124,9 @@ class _Profile(Strict):
         return default
 
 
-class LitellmProfile(_Profile):
-    """An API, a LiteLLM proxy or any OpenAI-compatible server."""
+class ApiProfile(_Profile):
+    """What can be called over HTTP with a key."""
 
-    kind: Literal["litellm"]
     prefix: Text = Field(description="prefix of the full names of its models, such as 'anthropic/'")
     client: Text | None = Field(
         None, description="litellm's name, where it differs from the prefix"
@@ -142,6 +141,13 @@ class LitellmProfile(_Profile):
     parameters: dict[Text, list[Variable]] = Field(
         {}, description="litellm's arguments, variables of each"
     )
+    states_cost: bool = Field(default=False, description="its replies state their cost")
+
+
+class LitellmProfile(ApiProfile):
+    """An API, a LiteLLM proxy or any OpenAI-compatible server that chats."""
+
+    kind: Literal["litellm"]
     arguments: dict[Text, dict[str, JsonValue]] = Field(
         {}, description="further litellm arguments by the beginning of a bare model name"
     )
@@ -159,7 +165,6 @@ class LitellmProfile(_Profile):
         default=False,
         description="replies bring token probabilities: all, or by start of a bare name",
     )
-    states_cost: bool = Field(default=False, description="its replies state their cost")
     batches: float | None = Field(
         None,
         ge=0,
@@ -169,6 +174,16 @@ class LitellmProfile(_Profile):
     embedded: bool = Field(default=False, description="judgekit runs the server")
     pointwise: bool = Field(
         default=False, description="small model with logprobs, asked once per item"
+    )
+
+
+class DecisionsProfile(ApiProfile):
+    """A service of decision models: they answer typed questions with probabilities, and write nothing."""
+
+    kind: Literal["decisions"]
+    output: OutputMode = Field("text", description="has no meaning here: no reply is written")
+    writers: Identifier | None = Field(
+        None, description="provider with the same key whose models write: they fill the other tiers"
     )
 
 
@@ -263,7 +278,8 @@ class ReplayProfile(_Profile):
     kind: Literal["replay"]
 
 
-Profile: TypeAlias = LitellmProfile | CommandProfile | ReplayProfile
+AnyApi: TypeAlias = LitellmProfile | DecisionsProfile
+Profile: TypeAlias = AnyApi | CommandProfile | ReplayProfile
 
 
 class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):

@@ -71,6 +71,7 @@ class RecordedLine(Strict):
     model: Annotated[str, Field(min_length=1)]
     family: str = registry.UNKNOWN_FAMILY
     pointwise: bool = False
+    decides: bool | None = None
     labels: dict[str, str] = {}
     reply: RecordedReply | None = None
     failure: RecordedFailure | None = None
@@ -96,7 +97,13 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
         if first.setdefault(line.tier, subject) == subject:
             logprobs = line.model in with_tokens
             own = (line.model, line.family, profile.output, str(path))
-            endpoint = Endpoint(profile, *own, pointwise=line.pointwise, logprobs=logprobs)
+            endpoint = Endpoint(
+                profile,
+                *own,
+                pointwise=line.pointwise,
+                decides=bool(line.decides),
+                logprobs=logprobs,
+            )
             found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
@@ -195,6 +202,7 @@ class Recorder:
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
+            decides=endpoint.decides or None,
             labels=labels,
             **outcome,
         )

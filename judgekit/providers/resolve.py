@@ -20,10 +20,18 @@ from judgekit.config import TIERS, TierName
 from judgekit.errors import UsageError
 from judgekit.providers import proxies, registry, replay, servers
 from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set, is_loopback
-from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
+from judgekit.providers.registry import (
+    ApiProfile,
+    CommandProfile,
+    DecisionsProfile,
+    LitellmProfile,
+    Profile,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from judgekit.providers.registry import AnyApi
 
     Named: TypeAlias = Mapping[TierName, str | Sequence[str]]
 
@@ -162,11 +170,14 @@ def _detected(
         if not detect(p, environ, named=wanted.asks_for(p)):
             there.append(p)
     reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
-    yield from (
-        _panel(profile, models, environ)
-        for profile in reached
-        if (models := profile.models.by_tier)
-    )
+    keyed = [profile for profile in reached if profile.models.by_tier]
+    for profile in keyed:
+        yield _panel(profile, profile.models.by_tier, environ)
+    if not keyed:
+        # By itself, a model that gives no reasons judges only where no other key is there.
+        for decider in there:
+            if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
+                yield _panel(decider, decider.models.by_tier, environ)
     listed = _listed(reached, environ)
     for profile in reached:
         if offered := listed.get(profile.provider):
@@ -201,17 +212,34 @@ def _named(
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
     used = [endpoint.profile for jury in endpoints.values() for endpoint in jury]
     if all(profile == used[0] for profile in used):
-        usual = used[0].models.by_tier
-        endpoints = {tier: (endpoint(used[0], usual[tier], environ),) for tier in usual} | endpoints
+        other = _writers(used[0], known, environ) or used[0]
+        usual = other.models.by_tier
+        endpoints = {tier: (endpoint(other, usual[tier], environ),) for tier in usual} | endpoints
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
-    own = [profile for profile in used if isinstance(profile, LitellmProfile)]
-    at_home = len(own) == len(used) and all(
-        p.detect.port or p.models_env.by_tier or p.embedded for p in own
-    )
+    at_home = all(map(_is_at_home, used))
     panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     if at_home and wanted.allow is None:
         return panel
     return replace(panel, others=others)
+
+
+def _writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
+    """Return the provider, with the same key, whose models write what a decision model cannot."""
+    if not isinstance(profile, DecisionsProfile):
+        return None
+    for other in known:
+        if other.provider == profile.writers and not detect(other, environ, named=True):
+            return other
+    return None
+
+
+def _is_at_home(profile: Profile) -> bool:
+    """Whether a provider is a server of the user's own."""
+    if not isinstance(profile, ApiProfile):
+        return False
+    if isinstance(profile, LitellmProfile) and profile.embedded:
+        return True
+    return bool(profile.detect.port or profile.models_env.by_tier)
 
 
 def _unusable(
@@ -257,8 +285,10 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
-    reached = (profile for profile in known if isinstance(profile, LitellmProfile))
-    fitting = [profile for profile in reached if name.startswith(profile.prefix)]
+    fitting: list[AnyApi] = []
+    for profile in known:
+        if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
+            fitting.append(profile)
     return max(fitting, key=lambda profile: len(profile.prefix), default=None), name
 
 
@@ -278,14 +308,14 @@ def _models_in(
     return {tier: models for tier, models in found.items() if models}
 
 
-def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
+def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    reached = (profile for profile in known if isinstance(profile, LitellmProfile))
+    reached: Iterator[AnyApi] = (profile for profile in known if isinstance(profile, ApiProfile))
     named = (profile for profile in reached if profile.models_env.by_tier)
     return [profile for profile in named if first_set(profile.base_env, environ)]
 
 
-def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
+def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models at an address of the user's, or why none; only a local one is asked."""
     base = first_set(profile.base_env, environ) or ""
     if problem := _wrong_address(profile, environ):
@@ -302,7 +332,7 @@ def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Nam
 
 def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
     """Return why the address that the user names for a provider is none, and which one may be meant."""
-    if not isinstance(profile, LitellmProfile):
+    if not isinstance(profile, ApiProfile):
         return None
     base = first_set(profile.base_env, environ)
     if base is None or base.startswith(("http://", "https://")):
@@ -407,7 +437,7 @@ def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     for group in (*profile.detect.env, *profile.detect.named):
         if all(first_set([name], environ) for name in group):
             return f"{' and '.join(group)} set"
-    if isinstance(profile, LitellmProfile) and profile.detect.port:
+    if isinstance(profile, ApiProfile) and profile.detect.port:
         return f"answers at {first_set(profile.base_env, environ) or profile.base}"
     if isinstance(profile, CommandProfile):
         return f"{profile.detect.command} is on PATH"

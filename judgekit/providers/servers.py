@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import chat, running
 from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
-from judgekit.providers.registry import LitellmProfile
+from judgekit.providers.registry import ApiProfile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -36,6 +36,7 @@ _NO_CHAT = re.compile(
     r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE
 )
 _most: ContextVar[int | None] = ContextVar("most", default=None)
+_bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
 _carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
 )
@@ -58,6 +59,16 @@ def bounded(most: int = MOST) -> Iterator[None]:
         yield
     finally:
         _most.reset(before)
+
+
+@contextmanager
+def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
+    """Append to `bodies` what servers answer to this task's `bounded` requests, where they answer at all."""
+    before = _bodies.set(bodies)
+    try:
+        yield
+    finally:
+        _bodies.reset(before)
 
 
 @contextmanager
@@ -116,6 +127,9 @@ def _usual(response: httpx.Response) -> httpx.Response:
     """Return a response as it should be: a chat completion in the usual form, anything else as it is."""
     import httpx  # noqa: PLC0415 - the same
 
+    bodies = _bodies.get()
+    if bodies is not None and response.is_success:
+        bodies.append(response.content)
     request = response.request
     is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
     if not is_chat or not response.is_success:
@@ -189,7 +203,7 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
 async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
     """Return the models that an address lists within `seconds`, those with the nearest names first."""
     profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile) or not profile.models_path or not endpoint.api_base:
+    if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return []
     url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
@@ -207,7 +221,7 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
 async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
     """Return the address with an interface where the one that is configured has none, if there is one."""
     profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile) or not profile.models_path or not endpoint.api_base:
+    if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return None
     base = endpoint.api_base.rstrip("/")
     shorter = base.removesuffix(chat.PATH)

@@ -55,6 +55,8 @@ WANTED = {
     ),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
     *("litellm-proxy", "local", "replay"),
+    *("openai-decisions", "typesafe", "perplexity", "openrouter-decisions", "cloudflare"),
+    *("databricks", "azure-decisions", "vllm-decisions", "litellm-proxy-decisions"),
     *("claude-code", "codex", "gemini-cli", "opencode", "llm"),
 }
 MINIMAL = """\
@@ -104,7 +106,8 @@ def test_the_bundled_profiles_are_those_that_are_promised_in_a_certain_order() -
     assert ranks == sorted(set(ranks))
     kinds = [profile.kind for profile in profiles]  # commands are tried last
     assert kinds[0] == "replay"
-    assert kinds.index("command") == kinds.count("litellm") + 1
+    assert kinds.index("decisions") == kinds.count("litellm") + 1
+    assert kinds.index("command") == kinds.count("litellm") + kinds.count("decisions") + 1
     modest = {profile.provider for profile in profiles if profile.limits.concurrency}
     commands = {profile.provider for profile in profiles if profile.kind == "command"}
     assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
 from judgekit.gate import PASSES, STOPS, UNKNOWN
+from judgekit.judging.wordless import is_wordless
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ _GATE_COLOURS = {
     UNKNOWN: COLOURS["undetermined"],
 }
 _WORD_WIDTH = 12
+_LEVELS = "▁▂▃▄▅▆▇█"
 _COST_SOURCES = {
     "provider": " (as the provider reports)",
     "profile": " (by the prices of the provider's profile)",
@@ -192,11 +195,27 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
         unexplained = _unexplained_scores(verdict)
         if unexplained:
             lines.append(f"no reason given for {', '.join(unexplained)}")
+    elif is_wordless(verdict):
+        lines.append("reasons: none (decided by probabilities)")
+        lines += _bars(verdict)
     lines += _finding_lines(verdict)
     # What a model continues on a further line stands deeper: it is no line of ours.
     deeper = "\n        "
     indented = [f"    {deeper.join(lines_of(line))}" for line in lines[1:]]
     return "\n".join([lines[0], *indented])
+
+
+def _bars(verdict: Record) -> list[str]:
+    """Return, for a terminal, how a decision model spread its probabilities: a bar for each level."""
+    if not sys.stdout.isatty():
+        return []
+    deciding = [row for row in verdict["rounds"] if row["tier"] == verdict["judge_tier"]]
+    bars = []
+    for name, shares in deciding[-1]["opinion"]["probabilities"].items():
+        levels = "".join(_LEVELS[round(share * (len(_LEVELS) - 1))] for share in shares.values())
+        likeliest = max(shares, key=shares.__getitem__)
+        bars.append(f"{escaped(name)}  {levels}  {likeliest}: {shares[likeliest]:.0%}")
+    return bars
 
 
 def _scores_line(verdict: Record, *, headed: bool) -> str:

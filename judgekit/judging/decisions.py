@@ -1,0 +1,192 @@
+"""Rubrics as typed questions, and how a decision model is asked them.
+
+A decision model reads one state and answers every question about it in one request. What the questions mean
+is the rubric's: a dimension is a score whose levels are the points of the scale, or yes or no; a criterion of
+a candidate is yes or no; a pair is one choice. `judging/pointwise.py` asks a chat model for the same, one
+question at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
+from judgekit.judging.jury import DIGITS
+from judgekit.judging.round import Answer, Session, gather_limited, make_failure, ms_since
+from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
+from judgekit.providers.decisions import (
+    MOST_LEVELS,
+    MOST_QUESTIONS,
+    DecisionAnswer,
+    DecisionOption,
+    DecisionQuestion,
+    read_answers,
+    sent_questions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.judging.verdict import Failure
+    from judgekit.rubric.schema import Dimension, ScoreRubric
+
+Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
+"""By the name of a question, the probability of each possible answer."""
+
+WORDING = 1  # of what is asked below: a calibration for other words is none for these
+
+
+# --- Rubrics as questions
+
+
+def dimension_question(rubric: ScoreRubric, name: str, dimension: Dimension) -> DecisionQuestion:
+    """Return the question about a dimension: which point of the scale a text deserves, or yes or no."""
+    instruction = dimension.question
+    if dimension.look_for:
+        instruction += f" A good text has: {'; '.join(dimension.look_for)}."
+    if dimension.scale:
+        return DecisionQuestion(name, "predicate", instruction)
+    levels = []
+    for point in range(rubric.scale.min, rubric.scale.max + 1):
+        levels.append(DecisionOption(str(point), rubric.scale.labels.get(point, "")))
+    return DecisionQuestion(name, "score", instruction, tuple(levels))
+
+
+def candidate_question(label: str, criterion: str, text: str) -> DecisionQuestion:
+    """Return the question whether a criterion, in the words of `text`, holds for the candidate of a label."""
+    instruction = f"About the memory [{label}]: {text}"
+    return DecisionQuestion(f"{label}.{criterion}", "predicate", instruction)
+
+
+def pair_question(criteria: str, values: Sequence[str]) -> DecisionQuestion:
+    """Return the question which of two texts is better by `criteria`."""
+    instruction = f"{criteria}\nWhich of the two texts is better?"
+    options = [DecisionOption(value, f"the text {value} is better") for value in values]
+    return DecisionQuestion("better", "choice", instruction, tuple(options))
+
+
+def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
+    """Return the state and the questions as they are sent, for people to read."""
+    text = json.dumps(sent_questions(questions), ensure_ascii=False, indent=2)
+    return (*state.messages, Message("user", f"The questions:\n{text}"))
+
+
+def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return distributions as a round has them."""
+    rounded_by_name = {}
+    for name, shares in distributions.items():
+        rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
+    return rounded_by_name
+
+
+# --- Asking them
+
+
+class State(NamedTuple):
+    """What a decision model decides about: trusted words, then what is fenced; and whose call it is."""
+
+    system: str
+    context: str
+    call_key: CallKey
+
+    @property
+    def messages(self) -> Messages:
+        return (Message("user", f"{self.system}\n\n{self.context}"),)
+
+
+async def ask_decisions(
+    session: Session,
+    endpoint: Endpoint,
+    state: State,
+    questions: Sequence[DecisionQuestion],
+    timeout: float,
+) -> Answer[Distributions]:
+    """Return the probabilities that questions were answered with, beside the first failure of the others.
+
+    More questions than a request takes are asked side by side, within the same `timeout` seconds.
+    """
+    started = time.monotonic()
+    for question in questions:
+        levels = len(question.options)
+        if question.kind == "score" and levels > MOST_LEVELS:
+            why = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
+            why += ": use a rubric with a smaller scale (1 to 5), or a model that writes"
+            refused = make_failure(FailureKind.BAD_REQUEST, why)
+            return Answer(None, refused, Usage(), 0, endpoint.model)
+    chunks = [
+        tuple(questions[start : start + MOST_QUESTIONS])
+        for start in range(0, len(questions), MOST_QUESTIONS)
+    ]
+    calls = []
+    for number, chunk in enumerate(chunks, 1):
+        key = state.call_key
+        if len(chunks) > 1:
+            key = key.within(f"questions{number}")
+        calls.append(partial(_ask, session, endpoint, state.messages, chunk, key, timeout))
+    answers = await gather_limited(calls, session, endpoint)
+    distributions: Distributions = {}
+    usage = Usage()
+    failure = next((answer.failure for answer in answers if answer.failure), None)
+    model = endpoint.model
+    for answer in answers:
+        usage = usage.plus(answer.usage)
+        if answer.value is not None:
+            distributions |= answer.value
+            model = answer.model
+    return Answer(distributions or None, failure, usage, ms_since(started), model)
+
+
+async def _ask(
+    session: Session,
+    endpoint: Endpoint,
+    messages: Messages,
+    questions: tuple[DecisionQuestion, ...],
+    call_key: CallKey,
+    timeout: float,
+) -> Answer[Distributions]:
+    """Return the answers of one request; none is made twice in a session."""
+    started = time.monotonic()
+    try:
+        request = Request(
+            messages=messages,
+            call_key=call_key,
+            timeout=session.timeout_of_call(timeout),
+            max_tokens=1,
+            questions=questions,
+        )
+        reply, is_new = await _reply(session, endpoint, request)
+        answers = read_answers(reply.text, questions)
+        problem = next(filter(_problem, answers.values()), None)
+        if is_new and problem is None:
+            await session.keep(endpoint, request, reply)
+    except GatewayError as error:
+        failed = make_failure(error.kind, error.message)
+        usage = usage_of_failed_call(error)
+        return Answer(None, failed, usage, ms_since(started), endpoint.model)
+    failure: Failure | None = None
+    if problem is not None:
+        kind = FailureKind.REFUSAL if problem.is_refusal else FailureKind.INVALID_REPLY
+        failure = make_failure(kind, f"{reply.model}: {problem.problem}")
+    distributions: Distributions = {}
+    for name, answer in answers.items():
+        if not answer.problem:
+            distributions[name] = answer.probabilities
+    usage = reply.usage.of_call() if is_new else KEPT
+    return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
+
+
+def _problem(answer: DecisionAnswer) -> str:
+    return answer.problem
+
+
+async def _reply(session: Session, endpoint: Endpoint, request: Request) -> tuple[Reply, bool]:
+    """Return the reply to a request, and whether it was not made before in this session."""
+    key = (endpoint.model, request.messages, request.questions)
+    if key in session.remembered:
+        return session.remembered[key], False
+    reply = await session.reply(endpoint, request)
+    session.remembered[key] = reply
+    return reply, True
