@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -43,6 +44,7 @@ COMMANDS = {
 """Each command's module and the function or group in it; `help.toml` has the order of the help."""
 
 
+@functools.cache
 def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
     """Return the application with one command, whose module alone is imported, or with all of them."""
     app = typer.Typer(
