@@ -8,7 +8,10 @@ PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 LOCK   := uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 \
   --no-emit-index-url --no-header --quiet
 
-.PHONY: demo test slow check bench format lock generate clean help
+# What Python and pytest compile is kept, so that no process does it again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test slow check lint types imports pages bench format lock generate clean help
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -17,16 +20,25 @@ demo: $(READY) ## judge sample memories and documents with a real model
 	@$(BIN)/judgekit demo
 
 test: check ## all checks, and all tests but the slow ones; FILES=... runs those that guard these files
-	$(PYTEST) -m 'not slow' $(if $(FILES),$$($(BIN)/python -m tests.guards $(FILES)))
+	$(PYTEST) --hypothesis-profile=fast -m 'not slow' $(if $(FILES),$$($(BIN)/python -m tests.guards $(FILES)))
 
-slow: $(READY) ## the tests that start many processes, wait for limits, or simulate
-	$(PYTEST) -m slow
+slow: $(READY) ## tests that start many processes, wait for limits or simulate, and all examples of properties
+	$(PYTEST) -m 'slow or hypothesis'
 
 check: $(READY) ## lint, format, types, imports, docs
+	@$(MAKE) --no-print-directory --jobs lint types imports pages
+
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types:
 	$(BIN)/mypy
+
+imports:
 	$(BIN)/lint-imports --no-logo
+
+pages:
 	$(BIN)/python -m tests.docs
 
 bench: $(READY) ## speed as ratios, quality as tables

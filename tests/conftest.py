@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # No test says how long something takes, and a busy machine is no fault.
 hypothesis.settings.register_profile("judgekit", deadline=None)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("judgekit")
 
 KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "POSTGRES")}
