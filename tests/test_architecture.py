@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from package import PACKAGE, trees
+
 ROOT = Path(__file__).parents[1]
 
 # A foreign library, and the only module that knows it.
@@ -35,16 +37,11 @@ READS_ENVIRONMENT = {
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it
 
 
-FILES = {
-    path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "judgekit").rglob("*.py"))
-}
 MODULES = {
     ".".join(
-        part
-        for part in path.relative_to(ROOT / "judgekit").with_suffix("").parts
-        if part != "__init__"
-    ): ast.parse(text)
-    for path, text in FILES.items()
+        part for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__"
+    ): tree
+    for path, tree in trees().items()
 }
 """The modules of the package by their names, without the package's own; the package itself is ""."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from package import PACKAGE, trees
 
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(__file__).parents[1] / "judgekit"
 # What `str.splitlines` takes for the end of a line, and no protocol does.
 NO_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -24,9 +24,9 @@ UNIVERSAL = {
 
 def calls() -> Iterator[tuple[str, ast.Call, str]]:
     """Yield each call in the package with its module and the name of what is called."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path, tree in trees().items():
         module = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_bytes())):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name = (
                     node.func.attr

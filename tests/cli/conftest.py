@@ -12,6 +12,7 @@ from loopback import Loopback
 from outcome import Outcome
 
 from judgekit.cli.app import run
+from judgekit.evaluation import stats
 from judgekit.ledger import Ledger, labels
 from judgekit.providers import servers
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
     from loopback import Answer, Asked
     from outcome import Run, Use
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bounds of figures be rough: how good they are is examined where they are computed."""
+    monkeypatch.setattr(stats, "RESAMPLES", 200)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from loopback import Loopback, fails, says
 from scripted import by_content, scores
 
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation import runner
+from judgekit.evaluation import runner, stats
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -374,8 +374,14 @@ def test_models_that_cannot_be_compared_are_refused_before_any_is_asked(
     ],
 )
 def test_pages_show_the_output(
-    judgekit: Run, project: Path, page: str, first: str, command: str
+    judgekit: Run,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
+    first: str,
+    command: str,
 ) -> None:
+    monkeypatch.setattr(stats, "RESAMPLES", 2_000)  # as for users
     (shown,) = re.findall(
         rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL
     )

@@ -49,22 +49,23 @@ def summary(err: str) -> str:
     return err.splitlines()[-1]
 
 
-WORDS = (
-    ("pass", "fail"),
+WORDS = (("pass", "fail"), ("C", "I"), (1, 0), (True, False))
+MORE_WORDS = (
     ("yes", "no"),
     ("Correct", "Incorrect"),
-    ("C", "I"),
     ("1", "0"),
-    (1, 0),
     (1.0, 0.0),
-    (True, False),
     ("faithful", "hallucinated"),
 )
 TEXTS = ["zeta 1", "zeta 2", "zeta 3", "omega 4", "so so 5", "so so 6", "so so 7", "zeta 8"]
 IS_GOOD = [True, True, True, False, False, False, True, False]
 
 
-@pytest.mark.parametrize("words", WORDS, ids=repr)
+@pytest.mark.parametrize(
+    "words",
+    [*WORDS, *(pytest.param(words, marks=pytest.mark.slow) for words in MORE_WORDS)],
+    ids=repr,
+)
 def test_labels_without_improve_say_accepted_or_not_in_every_command(
     served: Served, judgekit: Run, words: tuple[object, object]
 ) -> None:

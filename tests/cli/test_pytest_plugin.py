@@ -152,7 +152,8 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_what_was_recorded_is_replayed_without_a_model(
     run: Run, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:

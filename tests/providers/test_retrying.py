@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from asking import ask, custom, failure, request
 from loopback import Loopback, fails, says
+from package import PACKAGE, trees
 
-import judgekit
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import retrying
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
@@ -20,7 +19,6 @@ from judgekit.providers.retrying import Tries
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CODE = Path(judgekit.__file__).parent
 # Loops that look whether something is there by now, or beat a pulse: nothing failed that they repeat.
 LOOKING = {
     "data/batches.py": "rows that settle",
@@ -33,9 +31,8 @@ LOOKING = {
 
 def test_one_module_knows_how_to_try_again() -> None:
     knowing, waiting = set(), set()
-    for path in CODE.rglob("*.py"):
-        place = path.relative_to(CODE).as_posix()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in trees().items():
+        place = path.relative_to(PACKAGE).as_posix()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom | ast.Import) and "tenacity" in ast.unparse(node):
                 knowing.add(place)
