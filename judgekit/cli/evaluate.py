@@ -210,11 +210,11 @@ def read_cases(
             are_rows = has_label and not keys <= cases.Case.model_fields.keys()
         if are_rows:
             labelled, left_out = labels.labelled_cases(rows, columns)
-            return cases.understood(labelled, rubric, mode, left_out), left_out
+            return cases.with_understood_labels(labelled, rubric, mode, left_out), left_out
     elif map_ or id_:
         raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
     left_out = LeftOut()
-    return cases.understood(cases.read(file), rubric, mode, left_out), left_out
+    return cases.with_understood_labels(cases.read(file), rubric, mode, left_out), left_out
 
 
 def answered(missing: str | None) -> Exit:
@@ -376,66 +376,78 @@ def memories(
 
     Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
     """
-    from judgekit.evaluation import cases
     from judgekit.hooks import relevance, settings, trial
     from judgekit.ledger.labels import at_terminal
 
     project = environment.project_root()
     configured, notes = settings.load(project)
     _check_hook(configured, fit=fit)
-    if prompts is not None:
-        texts = trial.distinct(
-            [text for _, text in cases.lines(prompts, "name a file of prompts")], limit
-        )
-    else:
-        texts = trial.of_project(from_, project, limit)
-    if not texts:
-        place = str(prompts or f"{from_} of {project}")
-        raise InputError(
-            f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
-        )
-    path = relevance.answers_file(project)
-    kept = labels or (path if path.exists() else None)
-    if kept:
-        answers = relevance.read_answers(kept, project)
-    else:
-        answers = {}
-    if not (kept or as_json or at_terminal()):
-        known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
-        raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
+    texts = _prompts_to_try(prompts, from_, project, limit)
+    kept_path = relevance.answers_file(project)
+    answers = _read_answers(labels, kept_path, project, as_json=as_json)
     tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
-    asked = []
-    for each in tried.trials:
-        for hit in each.injections(mentions=fit):
-            asked.append((each, hit))
+    pairs = []
+    for prompt_trial in tried.trials:
+        for hit in prompt_trial.injections(mentions=fit):
+            pairs.append((prompt_trial, hit))
     if labels is None and at_terminal():
-        _ask([each for each in asked if each[0].pair(each[1]) not in answers], answers, path)
+        unanswered_pairs = [pair for pair in pairs if pair[0].pair(pair[1]) not in answers]
+        _ask(unanswered_pairs, answers, kept_path)
     hook = trial.hook_report(tried.trials, answers)
     judged = None
     if configured["judge"] == "on":
         judged = trial.hook_report(tried.trials, answers, judged=True)
-    unanswered = sum(each.pair(hit) not in answers for each, hit in asked)
-    if fit:
-        fits = _fits(tried.trials, answers, configured)
-    else:
-        fits = []
-    injections = trial.rows(tried.trials, answers, mentions=fit)
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,
         "hook": hook.model_dump(),
         "judged": judged and judged.model_dump(),
         "judge": judged and trial.judge_report(tried, answers),
-        "unanswered": unanswered,
-        "fits": fits,
-        "injections": injections,
+        "unanswered": sum(prompt_trial.pair(hit) not in answers for prompt_trial, hit in pairs),
+        "fits": _fits(tried.trials, answers, configured) if fit else [],
+        "injections": trial.rows(tried.trials, answers, mentions=fit),
     }
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
     else:
         _say_memories(report, hook, judged)
     return (judged or hook).code
+
+
+def _prompts_to_try(
+    file: Path | None, source: Literal["transcripts", "log"], project: str, limit: int
+) -> list[str]:
+    """Return prompts of a file, or of the project; raises `InputError` where there are none."""
+    from judgekit.evaluation import cases
+    from judgekit.hooks import trial
+
+    if file is not None:
+        lines = [text for _, text in cases.lines(file, "name a file of prompts")]
+        texts = trial.distinct(lines, limit)
+    else:
+        texts = trial.of_project(source, project, limit)
+    if not texts:
+        place = str(file or f"{source} of {project}")
+        raise InputError(
+            f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
+        )
+    return texts
+
+
+def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
+    """Return the answers in a file of labels, or those that are kept; raises `UsageError` without any way."""
+    from judgekit.hooks import relevance
+    from judgekit.ledger.labels import at_terminal
+
+    if labels is None and kept_path.exists():
+        labels = kept_path
+    if labels is not None:
+        return relevance.read_answers(labels, project)
+    if not (as_json or at_terminal()):
+        remedy = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
+        raise UsageError(f"no terminal to ask at, and no answers are kept; {remedy}")
+    return {}
 
 
 def _check_hook(configured: Settings, *, fit: bool) -> None:

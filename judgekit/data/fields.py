@@ -11,7 +11,7 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
@@ -294,38 +294,36 @@ def comparison(
 ) -> ComparisonInput:
     """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
     if column := fields.columns.get("texts"):
-        value = row.columns.get(column)
-        if isinstance(value, str):
-            value = parsed(value)
-        if not isinstance(value, list) or not documents.LEAST <= len(value) <= MOST:
-            if isinstance(value, list):
-                got = f"{len(value)} of them"
-            else:
-                got = kind(value)
-            raise FieldError(
-                column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}"
-            )
-        texts = []
-        for letter, each in zip(LETTERS, value, strict=False):
-            texts.append((f"{column} {letter}", _text(each, "text", column, fields.naming)))
+        texts = _listed_texts(fields, row, column)
     else:
-        texts = []
-        for field in ("a", "b"):
-            texts.append((fields.columns[field], _said(fields, row, field)))
+        texts = [(fields.columns[field], _said(fields, row, field)) for field in ("a", "b")]
     for column, text in texts:
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
     if len(families) == 1:
-        known = [*families] * len(texts)
-    else:
-        known = [*families, *[None] * len(texts)]
-    own = []
-    for letter in LETTERS[: len(texts)]:
-        own.append(_author(fields, row, f"author_{letter.lower()}"))
-    authors = tuple(one or other for one, other in zip(own, known, strict=False))
-    said = _said(fields, row, "prompt")
+        families = [*families] * len(texts)
+    authors = []
+    for letter, family in zip_longest(LETTERS[: len(texts)], families[: len(texts)]):
+        authors.append(_author(fields, row, f"author_{letter.lower()}") or family)
+    row_prompt = _said(fields, row, "prompt")
+    if row_prompt.strip():
+        prompt = row_prompt
     files = tuple(map(file_of, LETTERS, (text for _, text in texts)))
-    return ComparisonInput(said if said.strip() else prompt, files, authors)
+    return ComparisonInput(prompt, files, tuple(authors))
+
+
+def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
+    """Return the names and texts of a list; raises `FieldError` for anything else."""
+    value = row.columns.get(column)
+    if isinstance(value, str):
+        value = parsed(value)
+    if not isinstance(value, list) or not documents.LEAST <= len(value) <= MOST:
+        got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
+        raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
+    texts = []
+    for letter, item in zip(LETTERS, value, strict=False):
+        texts.append((f"{column} {letter}", _text(item, "text", column, fields.naming)))
+    return texts
 
 
 def content(subject: Document | ComparisonInput) -> str:

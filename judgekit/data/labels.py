@@ -110,7 +110,8 @@ class ResultFile:
         self.name = rows.name
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
-        self._fields: tuple[tuple[str, ...], Fields | None] = ((), None)
+        self._names: tuple[str, ...] = ()  # of columns that a row had last
+        self._fields: Fields | None = None
         task: TaskName | None = None
         head: list[DataRow | UnreadableRow] = []
         names: dict[str, None] = {}
@@ -197,18 +198,19 @@ class ResultFile:
 
     def text_of(self, row: ResultRow) -> str:
         """Return the text that was judged, or the texts that were compared; "" where they are not known."""
-        own = row.own
-        names = tuple(own)
-        if self._fields[0] != names:
-            self._fields = names, self._fields_of(names)
-        found = self._fields[1]
-        if found is None:
+        names = tuple(row.own)
+        if self._names != names:
+            self._names = names
+            self._fields = self._fields_of(names)
+        if self._fields is None:
             return ""
-        data_row = DataRow(0, own)
+        data_row = DataRow(0, row.own)
         with suppress(InputError):
             if self.task == "judge":
-                return fields.document(found, data_row, row.row_id, _EVERYTHING).files[0].text
-            subject = fields.comparison(found, data_row)
+                return (
+                    fields.document(self._fields, data_row, row.row_id, _EVERYTHING).files[0].text
+                )
+            subject = fields.comparison(self._fields, data_row)
             share = _MOST_CHARS // len(subject.files)
             return " ".join(
                 f"{file.path}: {short_line(file.text, share)}" for file in subject.files

@@ -237,25 +237,26 @@ class Worker:
         return records
 
     async def _row(
-        self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]
+        self, row: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]
     ) -> None:
-        if str(each.row_id) in before:
-            run.on_record(each, before[str(each.row_id)])
+        if str(row.row_id) in before:
+            run.on_record(row, before[str(row.row_id)])
             return
         async with self._slots:
             if self._client.is_ending:
                 return
             record = None
             try:
-                record = await self._record(each)
+                record = await self._record(row)
             except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
-                told = f"{error}"
+                problem = f"{error}"
                 if not isinstance(error, JudgekitError):
-                    told = f"{type(error).__name__}: {error}"
-                each = each._replace(error=short_line(f"internal error: {told}", 300))
-        is_refused = FailureKind.BUDGET in _failures(record)
-        if not is_refused or not self._client.is_ending:  # else another run judges it
-            run.on_record(each, record)
+                    problem = f"{type(error).__name__}: {error}"
+                row = row._replace(error=short_line(f"internal error: {problem}", 300))
+        is_over_budget = FailureKind.BUDGET in _failures(record)
+        if is_over_budget and self._client.is_ending:
+            return  # another run judges it
+        run.on_record(row, record)
 
     async def _record(self, each: PendingRow) -> Record | None:
         """Return the record of a row; while its provider is down, try again later."""

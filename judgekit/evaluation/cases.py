@@ -245,7 +245,7 @@ def read(path: Path) -> list[Case]:
     return cases
 
 
-def understood(
+def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
     """Return the cases whose label means something to a rubric, with what it means; count the others.

@@ -99,17 +99,17 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`."""
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
-    drawn = {
-        name: hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256") for name in ids
-    }
+    digests = {}
+    for name in ids:
+        digests[name] = hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256")
     upper = shown.upper()
-    label_of: dict[str, str] = {}
-    for name in sorted(ids, key=lambda name: drawn[name]):
+    labels: dict[str, str] = {}
+    for name in sorted(ids, key=lambda name: digests[name]):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
-        free = (four for four in _fours(drawn[name]) if four not in label_of.values())
-        unseen = (four for four in islice(free, _TRIES) if four not in upper)
-        label_of[name] = next(unseen, None) or next(free)
-    return label_of
+        free = (label for label in _fours(digests[name]) if label not in labels.values())
+        unseen = (label for label in islice(free, _TRIES) if label not in upper)
+        labels[name] = next(unseen, None) or next(free)
+    return labels
 
 
 def _fours(drawn: bytes) -> Iterator[str]:

@@ -68,16 +68,21 @@ def apart(
     unfit = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _without(panel, unfit)
-    apart = dict(panel)
+    models_by_tier = dict(panel)
     for tier, models in panel.items():
         fit = of_other_families[tier]
         if mixed and not fit:
-            on_panel = {*unfit, *_families(apart)}
+            on_panel = {*unfit, *_families(models_by_tier)}
             fit = _of_others(tier, others, on_panel) or _of_others(tier, others, unfit)
-        fit = fit or nearest(tier, of_known_families) or _of_others(tier, others, unfit)
-        fit = fit or nearest(tier, of_other_families)
-        apart[tier] = fit[: len(models)] or models
-    return apart
+        fit = (
+            fit
+            or nearest(tier, of_known_families)
+            or _of_others(tier, others, unfit)
+            or nearest(tier, of_other_families)
+            or models
+        )
+        models_by_tier[tier] = fit[: len(models)]
+    return models_by_tier
 
 
 def without_authors(

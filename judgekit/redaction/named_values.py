@@ -193,21 +193,17 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
-    if RE["end_of_setting"].match(text, match.end()):
-        after = ""
-    else:
-        after = text[match.end() : match.end() + 1]
+    after = text[match.end() : match.end() + 1]
     before = _line_before(text, match.start()).strip(" \t-")
-    ends = after in ("", "\n")
-    alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
+    is_last = after in ("", "\n") or bool(RE["end_of_setting"].match(text, match.end()))
+    is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":
-        return (
-            alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
-        )
+        value = text[slice(*match.span("value"))]
+        return is_alone and operator == ":" and gap == " " and value.islower()
     if not gap and RE["next_setting"].match(text, match.end()):
         return True
     if after == ";" or text[match.start("core") : match.end("tail")].isupper():
         return True
-    if not gap and ends and RE["property"].fullmatch(before):
+    if not gap and is_last and RE["property"].fullmatch(before):
         return match.end("tail") == match.start("operator")
-    return alone and bool(RE["section"].search(text, max(0, match.start() - 300), match.start()))
+    return is_alone and bool(RE["section"].search(text, max(0, match.start() - 300), match.start()))

@@ -8,7 +8,7 @@ from judgekit.redaction.secret_rules import RE, Span
 from judgekit.redaction.values import is_mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _LEAST_OF_KEY: Final = 16
 _LEAST_IN_FIELD: Final = 40
@@ -18,44 +18,56 @@ _MOST_OTHERS: Final = 12
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:
     """Yield from where to where private keys stand; of one with prose within it, what is before and after."""
+    if "begin" in lower or "private-lines" in lower:
+        yield from _keys_with_header(text, lower)
+    if "private" in lower:
+        yield from _keys_before_tail(text, lower)
+
+
+def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
     at = 0
     stop = -1
-    known = "begin" in lower or "private-lines" in lower
-    while known and (header := RE["header"].search(lower, at)):
+    while header := RE["header"].search(lower, at):
         if header.end() > stop:
             stop = _line_break(text, header.end())[0]
         dashes = RE["dashes"].search(text, max(0, header.start() - 24), header.start())
         pieces, at = _material(text, header.end(), stop)
-        if any(
-            last - first >= _LEAST_OF_KEY and is_mixed(text[first:last]) for first, last in pieces
-        ):
+        if any(_may_be_key(text[first:last]) for first, last in pieces):
             start = (dashes or header).start()
-            end = header.end()
-            for (
-                first,
-                last,
-            ) in pieces:  # as one what is parted by no more than what lines begin with
-                forms = (RE["between"], RE["short_fields"])
-                between = text[end:first]
-                if first > end and not any(form.fullmatch(between) for form in forms):
-                    yield start, end
-                    start = first
-                    end = last
-                end = max(last, end)
+            yield from _join_pieces(text, start, header.end(), pieces)
+
+
+def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
+    """Yield a span and the pieces behind it, as one where no more is between than lines begin with."""
+    for first, last in pieces:
+        between = text[end:first]
+        if between and not (
+            RE["between"].fullmatch(between) or RE["short_fields"].fullmatch(between)
+        ):
             yield start, end
+            start = first
+            end = last
+        end = max(last, end)
+    yield start, end
+
+
+def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
+    """Yield the keys whose last line is there; their header may be missing."""
     since = 0
-    for tail in (
-        RE["tail"].finditer(lower) if "private" in lower else ()
-    ):  # the header may be missing
+    for tail in RE["tail"].finditer(lower):
         start = text.rfind("\n", since, tail.start()) + 1 or tail.start()
         for _ in range(_MOST_LINES):
             line = text.rfind("\n", since, max(start - 1, since)) + 1 or since
             if line == start or not RE["line"].fullmatch(text, line, start):
                 break
             start = line
-        if tail.start() - start >= _LEAST_OF_KEY and is_mixed(text[start : tail.start()]):
+        if _may_be_key(text[start : tail.start()]):
             yield start, tail.end()
         since = tail.end()
+
+
+def _may_be_key(text: str) -> bool:
+    return len(text) >= _LEAST_OF_KEY and is_mixed(text)
 
 
 def _line_break(text: str, start: int) -> Span:

@@ -240,23 +240,24 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
     """Return the part of a text from `start` to `end`, other words in the place of some."""
-    said: list[str] = []
-    starts: list[int] = []
+    texts: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
     at = start
-    length = 0
-    for first, last, other in [*changes, (end, end, "")]:
-        for piece, words, same in (
-            ((at, first), text[at:first], True),
-            ((first, last), other, False),
-        ):
-            if words:
-                starts.append(length)
-                pieces.append((*piece, same))
-                said.append(words)
-                length += len(words)
+    for first, last, other in changes:
+        texts += [text[at:first], other]
+        pieces += [(at, first, True), (first, last, False)]
         at = last
-    return View("".join(said), starts, pieces)
+    texts.append(text[at:end])
+    pieces.append((at, end, True))
+    starts: list[int] = []
+    kept_pieces = []
+    length = 0
+    for words, piece in zip(texts, pieces, strict=True):
+        if words:
+            starts.append(length)
+            kept_pieces.append(piece)
+            length += len(words)
+    return View("".join(texts), starts, kept_pieces)
 
 
 def _unescape(written: str) -> str:
