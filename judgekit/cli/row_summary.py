@@ -50,19 +50,14 @@ def summary(
     if others:
         theirs = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {theirs}")
+    left = "the rest"
+    if total is not None:
+        left = counted(total - count, "row", "rows")
     if run.gave_up:
-        if total is None:
-            left = "the rest"
-        else:
-            left = counted(total - count, "row", "rows")
         parts.append(
             f"{left} not judged, because the first {run.sent:,} that were sent failed alike"
         )
     elif run.is_spent:
-        if total is None:
-            left = "the rest"
-        else:
-            left = counted(total - count, "row", "rows")
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
         parts.append(

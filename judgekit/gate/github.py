@@ -82,16 +82,16 @@ class Gh:
 
     def _list(self, *words: str) -> list[OpenIssue]:
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
+        listed = []
         try:
-            return [
-                OpenIssue(
-                    each["number"], short_line(each["url"], _SAID), each["state"] == "OPEN", *mark
-                )
-                for each in json.loads(output)
-                if (mark := issues.mark(each["body"] or ""))
-            ]
+            for issue in json.loads(output):
+                mark = issues.mark(issue["body"] or "")
+                if mark:
+                    url = short_line(issue["url"], _SAID)
+                    listed.append(OpenIssue(issue["number"], url, issue["state"] == "OPEN", *mark))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise GhError("gh issue list: the output is not a list of issues; update gh") from None
+        return listed
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
         """Return what `gh issue VERB WORDS` prints; raises `GhError`, if late too."""

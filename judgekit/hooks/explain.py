@@ -140,15 +140,21 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
     wanted = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted]
     for line in logged[:_LOGGED]:
-        injected, mentioned, repeated = (
-            ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ()))
-            or "nothing"
-            for places in (("pinned", "injected"), ("mentioned",), ("repeated",))
-        )
+        injected = _titles(line, "pinned", "injected")
+        mentioned = _titles(line, "mentioned")
+        repeated = _titles(line, "repeated")
         lines.append(
             f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
         )
     return lines if logged else [*lines, "this prompt is not in the log"]
+
+
+def _titles(line: dict[str, Any], *parts: str) -> str:
+    titles = []
+    for part in parts:
+        for entry in line.get(part, ()):
+            titles.append(str(entry.get("title")))
+    return ", ".join(titles) or "nothing"
 
 
 def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:

@@ -94,11 +94,11 @@ def _judged(
     def body() -> bytes:
         sent = []
         for candidate in candidates:
-            sent.append(
-                {name: getattr(candidate, name) for name in _SENT}
-                | {"tags": list(candidate.tags)}
-                | ({"text": candidate.text} if candidate.kind == confidence.COMMAND else {})
-            )
+            fields = {name: getattr(candidate, name) for name in _SENT}
+            fields["tags"] = list(candidate.tags)
+            if candidate.kind == confidence.COMMAND:
+                fields["text"] = candidate.text
+            sent.append(fields)
         request = client.carried(configured.project) | {
             "prompt": prompt,
             "candidates": sent,

@@ -57,12 +57,17 @@ class _Words:
 
     def back_in(self, exchange: transcript.Exchange) -> set[str]:
         """Return the files of the memories whose words are in an answer and not in its prompt."""
-        answer, prompt = (
-            {stem for language in self._languages.values() for stem in terms.stems(text, language)}
-            for text in ("\n".join(exchange.answer), exchange.prompt)
-        )
-        counts = Counter(file for stem in answer - prompt for file in self._owners.get(stem, ()))
+        new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
+        counts = Counter[str]()
+        for stem in new_words:
+            counts.update(self._owners.get(stem, ()))
         return {file for file, count in counts.items() if count >= WORDS}
+
+    def _stems(self, text: str) -> set[str]:
+        stems = set[str]()
+        for language in self._languages.values():
+            stems.update(terms.stems(text, language))
+        return stems
 
 
 def report(folder: str, *, as_json: bool = False) -> str:

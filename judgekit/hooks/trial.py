@@ -39,10 +39,13 @@ class Trial(NamedTuple):
     judged: Shown | None = None
 
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
-        ways = [way for way in (self.plain, self.judged) if way]
-        return list(
-            dict.fromkeys(hit for way in ways for part in way[: 1 + mentions] for hit in part)
-        )
+        hits: dict[Candidate, None] = {}
+        for shown in (self.plain, self.judged):
+            if shown:
+                hits |= dict.fromkeys(shown[0])
+                if mentions:
+                    hits |= dict.fromkeys(shown[1])
+        return list(hits)
 
     def pair(self, hit: Candidate) -> Pair:
         return prompt_key(self.prompt), environment.digest(hit.file)

@@ -238,34 +238,30 @@ def rate(
             sum([rarities[number] for number in hit.titled]) + factor["body_share"] * in_body
         )
         groups.setdefault(frozenset(hit.matched), []).append(evidences[-1])
-    rivals = {}
+    rivals: dict[frozenset[int], list[float]] = {}
     for matched in groups:
-        rivals[matched] = [
-            one for other, same in groups.items() if not matched.isdisjoint(other) for one in same
-        ]
+        rivals[matched] = []
+        for other, of_group in groups.items():
+            if not matched.isdisjoint(other):
+                rivals[matched] += of_group
     for hit, evidence in zip(hits, evidences, strict=True):
         among = rivals[frozenset(hit.matched)]
         silent = max(documents - len(among), 0) + profile.background["documents"]
         others = max(sum(map(exp, among)) - exp(evidence), 0.0)
         several = len(hit.matched) >= SEVERAL
-        covered, titled = (
-            sum([rarities[n] for n in numbers]) for numbers in (hit.matched, hit.titled)
-        )
+        covered = sum([rarities[number] for number in hit.matched])
+        titled = sum([rarities[number] for number in hit.titled])
         odds = min(max(evidence - log(others + silent), -MOST), MOST)
         alone = 1 / (sum([other > evidence - SAME for other in among]) + (not several))
-        hit.features = found = {
-            "odds": odds,
-            "titled": titled / in_titles if in_titles else UNKNOWN,
-            "near": near(words, hit.text[:READ].split()) if several else 0.0,
-            "alone": alone,
-            "coverage": covered / (sum(rarities) or 1),
-        }
-        logit = (
-            factor["intercept"]
-            + factor["odds"] * found["odds"]
-            + factor["titled"] * found["titled"]
-        )
-        logit += factor["near"] * found["near"] + factor["alone"] * found["alone"]
+        features = {"odds": odds, "titled": UNKNOWN, "near": 0.0, "alone": alone}
+        if in_titles:
+            features["titled"] = titled / in_titles
+        if several:
+            features["near"] = near(words, hit.text[:READ].split())
+        features["coverage"] = covered / (sum(rarities) or 1)
+        hit.features = features
+        logit = factor["intercept"] + factor["odds"] * odds + factor["titled"] * features["titled"]
+        logit += factor["near"] * features["near"] + factor["alone"] * alone
         hit.confidence = 1 / (1 + exp(-logit))
         medium = profile.labels["medium"]
         if hit.damaged:

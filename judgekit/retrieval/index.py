@@ -153,12 +153,12 @@ def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
 def _differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
-    return [
-        (number, place)
-        for number, place, size, mtime, inode, read in rows
-        if index_file.look(f"{root}/{place}") != (size, mtime, inode)
-        or not index_file.is_sure(mtime, read)
-    ]
+    differing = []
+    for number, place, size, mtime, inode, read in rows:
+        is_changed = index_file.look(f"{root}/{place}") != (size, mtime, inode)
+        if is_changed or not index_file.is_sure(mtime, read):
+            differing.append((number, place))
+    return differing
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
@@ -224,13 +224,18 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
         try:
             known = about(connection)
             problems = connection.execute(index_file.PROBLEMS).fetchall()
-            files, watched = (connection.execute(query).fetchall() for query in (_FILES, _WATCH))
+            files = connection.execute(_FILES).fetchall()
+            watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
         seen = []
         for _, place, *stamp, _ in files:
             seen.append((f"{root}/{place}", False, tuple(stamp)))
         seen += [(f"{root}/{place}", folder, (x, y, z)) for place, folder, x, y, z, *_ in watched]
+        is_current = (known["root"], known["read_by"]) == (root, read_by(profiles))
+        is_stale = not is_current or known["pending"] != 0
+        for at, is_folder, stamp in seen:
+            is_stale = is_stale or (index_file.look(at, folder=is_folder) or _GONE) != stamp
         return found | {
             "kind": known["kind"] or None,
             "entries": known["size"],
@@ -238,11 +243,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             "pending": known["pending"],
             "problems": [text for (text,) in problems],
             "updated": known["updated"] / 1e9 or None,
-            "stale": (known["root"], known["read_by"], known["pending"])
-            != (root, read_by(profiles), 0)
-            or any(
-                (index_file.look(at, folder=folder) or _GONE) != stamp for at, folder, stamp in seen
-            ),
+            "stale": is_stale,
         }
     except (
         index_file.sqlite.DatabaseError,

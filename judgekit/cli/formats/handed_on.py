@@ -82,12 +82,19 @@ def region(passage: str, text: str) -> dict[str, int] | None:
             return None
         start = _unflattened(text, flat, place)
         end = _unflattened(text, flat, place + len(flat_passage) - 1) + 1
+    start_line, start_column = _position(text, start)
+    end_line, end_column = _position(text, end)
     return {
-        "startLine": text.count("\n", 0, start) + 1,
-        "startColumn": start - text.rfind("\n", 0, start),
-        "endLine": text.count("\n", 0, end) + 1,
-        "endColumn": end - text.rfind("\n", 0, end),
+        "startLine": start_line,
+        "startColumn": start_column,
+        "endLine": end_line,
+        "endColumn": end_column,
     }
+
+
+def _position(text: str, at: int) -> tuple[int, int]:
+    """Return the line and the column of a character, both counted from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _unflattened(text: str, flat: str, place: int) -> int:

@@ -163,14 +163,18 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         return None
     category = category or _category_in(record, profile)
     tags = record.get("tags")
+    if not isinstance(tags, list):
+        tags = []
     title = record.get("title")
+    if not isinstance(title, str) or not title.strip():
+        title = name
     body = body_text(record, profile.categories[category]["body"], profile.max_bytes)
     updated = _seconds(record.get("updated_at")) or _seconds(record.get("created_at"))
     entry = Entry(
         name,
-        title if isinstance(title, str) and title.strip() else name,
+        title,
         category,
-        tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else (),
+        tags=[tag for tag in tags if isinstance(tag, str)],
         body=body,
         updated=updated,
     )
