@@ -18,6 +18,7 @@ from judgekit.engine import answers, client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
 from judgekit.judging import documents
+from judgekit.judging.wordless import Deciders
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -242,6 +243,10 @@ def _judge(
         warn(f"undetermined: {reason}")
     substitutes = (name for verdict in verdicts for name in verdict.get("substitutes") or ())
     output.tell_sent(substitutes, sum(verdict.get("redacted") or 0 for verdict in verdicts))
+    deciders = Deciders()
+    for verdict in verdicts:
+        deciders.add(verdict)
+    note(*deciders.notes())
     return {verdict["verdict"] for verdict in verdicts}
 
 

@@ -160,6 +160,7 @@ def _judge_here(
 def _tell_problems(work: DatasetRun) -> None:
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
     output.tell_sent(work.substitutes, work.redacted)
+    output.note(*work.deciders.notes())
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
         warn(escaped(work.failed + more))

@@ -12,6 +12,7 @@ from judgekit.data.results import Results, result
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.errors import ConfigError, FailureKind
 from judgekit.judging.round import INEXACT
+from judgekit.judging.wordless import Deciders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,7 @@ class Tally:
     is_local: bool = False
     redacted: int = 0
     substitutes: set[str] = field(default_factory=set)
+    deciders: Deciders = field(default_factory=Deciders)
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
     strange_label: str = ""
     failed: str = ""
@@ -168,6 +170,7 @@ class DatasetRun(Tally):
         self.is_local |= record["cost_source"] == "local"
         self.redacted += record.get("redacted") or 0
         self.substitutes.update(record.get("substitutes") or ())
+        self.deciders.add(record)
         failures = [round_["failure"] for round_ in record["rounds"]]
         if not failures:  # nothing was sent
             return

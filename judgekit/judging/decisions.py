@@ -28,7 +28,7 @@ from judgekit.providers.decisions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.judging.verdict import Failure
     from judgekit.rubric.schema import Dimension, ScoreRubric
@@ -80,6 +80,16 @@ def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
     for name, shares in distributions.items():
         rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
     return rounded_by_name
+
+
+def unproven_reason(models: Iterable[str]) -> str:
+    """Say why what these decision models would accept is not accepted in strict mode."""
+    names = ", ".join(dict.fromkeys(models))
+    return (
+        f"{names} would accept, but in strict mode a decision model does not accept alone: learn from labels "
+        "when to believe it (judgekit calibrate), add a model that writes (judge.tiers.deep), or use "
+        "--mode lenient"
+    )
 
 
 # --- Asking them

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from judgekit.judging import outgoing, panel
+from judgekit.judging import decisions, outgoing, panel
 from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.escalation import ESCALATE, Final, FinalityRules, margin
 from judgekit.judging.orchestrator import Judge
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.state import JudgingState
     from judgekit.judging.verdict import Consensus
-
-_UNPROVEN = (
-    "{models} would accept, but in strict mode a decision model does not accept alone: learn from labels "
-    "when to believe it (judgekit calibrate), add a model that writes (judge.tiers.deep), or use "
-    "--mode lenient"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +176,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
             reason = reason or "no model saw the whole text, so it cannot be accepted"
         elif final.verdict == "undetermined" and accepting and self._is_unproven(accepting):
-            unproven = _UNPROVEN.format(models=", ".join(_names(state, accepting)))
+            unproven = decisions.unproven_reason(_names(state, accepting))
             reason = "; ".join(filter(None, (unproven, reason)))
         uncovered = None
         if self.settings.finality:
@@ -238,7 +232,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
     """Return the models that were asked in some tiers, as their replies name them."""
-    return list(dict.fromkeys(row.model for row in state.rounds if row.tier in tiers))
+    return [row.model for row in state.rounds if row.tier in tiers]
 
 
 def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:

@@ -47,6 +47,8 @@ ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks fo
 HOOK_SECONDS = (
     20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
 )
+# That a prompt waits for a decision model: it answers in tenths of a second, or something is wrong.
+DECISION_SECONDS = 1.5
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "no model is asked without full-text search"
 
@@ -116,6 +118,7 @@ def search(
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
+    likely: dict[int, float] = {}
     degraded = [ranked.degraded]
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
@@ -123,8 +126,12 @@ def search(
         if ranked.fallback is None:
             candidates = _texts_of(query, ranked.candidates, config, profiles)
             judged = running.run(_judge(config, Path(home), candidates, mode=mode))
-        if not isinstance(judged, str) and judged.stale:
-            notes.append(judged.stale)
+        if not isinstance(judged, str):
+            for candidate, decision in zip(ranked.candidates, judged.decisions, strict=True):
+                if decision.probability is not None:
+                    likely[id(candidate)] = decision.probability
+            if judged.stale:
+                notes.append(judged.stale)
         top_k = config.retrieval.fallback_top_k
         kept, problem = apply(judged, ranked.candidates, mode, top_k)
         degraded.append(problem)
@@ -133,6 +140,8 @@ def search(
         fields = candidate.shown()
         if kept_by != "bm25":
             fields["kept_by"] = kept_by
+        if id(candidate) in likely:
+            fields["confidence"] = likely[id(candidate)]
         results.append(Result(**fields))
     return SearchResult(
         query=encodable(query),
@@ -297,6 +306,8 @@ async def _judge(
             timeout -= await _prepare_all(settings, timeout)
             if timeout <= 0:
                 return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
+            if settings.deciding_tiers:
+                timeout = min(timeout, DECISION_SECONDS)
             settings = replace(settings, timeout=timeout, call_timeout=retrieval.timeout)
         judge = CandidateJudge(gateway, settings, service.reply_cache(request))
         return await judge.select(subject.query, subject.candidates)

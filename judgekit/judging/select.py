@@ -410,7 +410,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             decisions.append(self._decision(state, candidate.id))
         degraded = None
         if any(decision.decision == "undetermined" for decision in decisions):
-            degraded = failures(state.rounds)
+            degraded = failures(state.rounds) or self._unproven_reason(state)
         if state.refused:
             degraded = f"not judged: {state.refused}"
         return Selection(
@@ -419,6 +419,17 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             degraded=degraded,
             **state.measured(self.settings),
         )
+
+    def _unproven_reason(self, state: JudgingState[Candidates]) -> str | None:
+        """Say why candidates are undecided that every tier kept; None where that is not so."""
+        deciding = self.settings.deciding_tiers
+        if (
+            self.settings.mode != "strict"
+            or not state.rounds
+            or set(state.opinions) - set(deciding)
+        ):
+            return None
+        return decisions.unproven_reason(row.model for row in state.rounds)
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         end = self._next(state, candidate)

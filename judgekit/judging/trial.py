@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from judgekit import environment
+from judgekit.judging.decisions import State, ask_decisions
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.round import Session
 from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
+from judgekit.providers.base import CallKey
+from judgekit.providers.decisions import YES, DecisionQuestion
 from judgekit.providers.litellm import cost_of
 from judgekit.providers.style import CallStyle
 from judgekit.rubric.loader import find_rubric
@@ -49,6 +52,8 @@ class Trial:
     @property
     def observed(self) -> str:
         """What was seen, in one line: how replies are held to the schema, and what differs from usual."""
+        if self.endpoint.decides:
+            return _decided(self.answer)
         if self.endpoint.profile.kind != "litellm" or not self.endpoint.writes:
             return ""
         usual = self.endpoint.output
@@ -97,9 +102,40 @@ async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
         return [await try_model(gateway, endpoint) for endpoint in endpoints]
 
 
+_RIGHT: Final = DecisionQuestion(
+    "right", "predicate", "Does the text say at how many degrees water boils?"
+)
+_WRONG: Final = DecisionQuestion(
+    "wrong", "predicate", "Does the text say how long the river Danube is?"
+)
+
+
+async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
+    """Ask a decision model two questions whose answers are known."""
+    key = CallKey(file_of("sentence.md", SENTENCE).sha256, RUBRIC, "quick")
+    state = State("You answer questions about a text.", SENTENCE, key)
+    session = Session(gateway, _SECONDS)
+    answer = await ask_decisions(session, endpoint, state, [_RIGHT, _WRONG], _SECONDS)
+    return Trial(endpoint, answer, CallStyle(endpoint.output))
+
+
+def _decided(answer: Answer[Any]) -> str:
+    """Say how likely yes was where it is right, and where it is wrong."""
+    if answer.failure is not None or not answer.value:
+        return ""
+    right = answer.value[_RIGHT.name][YES]
+    wrong = answer.value[_WRONG.name][YES]
+    words = f"says yes with {right:.2f} where that is right, with {wrong:.2f} where it is wrong"
+    if right <= wrong:
+        words += ": it does not tell them apart, so do not let it judge"
+    return words
+
+
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a model in the usual way, whatever was seen of it before."""
     await gateways.prepare(endpoint)
+    if endpoint.decides:
+        return await _try_decisions(gateway, endpoint)
     remembered.forget(endpoint)
     settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")

@@ -15,3 +15,40 @@ def is_wordless(verdict: Mapping[str, Any]) -> bool:
         if row["tier"] == verdict.get("judge_tier") and row["opinion"]:
             opinions.append(row["opinion"])
     return bool(opinions) and all("probabilities" in opinion for opinion in opinions)
+
+
+class Deciders:
+    """The decision models that judged, of all records so far, and whether a model that writes did, too."""
+
+    def __init__(self) -> None:
+        self._answered: dict[str, str] = {}
+        self._has_reasons = False
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Count the rounds of a verdict's record."""
+        configured = record.get("configured") or {}
+        for row in record.get("rounds") or ():
+            if not row["opinion"]:
+                continue
+            if "probabilities" in row["opinion"] and "keep" not in row["opinion"]:
+                self._answered[configured.get(row["model"], row["model"])] = row["model"]
+            else:
+                self._has_reasons = True
+
+    def notes(self) -> list[str]:
+        """Return what a user is told of them, a line each."""
+        lines = []
+        for name, answered in self._answered.items():
+            if name.endswith("-latest"):
+                lines.append(
+                    f"{name} moves on: a calibration holds for {answered} alone; name that"
+                )
+        if self._answered and not self._has_reasons:
+            names = ", ".join(self._answered)
+            why = (
+                "add a key of a provider that chats, or name one of its models in judge.tiers.deep"
+            )
+            lines.append(
+                f"decided by {names} alone, in probabilities and without reasons; for reasons {why}"
+            )
+        return lines

@@ -75,9 +75,7 @@ def refusal(endpoint: Endpoint) -> str | None:
     """Return why a model cannot be asked in batches; None where it can."""
     profile = endpoint.profile
     if endpoint.decides:
-        return (
-            f"{endpoint.model} decides, and decision models have no batches; judge without --batch"
-        )
+        return f"{endpoint.model} decides, and decision models have no batches"
     if not isinstance(profile, LitellmProfile) or profile.batches is None:
         return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
     if endpoint.pointwise:
