@@ -84,10 +84,8 @@ def run(
         max_cost_usd=request.max_cost_usd,
         expected=partial(row_options.expected, matched),
     )
-    if options.on:
-        outcome = _judge_on_ray(options, work, source, project, request, how)
-    else:
-        outcome = _judge_here(task, options, work, source, project, request, how)
+    job = _Job(task, options, work, source, project, request, how)
+    outcome = _judge_on_ray(job) if options.on else _judge_here(job)
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _tell_problems(work)
     interruption.KEPT[task] = None  # the summary says it
@@ -118,6 +116,18 @@ def _note_missing_key() -> None:
         )
 
 
+class _Job(NamedTuple):
+    """What is to be judged, and how."""
+
+    task: Literal["judge", "compare"]
+    options: DataOptions
+    work: DatasetRun
+    source: Rows
+    project: Path
+    request: JudgeRequest
+    how: How
+
+
 class _Outcome(NamedTuple):
     """What became of a run: where the results are, how many rows there are, and those it did not come to."""
 
@@ -128,18 +138,13 @@ class _Outcome(NamedTuple):
     others: Mapping[str, int] = MappingProxyType({})
 
 
-def _judge_here(
-    task: Literal["judge", "compare"],
-    options: DataOptions,
-    work: DatasetRun,
-    source: Rows,
-    project: Path,
-    request: JudgeRequest,
-    how: How,
-) -> _Outcome:
+def _judge_here(job: _Job) -> _Outcome:
     """Judge the rows in this process, by the engine or in batches."""
     from judgekit.data.results import open_results
 
+    options = job.options
+    work = job.work
+    source = job.source
     total = work.dataset.check() if source.lasting else None
     results = open_results(
         options.out,
@@ -150,8 +155,7 @@ def _judge_here(
     )
     with results:
         work.results = results
-        runner = _runner(task, options, project, request, how, work)
-        judge = partial(runner, work.pending(), work.on_record)
+        judge = partial(_runner(job), work.pending(), work.on_record)
         is_interrupted, seconds = _follow(judge, work, total)
         results.write_out()
         return _Outcome(results.name, total, is_interrupted, seconds, results.others())
@@ -179,34 +183,28 @@ def _exit_code_of(work: DatasetRun, how: How) -> int:
     return exit_code({*work.words, *undone}, how.exit_on)
 
 
-def _runner(
-    task: Literal["judge", "compare"],
-    options: DataOptions,
-    project: Path,
-    request: JudgeRequest,
-    how: How,
-    work: DatasetRun,
-) -> Runner:
+def _runner(job: _Job) -> Runner:
     """Return what judges the rows."""
     from judgekit.data import runners
 
+    options = job.options
     if options.batch:
         from judgekit.data import batch_runner
 
         return batch_runner.BatchRunner(
-            project=project,
-            request=request,
-            at_once=how.jobs,
+            project=job.project,
+            request=job.request,
+            at_once=job.how.jobs,
             out=options.out or "",
             fallback=options.batch_fallback,
-            work=work,
+            work=job.work,
             note=note,
             is_fresh=options.fresh,
             is_trusted=options.trust_results,
         )
-    if how.use_engine:
-        return runners.by_engine(task, project, request, how.jobs, note)
-    return runners.here(project, request, how.jobs)
+    if job.how.use_engine:
+        return runners.by_engine(job.task, job.project, job.request, job.how.jobs, note)
+    return runners.here(job.project, job.request, job.how.jobs)
 
 
 def _follow(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
@@ -222,14 +220,7 @@ def _follow(judge: Callable[[], None], work: DatasetRun, total: int | None) -> t
     return interrupted or work.stopped.is_set(), time.monotonic() - started
 
 
-def _judge_on_ray(
-    options: DataOptions,
-    work: DatasetRun,
-    source: Rows,
-    project: Path,
-    request: JudgeRequest,
-    how: How,
-) -> _Outcome:
+def _judge_on_ray(job: _Job) -> _Outcome:
     """Judge the rows on Ray; raises `UsageError` without it."""
     from judgekit.config.files import install_extra
 
@@ -237,12 +228,15 @@ def _judge_on_ray(
         from judgekit.data import on_ray
     except ImportError as error:
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
+    options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
     with on_ray.connected(options.ray_address):
-        run = on_ray.RayRun(work, options.data, options.out, project, request, how.jobs)
+        run = on_ray.RayRun(
+            job.work, options.data, options.out, job.project, job.request, job.how.jobs
+        )
         run.prepare(fresh=options.fresh, trust=options.trust_results)
-        total = run.check(source.schema)
-        is_interrupted, seconds = _follow(run.judge, work, total)
+        total = run.check(job.source.schema)
+        is_interrupted, seconds = _follow(run.judge, job.work, total)
         run.finish()
     return _Outcome(options.out, total, is_interrupted, seconds)
 

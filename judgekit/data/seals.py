@@ -115,8 +115,8 @@ def _content(row: Mapping[str, Any]) -> list[Any]:
             while plain.startswith("row."):
                 plain = plain.removeprefix("row.")
             cells.append((_text(plain), _text(value)))
-    held = [cell for cell in cells if cell[1] is not None]
-    return [what_of(str(row[FINGERPRINT])), sorted(held, key=str)]
+    filled = [cell for cell in cells if cell[1] is not None]
+    return [what_of(str(row[FINGERPRINT])), sorted(filled, key=str)]
 
 
 def _text(value: object) -> str | None:

@@ -112,12 +112,14 @@ def _manifests(lower: str) -> Iterator[SecretMatch]:
     """Yield the values of the data of a Kubernetes secret, in YAML and in JSON."""
     start = 0
     for part in re.split(r"(?m:^)---", lower):
-        for data in RE["data"].finditer(part) if RE["manifest"].search(part) else ():
-            at = data.end()
-            while (entry := RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
-                yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
-                at = entry.end()
+        if RE["manifest"].search(part):
+            for data in RE["data"].finditer(part):
+                at = data.end()
+                while (entry := RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
+                    yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
+                    at = entry.end()
         start += len(part) + 3
-    for data in RE["json_data"].finditer(lower) if RE["manifest_json"].search(lower) else ():
-        for entry in RE["json_entry"].finditer(lower, *data.span(1)):
-            yield SecretMatch(*entry.span(1), "password")
+    if RE["manifest_json"].search(lower):
+        for data in RE["json_data"].finditer(lower):
+            for entry in RE["json_entry"].finditer(lower, *data.span(1)):
+                yield SecretMatch(*entry.span(1), "password")

@@ -333,8 +333,8 @@ def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
     if kind == "numbers":
         codes = []
-        for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written):
-            codes.append(int(each, 0 if "x" in each else 10))
+        for number in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written):
+            codes.append(int(number, 16 if "x" in number else 10))
         data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
     elif kind == "base32":
         letters = re.sub("[^A-Z2-7]+", "", written)
@@ -344,10 +344,12 @@ def _decoded(written: str, kind: str) -> str:
         data = base64.b32decode(letters[:whole] + "=" * (-whole % 8))
     elif kind == "base64":
         letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
-        whole = len(letters) - (len(letters) % 4 == 1)
+        whole = len(letters)
+        if whole % 4 == 1:  # what no encoding ends with
+            whole -= 1
         data = base64.b64decode(letters[:whole] + "=" * (-whole % 4))
     else:
         digits = re.sub("[^0-9A-Fa-f]", "", written)
-        data = bytes.fromhex(digits[: len(digits) & ~1])
+        data = bytes.fromhex(digits[: len(digits) // 2 * 2])
     data = (data if any(data[1::2]) else data[::2]).rstrip(b"\0")
     return "" if data.translate(None, _PRINTED) else data.decode("ascii")
