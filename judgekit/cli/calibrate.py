@@ -206,6 +206,8 @@ def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
         what = f"{rule.tier} {rule.outcome}"
         if rule.after:
             what = f"{what} after {rule.after}"
+        if rule.leaning is not None:
+            what = f"{what}, leaning {rule.leaning:g} or more"
         if rule.least_margin:
             what = f"{what}, margin {margin}"
     gains = f" and {rule.gains} gained" if rule.gains else ""

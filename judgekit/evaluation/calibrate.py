@@ -37,7 +37,7 @@ from judgekit.evaluation.samples import (
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
-from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
+from judgekit.judging.escalation import EscalationRules, Final, FinalityRules, towards
 from judgekit.judging.ranking import MeansByVoter, RankingRules, RankingStep
 from judgekit.judging.verdict import RubricRef
 from judgekit.judging.wording import wording
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 # Gates of a chain at most: each step should let in many more opinions than the one before.
 STEPS = 6
+# The same, where a chain holds both what is believed and what is not: finer, so that it ends between them.
+LEANING_STEPS = 60
+_SIDES: tuple[Outcome, Outcome] = ("accept", "reject")
 # The first gate is wide enough to hold with errors at this share of the promised rate.
 FREE_SHARE = 0.25
 # By how much more opinions a step must let through at least.
@@ -59,15 +62,35 @@ WIDER = 1.15
 
 
 class Chain(NamedTuple):
-    """Opinions with the outcome of `tier` after another; or wins of a tier that may stand against its tie."""
+    """Opinions with the outcome of `tier` after another; or wins of a tier that may stand against its tie.
+
+    Of a decision model it is all opinions, the farthest on the side of the outcome first: where it leans to
+    one side throughout, the least leaning of them may be right about the other.
+    """
 
     tier: TierName
     outcome: Outcome
     after: Outcome | None
     stands: TierName | None = None
+    leans: bool = False
 
     def margin(self, sample: Sample) -> float:
+        if self.leans:
+            return towards(self.outcome, sample.leanings[self.tier])
         return sample.margin(self.stands or self.tier) or 0.0
+
+    def least(self, value: float) -> dict[str, float | None]:
+        """Return the fields of a gate that lets through what is at least so far."""
+        if self.leans:
+            return {"least_margin": 0.0, "leaning": value}
+        return {"least_margin": value}
+
+    def is_wrong(self, sample: Sample) -> bool:
+        if self.stands is not None:
+            return sample.label != "accept"
+        if self.leans:
+            return not sample.is_right(self.outcome)
+        return sample.is_wrong(self.tier)
 
 
 Chains: TypeAlias = dict[Chain, list[Sample]]
@@ -115,8 +138,22 @@ def choose_rules(
             widest = tested
         if widest is not None:
             gates.append(widest)
+    gates = _apart(gates)
     finality = FinalityRules(rules=tuple(gates), last=promise.reference)
     return ChosenRules(finality, gates, refused)
+
+
+def _apart(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
+    """Return gates, of two sides of a decision model that overlap only the one with more labels."""
+    kept = list(gates)
+    for gate in gates:
+        for other in gates:
+            if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
+                continue
+            overlaps = gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
+            if overlaps and gate.labels < other.labels and gate in kept:
+                kept.remove(gate)
+    return kept
 
 
 def _testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
@@ -149,7 +186,9 @@ def _reaching(
     reaching = []
     for sample in members:
         seen = {tier: sample.united(tier) for tier in earlier}
-        if not any(finality.final(tier, seen, sample.margins) for tier in seen):
+        is_final = any(finality.final(tier, seen, sample.margins) for tier in seen)
+        is_decided = any(finality.decided(tier, sample.leanings) for tier in seen)
+        if not is_final and not is_decided:
             reaching.append(sample)
     return reaching
 
@@ -164,6 +203,11 @@ def _chains(
         for sample in samples:
             outcome = sample.united(tier)
             if outcome is None or sample.margin(tier) is None:
+                continue
+            if place == 0 and tier in sample.leanings:
+                if reference is None or sample.is_measured_by(reference):
+                    for side in _SIDES:
+                        chains.setdefault(Chain(tier, side, None, leans=True), []).append(sample)
                 continue
             after = sample.united(tiers[place - 1]) if place else None
             if reference:
@@ -199,10 +243,11 @@ def _margins(
     if least is None or len(margins) <= least:
         return margins[-1:]
     steps: list[float] = []
+    most = LEANING_STEPS if chain.leans else STEPS
     # As many steps as there are lead to the whole class in even ratios.
-    wider = max(WIDER, (len(margins) / least) ** (1 / (STEPS - 1)))
+    wider = max(1.0 if chain.leans else WIDER, (len(margins) / least) ** (1 / (most - 1)))
     size = float(least)
-    while size < len(margins) and len(steps) < STEPS - 1:
+    while size < len(margins) and len(steps) < most - 1:
         margin = margins[ceil(size) - 1]
         inside = sum(other >= margin for other in margins)
         steps.append(margin)
@@ -223,10 +268,7 @@ def _test_gate(
     gains = 0
     last = promise.reference
     for member in members:
-        if chain.stands is not None:
-            is_wrong = member.label != "accept"
-        else:
-            is_wrong = member.is_wrong(chain.tier)
+        is_wrong = chain.is_wrong(member)
         # A reference that failed counts as right: nothing is gained without it.
         is_beaten = False
         if last is not None and member.outcome(last) is not None and last not in member.ties:
@@ -239,8 +281,11 @@ def _test_gate(
     labels = len(members)
     limit = bound(labels, losses, gains, level, promise)
     evidence: dict[str, Any] = {
-        **chain._asdict(),
-        "least_margin": least_margin,
+        "tier": chain.tier,
+        "outcome": chain.outcome,
+        "after": chain.after,
+        "stands": chain.stands,
+        **chain.least(least_margin),
         "labels": labels,
         "errors": losses,
         "gains": gains,
@@ -289,7 +334,8 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     by_gate = False
     if gates and final.tier != gates.last:
         outcomes = {tier: sample.united(tier) for tier in tiers}
-        by_gate = bool(gates.final(final.tier, outcomes, sample.margins))
+        is_decided = gates.decided(final.tier, sample.leanings) is not None
+        by_gate = is_decided or bool(gates.final(final.tier, outcomes, sample.margins))
     return Walked(calls, sample.is_right(final.verdict), by_gate)
 
 
@@ -297,7 +343,7 @@ def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[Tier
     rules = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
-    while not isinstance(step := rules.next(seen, sample.margins, divided), Final):
+    while not isinstance(step := rules.next(seen, sample.margins, divided, sample.leanings), Final):
         opinion = sample.voices.get(step, FAILED)
         seen[step] = opinion.outcome
         if opinion.divided is not None:

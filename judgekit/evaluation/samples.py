@@ -16,7 +16,7 @@ from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.labels import agrees, is_binary
 from judgekit.judging import jury, ranking
 from judgekit.judging.calibration import USUALLY, Asked, Readings, together
-from judgekit.judging.escalation import certainty, margin
+from judgekit.judging.escalation import DIGITS, certainty, margin
 from judgekit.judging.jury import Mark, Marks, Opinion, TierVote, Vote
 from judgekit.replies import extract
 from judgekit.replies.forms import KEEP, score_reply_model, select_reply_model
@@ -147,6 +147,8 @@ class TierOpinion(NamedTuple):
     divided: bool | None = None
     # A document's scores, under `DISTANCE` its distance from acceptance.
     rated: Mapping[str, float] | None = None
+    # Of a decision model: how far it is on the side of acceptance.
+    leaning: float | None = None
 
 
 FAILED = TierOpinion(None)
@@ -197,6 +199,14 @@ class Sample(NamedTuple):
         if opinion.outcome == "accept" and tier in self.cut:
             return None
         return opinion.margin
+
+    @property
+    def leanings(self) -> dict[TierName, float]:
+        leanings = {}
+        for tier, opinion in self.voices.items():
+            if opinion.leaning is not None:
+                leanings[tier] = opinion.leaning
+        return leanings
 
     @property
     def margins(self) -> dict[TierName, float]:
@@ -308,7 +318,7 @@ class Reader(NamedTuple):
             for tier, by_part in opinions.items():
                 opinion = by_part[part]
                 if tier in apart:
-                    opinion = opinion._replace(margin=None)
+                    opinion = opinion._replace(margin=None, leaning=None)
                 voices[tier] = opinion
             yield Sample(
                 id=f"{case.id}/{part}" if part else case.id,
@@ -342,6 +352,9 @@ class Reader(NamedTuple):
             opinion = FAILED
             if mark:
                 opinion = TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
+                if _decides(recorded) and mark.probability is not None:
+                    leaning = round(mark.probability - jury.EVEN, DIGITS)
+                    opinion = opinion._replace(leaning=leaning)
             opinions[candidate.id] = opinion
         return opinions
 
@@ -362,6 +375,7 @@ class Reader(NamedTuple):
             margin=margin(rubric, joint.scores, self.mode),
             divided=joint.divided,
             rated={DISTANCE: distance, **joint.scores},
+            leaning=distance if _decides(recorded) else None,
         )
 
     def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
@@ -399,6 +413,11 @@ class Reader(NamedTuple):
             if rubric.keeps(answers, self.mode):
                 kept.append(candidate_id)
         return kept
+
+
+def _decides(recorded: Recorded) -> bool:
+    """Whether an answer is that of decision models alone."""
+    return all(juror.read == "decided" for juror in recorded.jurors)
 
 
 def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> frozenset[TierName]:

@@ -36,6 +36,11 @@ class FinalityRule(Strict):
     stands: TierName | None = Field(
         default=None, description="instead: the wins of this tier that `tier` answers with a tie"
     )
+    leaning: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
+        default=None,
+        exclude_if=lambda leaning: leaning is None,
+        description="instead of a margin: of a decision model, how far on the side of the outcome it is",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,21 @@ class FinalityRules:
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
         return not self.read or all((tier, model, how) in self.read for model, how in sources)
+
+    def decides(self, tier: TierName) -> bool:
+        """Whether opinions of a tier are final by their leaning, whatever the outcome of its scores."""
+        return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
+
+    def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
+        """Return the outcome that the leaning of a tier is far enough on the side of, if any."""
+        if tier not in leanings:
+            return None
+        for rule in self.rules:
+            if rule.tier != tier or rule.leaning is None:
+                continue
+            if towards(rule.outcome, leanings[tier]) >= rule.leaning:
+                return rule.outcome
+        return None
 
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
         if seen[tier] is None:
@@ -75,6 +95,7 @@ class FinalityRules:
         after = seen[before] if before else None
         for rule in self.rules:
             is_same = (rule.tier, rule.outcome, rule.after) == (tier, seen[tier], after)
+            is_same = is_same and rule.leaning is None
             if is_same and rule.stands == stands and margin >= rule.least_margin:
                 return True
         return False
@@ -109,6 +130,11 @@ def certainty(probability: float | None) -> float:
     if probability is None:
         return 0.0
     return round(abs(probability - 0.5), DIGITS)
+
+
+def towards(outcome: Outcome, leaning: float) -> float:
+    """Return how far a leaning is on the side of an acceptance, or of a rejection."""
+    return leaning if outcome == "accept" else -leaning
 
 
 class Final(NamedTuple):
@@ -148,8 +174,13 @@ class EscalationRules:
         seen: Seen,
         margins: Mapping[TierName, float] = {},
         divided: Mapping[TierName, bool] = {},
+        leanings: Mapping[TierName, float] = {},
     ) -> TierName | Final:
-        """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
+        """Return the tier to ask now or the end; `divided` says of split juries if most agree with it.
+
+        `leanings` of decision models are above 0 on the side of acceptance: how far scores are above it, or
+        by how much a candidate is likelier to be kept than not.
+        """
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
         settled: dict[TierName, Outcome | None] = {}
@@ -158,7 +189,7 @@ class EscalationRules:
             settled[tier] = None if is_left_open else outcome
         calibrated = None
         if self.finality and len(self.tiers) > 1:
-            calibrated = self._calibrated(settled, margins)
+            calibrated = self._calibrated(settled, margins, leanings)
         step = calibrated or self._step(settled, margins)
         if isinstance(step, str):
             return step
@@ -181,7 +212,9 @@ class EscalationRules:
         quick, deep, third = self._models_by_tier()
         return "tiebreaker" in self.tiers and (not third or bool(third - quick - deep))
 
-    def _calibrated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
+    def _calibrated(
+        self, seen: Seen, margins: Mapping[TierName, float], leanings: Mapping[TierName, float]
+    ) -> TierName | Final | None:
         finality = self.finality or FinalityRules()
         for tier in self.tiers:
             if tier not in seen:
@@ -189,8 +222,13 @@ class EscalationRules:
                     return tier
                 return None
             outcome = seen[tier]
+            is_final = finality.final(tier, seen, margins)
+            if outcome is not None and finality.decides(tier):
+                decided = finality.decided(tier, leanings)
+                is_final = is_final or decided is not None
+                outcome = decided or outcome
             barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
-            if outcome is not None and not barred and finality.final(tier, seen, margins):
+            if outcome is not None and not barred and is_final:
                 agreed = len(seen) > 1 and set(seen.values()) == {outcome}
                 return Final(outcome, "unanimous" if agreed else "single", tier)
         return None

@@ -77,6 +77,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
         divided: dict[TierName, bool] = {}
+        leanings: dict[TierName, float] = {}
         for tier, opinion in state.opinions.items():
             if not opinion:
                 outcomes[tier] = None
@@ -84,14 +85,17 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             outcomes[tier] = opinion.outcome
             if finality is None or finality.knows(tier, _sources(tier, state)):
                 margins[tier] = margin(self.rubric, opinion.scores, self.settings.mode)
+                leanings[tier] = margin(
+                    self.rubric, opinion.scores, self.settings.mode, signed=True
+                )
             if opinion.divided is not None:
                 divided[tier] = opinion.divided
         rules = self.settings.escalation_rules(state.cut, self.settings.margin)
-        step = rules.next(outcomes, margins, divided)
+        step = rules.next(outcomes, margins, divided, leanings)
         if self._owes_reasons(step):
             # Beside a tier that writes, those that only decide end nothing.
             rules = replace(rules, partial=self.settings.deciding_tiers)
-            step = rules.next(outcomes, margins, divided)
+            step = rules.next(outcomes, margins, divided, leanings)
         if isinstance(step, Final) and self._owes_reasons(step):
             return self._explained(step, state)
         return step
@@ -239,7 +243,7 @@ def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:
     """Return the families whose tier came to the verdict; all that answered, where no tier settled it."""
     families = set()
     for tier, endpoint, _ in state.voices:
-        if final.tier is None or state.opinions[tier].outcome == final.verdict:
+        if final.tier in (None, tier) or state.opinions[tier].outcome == final.verdict:
             families.add(endpoint.family)
     return families
 

@@ -10,7 +10,7 @@ from itertools import chain, pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.judging import decisions, documents, jury, pointwise, prompt
+from judgekit.judging import decisions, documents, escalation, jury, pointwise, prompt
 from judgekit.judging.decisions import State
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
@@ -383,6 +383,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
         divided: dict[TierName, bool] = {}
+        leanings: dict[TierName, float] = {}
         for tier, marks in state.opinions.items():
             if candidate not in marks:
                 continue
@@ -392,13 +393,15 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
                 continue
             outcomes[tier] = mark.outcome
             margins[tier] = certainty(mark.probability)
+            if mark.probability is not None:
+                leanings[tier] = round(mark.probability - KEEP_AT, escalation.DIGITS)
             if mark.divided is not None:
                 divided[tier] = mark.divided
         rules = self.settings.escalation_rules()
         if len(self.models_by_tier) == 1:
             # One tier alone is asked by those who want its answer as it is: the prompt hook.
             rules = replace(rules, unproven=())
-        return rules.next(outcomes, margins, divided)
+        return rules.next(outcomes, margins, divided, leanings)
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
