@@ -23,6 +23,7 @@ from judgekit.config.patterns import LONGEST
 from judgekit.config.yamlfile import CONFIG_BYTES
 from judgekit.data.cells import CellError
 from judgekit.errors import JudgekitError
+from judgekit.providers.decisions import DecisionQuestion
 from judgekit.retrieval import compiled
 from judgekit.rubric.loader import find_rubric
 
@@ -244,8 +245,16 @@ def cell(text: str) -> None:
         of("data.cells.check_text")(text)
 
 
+QUESTION = DecisionQuestion("holds", "predicate", "Does it hold?")
+
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
+    "providers.decisions.read_body": lambda text: of("providers.decisions.read_body")(
+        text.encode("utf-8", "replace"), (QUESTION,)
+    ),
+    "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(
+        text, (QUESTION,)
+    ),
     "judging.panel.signed": lambda text: of("judging.panel.signed")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
