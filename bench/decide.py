@@ -1,13 +1,13 @@
-"""How far a decision model may be believed before a strong judge: learned from labels, and by fixed thresholds.
+"""How far a decision model may be believed before a strong judge, by labels and by fixed thresholds.
 
 python bench/decide.py --data DIR [--json] [--write FILE] [--local FILE] [--record N]
 
-DIR/judge/alaofi_relevance has pairs of a query and a passage, and what real judges answered. Three stand-ins
+DIR/judge/alaofi_relevance has pairs of a query and a passage, and what real judges answered. Two stand-ins
 give the probability that a passage is relevant, before the recorded gpt-4o: a local model of 1.5B, asked for
-one token (`--local` has its answers by pair, and `--record` asks for N of them first); the share of five cheap
-judges that say yes; and one whose probabilities are known, with labels drawn by them. What may be final is
-learned on one half of the pairs and measured on the other, in ten splits, beside fixed thresholds: what is
-surer than the threshold is final, the rest goes to gpt-4o.
+one token (`--local` has its answers by pair, and `--record` asks for N of them first), and the share of five
+cheap judges that say yes. What may be final is learned on one half of the pairs and measured on the other, in
+ten splits, beside fixed thresholds: what is surer than the threshold is final, the rest goes to gpt-4o. A
+third stand-in has known probabilities, and labels drawn by them: there the best threshold is known, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
 import random
 import sys
@@ -51,26 +50,27 @@ LOCAL_MODEL = "qwen2.5-coder-1.5b"
 RECORDED = Path(__file__).parent / "judged" / "relevance-local.jsonl"
 EXCESS = 0.05
 FIXED = (0.5, 0.7, 0.9)
-KNOWN = 8_000  # pairs whose probabilities are known
-STRONG_IS_RIGHT = 0.9  # of them
-NEAR = 0.05  # of the best threshold in hindsight
+KNOWN = (150, 500, 2_000, 20_000)  # labels where probabilities are known
+FRESH = 20_000  # pairs beside them, on which is measured
+QUESTION = "Is the passage relevant to the query? Answer with one word, yes or no."
 _SECONDS = 120.0
 
 PAGE = """\
 # Decision models before a strong judge
 
-Made by `python bench/decide.py --data DIR --write docs/figures/decide.md`, {when}. Pairs of a query and a passage
-with human labels (relevant or not) and recorded answers of gpt-4o. What a stand-in for a decision model may
-decide alone is learned on one half of the pairs, with a promise of at most {excess:.0%} more errors than gpt-4o at
-95 % confidence, and measured on the other half; means of {splits} splits. With a fixed threshold, what is surer is
-final. The second column says how many of the pairs never reach gpt-4o, the last what that saves of its cost.
+Made by `python bench/decide.py --data DIR --write docs/figures/decide.md`, {when}. Pairs of a query and a
+passage with human labels (relevant or not) and recorded answers of gpt-4o. What a stand-in for a decision
+model may decide alone is learned on one half of the pairs, with a promise of at most {excess:.0%} more errors
+than gpt-4o at 95 % confidence, and measured on the other half; means of {splits} splits. With a fixed
+threshold, what is surer is final. *Decided at quick*: the pairs that never reach
+gpt-4o; the last column is what that saves of its cost.
 
 {tables}
 """
 
 
 class Pair(NamedTuple):
-    """One pair: the probability of yes, what the label and the strong judge say, and the latter's cost."""
+    """One pair: the probability of yes, what label and strong judge say, and what that one cost."""
 
     id: str
     yes: float
@@ -96,7 +96,7 @@ class Way(NamedTuple):
 
 
 def auc(pairs: Sequence[Pair]) -> float:
-    """Return how often a relevant passage has a higher probability than an irrelevant one; ties count half."""
+    """Return how often a relevant passage is likelier than an irrelevant one; ties count half."""
     good = sorted(pair.yes for pair in pairs if pair.label == "accept")
     bad = sorted(pair.yes for pair in pairs if pair.label == "reject")
     wins = 0.0
@@ -201,48 +201,79 @@ def by_five(folder: Path) -> list[Pair]:
         found = grade(line["O"])
         if line["judge"] in CHEAP and found is not None:
             said[line["item_id"]].append(found >= 1)
-    return [pair._replace(yes=fmean(said[pair.id])) for pair in strong_answers(folder) if said[pair.id]]
+    pairs = strong_answers(folder)
+    return [pair._replace(yes=fmean(said[pair.id])) for pair in pairs if said[pair.id]]
+
+
+def recorded_pairs(file: Path) -> dict[str, float]:
+    """Return the recorded probabilities of yes by pair; nothing where there is no file."""
+    if not file.is_file():
+        return {}
+    return {line["item_id"]: line["yes"] for line in lines(file)}
+
+
+def append(file: Path, item_id: str, yes: float) -> None:
+    with file.open("a", encoding="utf-8") as recording:
+        recording.write(json.dumps({"item_id": item_id, "yes": yes}) + "\n")
 
 
 def by_local(folder: Path, recorded: Path) -> list[Pair]:
     """Return the pairs that a local model was asked about."""
-    if not recorded.is_file():
-        return []
-    yes = {line["item_id"]: line["yes"] for line in lines(recorded)}
+    yes = recorded_pairs(recorded)
     return [pair._replace(yes=yes[pair.id]) for pair in strong_answers(folder) if pair.id in yes]
 
 
-def with_known_probabilities() -> list[Pair]:
-    """Return pairs whose labels are drawn by their probabilities: what is shown is the truth."""
-    chance = random.Random(31)  # noqa: S311 - a simulation
+def with_known_probabilities(count: int, seed: int) -> list[Pair]:
+    """Return pairs whose labels are drawn by their probabilities, half of which are near 0 or 1."""
+    chance = random.Random(seed)  # noqa: S311 - a simulation
     pairs = []
-    for number in range(KNOWN):
+    for number in range(count):
         yes = chance.betavariate(0.5, 0.5)
         label: Outcome = "accept" if chance.random() < yes else "reject"
-        other: Outcome = "reject" if label == "accept" else "accept"
-        strong = label if chance.random() < STRONG_IS_RIGHT else other
-        pairs.append(Pair(f"known-{number}", yes, label, strong, 0.001))
+        pairs.append(Pair(f"known-{number}", yes, label, label, 0.0))
     return pairs
 
 
 def in_hindsight(pairs: Sequence[Pair]) -> float:
-    """Return the share that the best thresholds decide: the widest that keep the promise on these very pairs."""
+    """Return the share that the best thresholds decide: the widest whose expected errors keep the promise."""
     best = 0.0
     for side in ("accept", "reject"):
-        surest = sorted(pairs, key=lambda pair: -pair.yes if side == "accept" else pair.yes)
-        excess = 0
+        chances = [pair.yes if side == "accept" else 1 - pair.yes for pair in pairs]
+        expected = 0.0
         widest = 0
-        for count, pair in enumerate(surest, 1):
-            excess += (pair.label != side) - (pair.label != pair.strong)
-            if excess <= EXCESS * count and (side == "accept") == (pair.yes >= 0.5):  # noqa: PLR2004 - even odds
+        for count, chance in enumerate(sorted(chances, reverse=True), 1):
+            expected += 1 - chance
+            if expected <= EXCESS * count:
                 widest = count
         best += widest / len(pairs)
     return best
 
 
+def known_table() -> list[dict[str, float]]:
+    """Return for some numbers of labels the share that is decided at the promised rate, and its errors."""
+    rows = []
+    promise = Promise(rate=EXCESS, confidence=0.95)
+    fresh = with_known_probabilities(FRESH, seed=0)
+    for labels in KNOWN:
+        shares = []
+        errors = []
+        for seed in range(1, SPLITS + 1):
+            some = [pair.sample for pair in with_known_probabilities(labels, seed)]
+            rules = choose_rules(some, ("quick", "deep"), promise).finality
+            final = []
+            for pair in fresh:
+                outcome = rules.decided("quick", pair.sample.leanings)
+                if outcome is not None:
+                    final.append(outcome == pair.label)
+            shares.append(len(final) / len(fresh))
+            errors.append(1 - fmean(final) if final else 0.0)
+        rows.append({"labels": labels, "decided": fmean(shares), "wrong": fmean(errors)})
+    return rows
+
+
 async def ask_local(folder: Path, most: int, recorded: Path) -> None:
     """Append the local model's probability of yes for up to `most` pairs that are not recorded yet."""
-    known = {line["item_id"] for line in lines(recorded)} if recorded.is_file() else set()
+    known = recorded_pairs(recorded)
     environ = {**os.environ, "JUDGEKIT_LOCAL_MODEL": LOCAL_MODEL}
     (endpoint,) = resolve(PanelRequest(allow=["local"]), environ).endpoints["quick"]
     items = shuffled(lines(folder / "items.jsonl"), 0)
@@ -255,7 +286,7 @@ async def ask_local(folder: Path, most: int, recorded: Path) -> None:
             points = Points(
                 system="You decide whether a passage answers a query.",
                 context=f"Query: {item['query']}\n\nPassage: {item['passage']}",
-                questions={"relevant": "Is the passage relevant to the query? Answer with one word, yes or no."},
+                questions={"relevant": QUESTION},
                 tokens=("yes", "no"),
                 call_key=CallKey(item["item_id"], "relevance@1.0.0", "quick"),
             )
@@ -263,34 +294,40 @@ async def ask_local(folder: Path, most: int, recorded: Path) -> None:
             if answer.value is None:
                 print(f"{item['item_id']}: {answer.failure}", file=sys.stderr)
                 continue
-            line = {"item_id": item["item_id"], "yes": round(answer.value["relevant"]["yes"], 4)}
-            known.add(item["item_id"])
-            with recorded.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            known[item["item_id"]] = round(answer.value["relevant"]["yes"], 4)
+            append(recorded, item["item_id"], known[item["item_id"]])
 
 
 # --- The page
 
 
-def page_of(figures: Sequence[Mapping[str, Any]]) -> str:
-    parts = []
-    for found in figures:
-        head = f"## {found['title']}, {found['pairs']:,} pairs, AUC {found['auc']:.2f}"
-        rows = ["| judged by | accuracy | decided at quick | saved of the cost |", "| --- | --- | --- | --- |"]
-        for name, way in found["rows"].items():
-            rows.append(
-                f"| {name} | {way['accuracy']:.3f} | {way['decided']:.0%} | {way['saved']:.0%} |"
-            )
-        kept = f"Not below {STRONG} by more than the promise in {found['kept']} of {SPLITS} splits"
-        kept += f"; nothing could be promised in {found['empty']}."
-        lines_of_table = [head, "", *rows, "", kept]
-        if "hindsight" in found:
-            lines_of_table.append(
-                f"The best thresholds in hindsight decide {found['hindsight']:.0%}."
-            )
-        parts.append("\n".join(lines_of_table))
+def page_of(
+    figures: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, float]], best: float
+) -> str:
+    parts = [table_text(found) for found in figures]
+    rows = ["| labels | decided at quick | wrong of these |", "| --- | --- | --- |"]
+    for row in known:
+        rows.append(f"| {row['labels']:,} | {row['decided']:.1%} | {row['wrong']:.1%} |")
+    about = f"Promised: at most {EXCESS:.0%} of what is final is wrong; measured on {FRESH:,} other pairs."
+    hindsight = (
+        f"The best thresholds in hindsight, by the probabilities themselves, decide {best:.1%}."
+    )
+    parts.append("\n".join(["## Known probabilities", "", about, hindsight, "", *rows]))
     when = datetime.now(UTC).date()
-    return PAGE.format(when=when, excess=EXCESS, splits=SPLITS, tables="\n\n".join(parts))
+    tables = "\n\n".join(parts)
+    return PAGE.format(when=when, excess=EXCESS, splits=SPLITS, tables=tables)
+
+
+def table_text(found: Mapping[str, Any]) -> str:
+    columns = ["judged by", "accuracy", "decided at quick", "saved of the cost"]
+    rows = [f"| {' | '.join(columns)} |", "| --- | --- | --- | --- |"]
+    for name, way in found["rows"].items():
+        cells = [name, f"{way['accuracy']:.3f}", f"{way['decided']:.0%}", f"{way['saved']:.0%}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    kept = f"Not below {STRONG} by more than the promise in {found['kept']} of {SPLITS} splits"
+    kept += f"; nothing could be promised in {found['empty']}."
+    head = f"## {found['title']}, {found['pairs']:,} pairs, AUC {found['auc']:.2f}"
+    return "\n".join([head, "", *rows, "", kept])
 
 
 def main() -> int:
@@ -302,7 +339,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     parser.add_argument("--local", type=Path, default=RECORDED, help="answers of the local model")
-    parser.add_argument("--record", type=int, default=0, help="ask the local model about so many pairs first")
+    parser.add_argument("--record", type=int, default=0, help="ask the local model so often first")
     options = parser.parse_args()
     folder = options.data / "judge" / "alaofi_relevance"
     if options.record:
@@ -310,13 +347,14 @@ def main() -> int:
     figures = []
     if local := by_local(folder, options.local):
         figures.append(table(f"{LOCAL_MODEL}, one token", local))
-    figures.append(table("The share of five cheap judges", by_five(folder)))
-    known = with_known_probabilities()
-    figures.append(table("Known probabilities", known))
-    figures[-1]["hindsight"] = fmean(in_hindsight(halves(known, seed)[1]) for seed in range(SPLITS))
+    figures.append(table("The share of five cheap judges that say yes", by_five(folder)))
+    known = known_table()
+    best = in_hindsight(with_known_probabilities(FRESH, seed=0))
+    page = page_of(figures, known, best)
     if options.write:
-        options.write.write_text(page_of(figures), encoding="utf-8")
-    print(json.dumps(figures, indent=2) if options.json else page_of(figures))
+        options.write.write_text(page, encoding="utf-8")
+    found = {"stand_ins": figures, "known": known, "hindsight": best}
+    print(json.dumps(found, indent=2) if options.json else page)
     return 0
 
 

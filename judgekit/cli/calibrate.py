@@ -192,6 +192,19 @@ def _say_calibration(known: Calibration) -> None:
     for tier in known.models:
         row(f"calls of {tier}", lambda measured, tier=tier: str(measured.calls.get(tier, 0)))  # type: ignore[misc]
     row("calls saved against quick and deep", share_of_saved)
+    if known.saved is not None:
+        amounts = []
+        if known.saved.usd is not None:
+            amounts.append(f"{known.saved.usd:.4f} USD")
+        if known.saved.seconds is not None:
+            amounts.append(f"{known.saved.seconds:g} s of waiting")
+        if amounts:
+            say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
+    for tier, curve in known.likelihoods.items():
+        places = [curve.points[0], curve.points[len(curve.points) // 2], curve.points[-1]]
+        texts = [f"{leaning:+g}: {share:.0%}" for leaning, share in places]
+        shares = ", ".join(dict.fromkeys(texts))
+        say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 
 def _rule_line(rule: CalibratedRule, known: Calibration) -> str:

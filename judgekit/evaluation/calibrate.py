@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from math import ceil
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
+from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import (
     FAILED,
     WHOLE,
@@ -53,7 +55,8 @@ if TYPE_CHECKING:
 # Gates of a chain at most: each step should let in many more opinions than the one before.
 STEPS = 6
 # The same, where a chain holds both what is believed and what is not: finer, so that it ends between them.
-LEANING_STEPS = 60
+LEANING_STEPS = 300
+COARSE = 20  # different leanings
 _SIDES: tuple[Outcome, Outcome] = ("accept", "reject")
 # The first gate is wide enough to hold with errors at this share of the promised rate.
 FREE_SHARE = 0.25
@@ -239,7 +242,10 @@ def _margins(
 ) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
-    least = _labels_needed(promise, level, promise.rate * FREE_SHARE)
+    is_coarse = chain.leans and len(set(margins)) <= COARSE
+    # On a coarse scale the first gate is what ties there, and may be as small as can hold.
+    share = 0.0 if is_coarse else promise.rate * FREE_SHARE
+    least = _labels_needed(promise, level, share)
     if least is None or len(margins) <= least:
         return margins[-1:]
     steps: list[float] = []
@@ -510,6 +516,7 @@ def learn(
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
     ranked_cases = ranked(cases, rubric, mode)
+    likelihoods: dict[TierName, calibration.Likelihood] = {}
     if ranked_cases:
         choice = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
         with_gates = [case.walk(choice.finality) for case in ranked_cases]
@@ -517,6 +524,7 @@ def learn(
     else:
         labelled = samples(cases, rubric, mode)
         choice = choose_rules(labelled, tiers, promise)
+        likelihoods = _likelihoods(labelled)
         models_by_tier = {}
         for tier, name in models.items():
             models_by_tier[tier] = frozenset(name.split(calibration.TOGETHER))
@@ -551,8 +559,45 @@ def learn(
         labels_sha256=digest,
         with_gates=measured(with_gates, tiers),
         without=measured(without_gates, tiers),
+        likelihoods=likelihoods,
+        saved=_saved(cases, with_gates, tiers) if likelihoods else None,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
+    """Return how likely an acceptance is by the leaning of each tier whose models decide."""
+    likelihoods = {}
+    for tier in TIERS:
+        labelled = []
+        for sample in samples:
+            if tier in sample.leanings:
+                labelled.append((sample.leanings[tier], sample.label == "accept"))
+        curve = learn_likelihood(labelled)
+        if curve is not None:
+            likelihoods[tier] = curve
+    return likelihoods
+
+
+def _saved(
+    cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
+) -> calibration.Saved:
+    """Return what the second tier's calls that gates spare would take, a hundred subjects."""
+    second = tiers[1]
+    costs = []
+    waits = []
+    for case in cases:
+        recorded = by_tier(case).get(second)
+        if recorded is not None and recorded.cost_usd is not None:
+            costs.append(recorded.cost_usd)
+        if recorded is not None and recorded.latency_ms is not None:
+            waits.append(recorded.latency_ms / 1000)
+    final = sum(walked.by_gate and second not in walked.calls for walked in walks)
+    share = 100 * final / len(walks)
+    return calibration.Saved(
+        usd=round(share * fmean(costs), 6) if costs else None,
+        seconds=round(share * fmean(waits), 1) if waits else None,
+    )
 
 
 def _count_subjects(cases: Sequence[RankedCase]) -> calibration.Subjects | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AwareDatetime, Field
@@ -88,6 +89,20 @@ class Subjects(Strict):
     all: int
 
 
+class Likelihood(Strict):
+    """How likely an acceptance is by the labels: at each of the leanings of a decision model, in order."""
+
+    kind: Literal["platt", "isotonic"]
+    points: list[tuple[float, float]]
+
+
+class Saved(Strict):
+    """What gates save in a hundred subjects of calls to the next tier: US dollars, seconds; where known."""
+
+    usd: float | None = None
+    seconds: float | None = None
+
+
 class Calibration(Strict):
     """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
 
@@ -116,6 +131,8 @@ class Calibration(Strict):
     labels_sha256: str
     with_gates: Measured
     without: Measured
+    likelihoods: Annotated[dict[TierName, Likelihood], Field(exclude_if=operator.not_)] = {}
+    saved: Annotated[Saved | None, Field(exclude_if=operator.not_)] = None
 
     def rules(self) -> FinalityRules:
         """Return what its gates say, as escalation follows them."""

@@ -1,0 +1,129 @@
+"""How likely an acceptance is by the labels, where a decision model leans so far: a curve learned from both.
+
+Two kinds are tried, and the one that foretells better what it did not learn from is taken: a logistic curve
+(Platt, "Probabilistic outputs for support vector machines", 1999, with its smoothed targets) and steps that
+only rise (isotonic regression by pooling neighbours: Ayer and others, 1955; Zadrozny and Elkan, 2002).
+"""
+
+from __future__ import annotations
+
+import bisect
+from math import exp, fsum, log
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit.judging.calibration import Likelihood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LEAST = 20  # labels for a curve, of each side at least two
+_FOLDS = 5
+_ROUNDS = 100
+_SURE = 1e-3  # no probability is taken for surer than that
+_FLAT = 1e-9
+_MOST_STEPS = 50  # that a file holds
+
+Labelled: TypeAlias = "Sequence[tuple[float, bool]]"
+"""Leanings, each with whether its label accepts."""
+
+
+class _Logistic(NamedTuple):
+    slope: float
+    offset: float
+
+    def at(self, leaning: float) -> float:
+        return _bounded(1 / (1 + exp(-max(-30.0, min(30.0, self.slope * leaning + self.offset)))))
+
+
+class _Steps(NamedTuple):
+    leanings: list[float]
+    shares: list[float]
+
+    def at(self, leaning: float) -> float:
+        place = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
+        return _bounded(self.shares[place])
+
+
+def learn_likelihood(labelled: Labelled) -> Likelihood | None:
+    """Return the curve that fits better; None where labels are too few, or all say the same."""
+    accepted = sum(is_accepted for _, is_accepted in labelled)
+    if len(labelled) < LEAST or min(accepted, len(labelled) - accepted) < 2:  # noqa: PLR2004 - as said
+        return None
+    ordered = sorted(labelled)
+    if _loss(_logistic, ordered) <= _loss(_steps, ordered):
+        curve = _logistic(ordered)
+        leanings = [leaning for leaning, _ in ordered]
+        spread = (len(leanings) - 1) / 10
+        points = sorted({leanings[round(spread * tenth)] for tenth in range(11)})
+        return Likelihood(kind="platt", points=[(x, round(curve.at(x), 4)) for x in points])
+    steps = _steps(ordered)
+    pairs = list(zip(steps.leanings, steps.shares, strict=True))
+    thinned = pairs[:: max(1, len(pairs) // _MOST_STEPS)]
+    return Likelihood(kind="isotonic", points=[(x, round(_bounded(y), 4)) for x, y in thinned])
+
+
+def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
+    """Return the mean logarithmic loss on labels that a curve did not learn from."""
+    losses = []
+    for fold in range(_FOLDS):
+        rest = [pair for place, pair in enumerate(labelled) if place % _FOLDS != fold]
+        curve = fit(rest)
+        for leaning, is_accepted in labelled[fold::_FOLDS]:
+            share = curve.at(leaning)
+            losses.append(-log(share if is_accepted else 1 - share))
+    return fsum(losses) / len(losses)
+
+
+def _logistic(labelled: Labelled) -> _Logistic:
+    """Return the logistic curve of least loss, by Newton's method."""
+    accepted = sum(is_accepted for _, is_accepted in labelled)
+    others = len(labelled) - accepted
+    targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (others + 2)}
+    curve = _Logistic(0.0, log((accepted + 1) / (others + 1)))
+    for _ in range(_ROUNDS):
+        slope_gradient = 0.0
+        offset_gradient = 0.0
+        slope_slope = _FLAT
+        slope_offset = 0.0
+        offset_offset = _FLAT
+        for leaning, is_accepted in labelled:
+            share = curve.at(leaning)
+            error = share - targets[is_accepted]
+            weight = share * (1 - share)
+            slope_gradient += error * leaning
+            offset_gradient += error
+            slope_slope += weight * leaning * leaning
+            slope_offset += weight * leaning
+            offset_offset += weight
+        determinant = slope_slope * offset_offset - slope_offset * slope_offset
+        if determinant < _FLAT:
+            break
+        slope_step = (offset_offset * slope_gradient - slope_offset * offset_gradient) / determinant
+        offset_step = (slope_slope * offset_gradient - slope_offset * slope_gradient) / determinant
+        curve = _Logistic(curve.slope - slope_step, curve.offset - offset_step)
+        if abs(slope_step) + abs(offset_step) < _FLAT:
+            break
+    return curve
+
+
+def _steps(labelled: Labelled) -> _Steps:
+    """Return the rising steps of least squared error, by pooling neighbours that fall."""
+    starts: list[float] = []
+    sums: list[float] = []
+    counts: list[int] = []
+    for leaning, is_accepted in labelled:
+        starts.append(leaning)
+        sums.append(float(is_accepted))
+        counts.append(1)
+        while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
+            last_sum = sums.pop()
+            sums[-1] += last_sum
+            last_count = counts.pop()
+            counts[-1] += last_count
+            starts.pop()
+    shares = [total / count for total, count in zip(sums, counts, strict=True)]
+    return _Steps(starts, shares)
+
+
+def _bounded(share: float) -> float:
+    return min(max(share, _SURE), 1 - _SURE)

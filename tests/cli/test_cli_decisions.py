@@ -1,0 +1,123 @@
+"""Decision models that are believed as far as labels allow: learned by `calibrate`, followed by `judge`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deciding import DecisionServer
+
+from judgekit import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outcome import Run
+
+KLS = ("--rubric", "kls", "--mode", "strict")
+QUICK = "vllm-decisions/small"
+DEEP = "vllm-decisions/large"
+DIMENSIONS = ("semantic", "pragmatic", "syntactic")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[DecisionServer]:
+    """Serve two decision models, which the user's configuration names."""
+    with DecisionServer() as running:
+        monkeypatch.setenv("JUDGEKIT_DECISIONS_BASE", running.base)
+        config = Path(environment.config_home()) / "config.yaml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(f"judge: {{tiers: {{quick: {QUICK}, deep: {DEEP}}}}}\n", encoding="utf-8")
+        yield running
+
+
+def case(number: int, score: float, label: str) -> dict[str, Any]:
+    """Return a labelled document to which the quick model gave a score, and the deep one the right one."""
+    quick = {"model": QUICK, "scores": dict.fromkeys(DIMENSIONS, score), "read": "decided"}
+    right = 5 if label == "accept" else 1
+    deep = {
+        "model": DEEP,
+        "scores": dict.fromkeys(DIMENSIONS, right),
+        "read": "decided",
+        "cost_usd": 0.01,
+        "latency_ms": 2000,
+    }
+    judges = {"quick": quick, "deep": deep, "tiebreaker": deep}
+    return {"id": str(number), "label": label, "judges": judges}
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    """Write labels of a model that leans to accepting: what it rates 3.55 is mostly bad, from 3.6 on good."""
+    cases = [case(number, 3.55, "reject") for number in range(150)]
+    cases += [case(number, 3.69, "accept") for number in range(150, 300)]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in cases), encoding="utf-8")
+    return str(path)
+
+
+def rated(server: DecisionServer, share_of_four: float) -> None:
+    """Have the server spread its probability over the points 3 and 4."""
+
+    def spread(body: dict[str, Any]) -> None:
+        for answer in body["answers"].values():
+            shares = {str(place): 0.0 for place in range(5)}
+            answer["probabilities"] = shares | {"2": 1 - share_of_four, "3": share_of_four}
+
+    server.change = spread
+
+
+@pytest.fixture
+def document(project: Path) -> str:
+    path = project / "text.md"
+    path.write_text("# Retry\n\nRetry five times, then give up.\n", encoding="utf-8")
+    return str(path)
+
+
+def test_both_sides_of_a_leaning_model_are_learned_and_followed(
+    judgekit: Run, labels: str, server: DecisionServer, document: str
+) -> None:
+    learned = judgekit("calibrate", labels, *KLS)
+    assert learned.code == 0
+    assert "quick accept, leaning 0.19 or more" in learned.out
+    assert "quick reject, leaning -0.05 or more" in learned.out
+    assert "Of a hundred, the calibration saves 1.0000 USD and 200 s of waiting" in learned.out
+    assert "by how far quick leans to it" in learned.out
+
+    rated(server, 0.69)
+    accepted = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    (verdict,) = accepted.json
+    assert (accepted.code, verdict["verdict"], verdict["judge_tier"]) == (0, "accept", "quick")
+    assert len(server.requests) == 1
+
+    rated(server, 0.55)
+    rejected = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    (verdict,) = rejected.json
+    assert (rejected.code, verdict["verdict"], verdict["judge_tier"]) == (1, "reject", "quick")
+    assert len(server.requests) == 2  # one more
+
+
+def test_what_is_between_is_asked_of_the_next_tier(
+    judgekit: Run, labels: str, server: DecisionServer, document: str
+) -> None:
+    judgekit("calibrate", labels, *KLS)
+    rated(server, 0.62)
+    done = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    (verdict,) = done.json
+    assert verdict["verdict"] == "undetermined"
+    assert "judgekit calibrate" in done.err
+    assert {request.body["model"] for request in server.requests} == {"small", "large"}
+
+
+def test_where_nothing_can_be_promised_the_number_of_labels_is_said(
+    judgekit: Run, tmp_path: Path
+) -> None:
+    cases = [case(number, 3.69, "accept") for number in range(30)]
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in cases), encoding="utf-8")
+    done = judgekit("calibrate", str(path), *KLS)
+    assert "May be final: nothing" in done.out
+    assert "too few labels; about" in done.out
+    assert "no file was written" in done.err
