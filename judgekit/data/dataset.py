@@ -260,6 +260,8 @@ def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, L
         parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
     if request.depth:
         parts.append(request.depth)
+    if request.explain:
+        parts.append("explain")
     return json.dumps(parts), settings[0].loaded
 
 

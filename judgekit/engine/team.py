@@ -67,6 +67,7 @@ class TeamRequest(Strict):
     cache: bool = True
     rubric_sha256: local.Sha256 | None = None
     model: None = None  # the server chooses
+    explain: bool = False
 
 
 class TeamBody(Strict):
@@ -188,9 +189,10 @@ async def judge(
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
-        judge = await service.judge(
-            state.project, JudgeRequest(rubric=limits.rubric, mode=limits.mode, cache=limits.cache)
+        asked = JudgeRequest(
+            rubric=limits.rubric, mode=limits.mode, cache=limits.cache, explain=limits.explain
         )
+        judge = await service.judge(state.project, asked)
         settings = judge.settings
         if limits.rubric_sha256 not in (None, settings.loaded.sha256):
             there = f"is a different rubric on this server: {settings.loaded.sha256}"

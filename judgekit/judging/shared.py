@@ -93,6 +93,8 @@ class Shared:
             "max_cost_usd": settings.max_cost_usd,
             "cache": judge.cache is not None,
         }
+        if settings.explain:  # a server that does not know it yet is asked as before
+            request["explain"] = True
         body = {
             "document": document.body(redact.words if settings.redact else str),
             "wish": request,
