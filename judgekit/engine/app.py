@@ -272,11 +272,13 @@ async def select(request: Request, body: SelectBody) -> Response:
             return _json({"nobody": judged})
         kept, undecided, selection = judged
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
-        answer = {
+        answer: dict[str, Any] = {
             "kept": [places[id(candidate)] for candidate in kept],
             "undecided": [places[id(candidate)] for candidate in undecided],
             "degraded": selection.degraded,
         }
+        if likely := retrieval.likely(selection):
+            answer["likely"] = [*likely.items()]
         return _json(answer)
 
     return await _done_in_thread(request, body, work)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # What is kept, what is left undecided, and why, if so.
-    Judged: TypeAlias = tuple[list[Candidate], list[Candidate], str | None]
+    # What is kept, what is left undecided, why, if so; and by place how likely a decision model keeps each.
+    Judged: TypeAlias = tuple[list[Candidate], list[Candidate], str | None, Mapping[int, float]]
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
@@ -51,10 +51,11 @@ def shown_by_judge(
     if isinstance(judged, str):
         notes.append(judged)
         return None
-    kept, undecided, degraded = judged
+    kept, undecided, degraded, likely = judged
     if degraded is not None:
         notes.append(degraded)
-    return decided(ranked, kept, undecided, configured)
+    labels = {id(candidates[place]): f"{share:.2f}" for place, share in likely.items()}
+    return decided(ranked, kept, undecided, configured, labels)
 
 
 def decided(
@@ -62,14 +63,18 @@ def decided(
     kept: list[Candidate],
     undecided: list[Candidate],
     configured: Settings,
+    labels: Mapping[int, str],
 ) -> Shown:
-    """Return what is shown of what models kept and left undecided; what they kept is marked so."""
+    """Return what is shown of what models kept and left undecided; what they kept is marked so.
+
+    `labels` are instead of that mark, by the id of the candidate: how likely a decision model keeps it.
+    """
     # By its place alone nothing is injected that nobody has rated.
     kept = [hit for hit in kept if hit.rated or hit not in undecided]
     injected = kept[: configured["max_inject"]]
     for candidate in injected:
         if candidate not in undecided:
-            candidate.confidence_label = JUDGED
+            candidate.confidence_label = labels.get(id(candidate), JUDGED)
     if configured["inject"] == "top_k":
         return injected, []
     rest = []
@@ -116,7 +121,7 @@ def _judged(
         kept, undecided = (
             [candidates[place] for place in reply[part]] for part in ("kept", "undecided")
         )
-        return kept, undecided, reply["degraded"]
+        return kept, undecided, reply["degraded"], dict(reply.get("likely") or ())
 
     def locally(reason: client.NoEngine) -> Judged | str:
         if isinstance(reason, client.EngineBusy | client.EngineLost):
@@ -136,7 +141,8 @@ def _judged(
         judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
         if isinstance(judged, str):
             return judged
-        return (*judged[:2], judged[2].degraded)
+        kept, undecided, selection = judged
+        return kept, undecided, selection.degraded, search.likely(selection)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     use = settings.engine_wanted(configured)

@@ -174,7 +174,7 @@ def _judged(
     kept, undecided, selection = reply
     tried.selections.append(selection)
     tried.unjudged.extend([] if selection.degraded is None else [selection.degraded])
-    return judged.decided(ranked, kept, undecided, configured)
+    return judged.decided(ranked, kept, undecided, configured, {})
 
 
 def share(count: int, of: int) -> Share | None:

@@ -118,7 +118,7 @@ def search(
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
-    likely: dict[int, float] = {}
+    shares: dict[int, float] = {}
     degraded = [ranked.degraded]
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
@@ -127,9 +127,8 @@ def search(
             candidates = _texts_of(query, ranked.candidates, config, profiles)
             judged = running.run(_judge(config, Path(home), candidates, mode=mode))
         if not isinstance(judged, str):
-            for candidate, decision in zip(ranked.candidates, judged.decisions, strict=True):
-                if decision.probability is not None:
-                    likely[id(candidate)] = decision.probability
+            for place, share in likely(judged).items():
+                shares[id(ranked.candidates[place])] = share
             if judged.stale:
                 notes.append(judged.stale)
         top_k = config.retrieval.fallback_top_k
@@ -140,8 +139,8 @@ def search(
         fields = candidate.shown()
         if kept_by != "bm25":
             fields["kept_by"] = kept_by
-        if id(candidate) in likely:
-            fields["confidence"] = likely[id(candidate)]
+        if id(candidate) in shares:
+            fields["confidence"] = shares[id(candidate)]
         results.append(Result(**fields))
     return SearchResult(
         query=encodable(query),
@@ -238,6 +237,16 @@ def judged_hook(
     fallback = [candidate for candidate in first if candidate in undecided]
     kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
     return kept, undecided, judged
+
+
+def likely(selection: Selection) -> dict[int, float]:
+    """Return how likely decision models keep each candidate, by its place; nothing of other models."""
+    found = {}
+    if selection.by_decisions:
+        for place, decision in enumerate(selection.decisions):
+            if decision.probability is not None:
+                found[place] = decision.probability
+    return found
 
 
 def _snippet(passage: str, body: str) -> str:

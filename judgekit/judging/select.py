@@ -418,6 +418,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             degraded = f"not judged: {state.refused}"
         return Selection(
             stale=self.settings.calibration_warning,
+            by_decisions=bool(state.rounds)
+            and set(state.opinions) <= set(self.settings.deciding_tiers),
             decisions=decisions,
             degraded=degraded,
             **state.measured(self.settings),

@@ -230,7 +230,8 @@ class Decision(_Record):
 class Selection(_Record):
     """Which candidates were kept for one query; `degraded` says why some are left undetermined, if so.
 
-    `stale` says why a calibration that is there was not used.
+    `stale` says why a calibration that is there was not used, `by_decisions` whether decision models alone
+    were asked.
     """
 
     rubric: RubricRef
@@ -238,6 +239,7 @@ class Selection(_Record):
     prompt_sha256: str
     calibration: str | None = None
     stale: str | None = None
+    by_decisions: bool = False
     decisions: list[Decision]
     rounds: list[Round] = []
     degraded: str | None = None

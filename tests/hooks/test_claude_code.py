@@ -210,7 +210,7 @@ def test_the_judge_decides_if_it_is_on(
         prompt: str, candidates: list[Any], parts: list[str], payload: dict[str, Any], project: str
     ) -> tuple[list[Any], list[Any], SimpleNamespace]:
         asked.append((prompt, [candidate.id for candidate in candidates], payload["cwd"], project))
-        return candidates[-1:], [], SimpleNamespace(degraded="said once")
+        return candidates[-1:], [], SimpleNamespace(degraded="said once", by_decisions=False)
 
     monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
