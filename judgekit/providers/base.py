@@ -201,9 +201,10 @@ def is_loopback(base: str) -> bool:
 def is_local(endpoint: Endpoint) -> bool:
     """Whether a model runs on this machine, at no price: judgekit's own, or a known server's at its port."""
     profile = endpoint.profile
-    if isinstance(profile, LitellmProfile) and profile.embedded:
-        return True
-    return bool(profile.detect.port and is_loopback(endpoint.api_base or ""))
+    is_here = is_loopback(endpoint.api_base or "")
+    if isinstance(profile, LitellmProfile):
+        return profile.embedded or bool(profile.detect.port and is_here)
+    return isinstance(profile, DecisionsProfile) and profile.own_server and is_here
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:

@@ -182,6 +182,9 @@ class DecisionsProfile(ApiProfile):
 
     kind: Literal["decisions"]
     output: OutputMode = Field("text", description="has no meaning here: no reply is written")
+    own_server: bool = Field(
+        default=False, description="a server of the user's own, which is free on this machine"
+    )
     writers: Identifier | None = Field(
         None, description="provider with the same key whose models write: they fill the other tiers"
     )

@@ -239,6 +239,8 @@ def _is_at_home(profile: Profile) -> bool:
         return False
     if isinstance(profile, LitellmProfile) and profile.embedded:
         return True
+    if isinstance(profile, DecisionsProfile) and profile.own_server:
+        return True
     return bool(profile.detect.port or profile.models_env.by_tier)
 
 
@@ -359,11 +361,11 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     """Return why a profile cannot be used, or None; general credentials count where the user `named` it."""
     shown = profile.detect
     groups = [*shown.env, *(shown.named if named else [])]
-    is_set = any(all(first_set([name], environ) for name in group) for group in groups)
+    is_set = _any_set(groups, environ)
     if (shown.env or shown.named) and not is_set:
-        lacking = (
-            " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
-        )
+        if not groups and _any_set(shown.named, environ):
+            return "used only where one of its models is named: in judge.tiers, or by --model"
+        lacking = " or ".join(" with ".join(group) for group in groups or shown.named)
         return f"set {lacking}"
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
@@ -372,6 +374,11 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     if shown.command and programs.find(shown.command, environ) is None:
         return f"no command {shown.command} on PATH"
     return None
+
+
+def _any_set(groups: Sequence[Sequence[str]], environ: Mapping[str, str]) -> bool:
+    """Whether all variables of some group are set."""
+    return any(all(first_set([name], environ) for name in group) for group in groups)
 
 
 def importable(module: str) -> bool:
