@@ -115,6 +115,10 @@ def key(endpoint: Endpoint, request: Request) -> str:
     if request.sample:
         how.append(request.sample)
     if request.questions:
-        how.append(sent_questions(request.questions))
+        questions = []
+        for question in request.questions:
+            instruction = without_nonce(question.instruction)
+            questions.append(question._replace(instruction=instruction))
+        how.append(sent_questions(questions))
     text = json.dumps([__version__, whom, how, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

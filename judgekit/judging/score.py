@@ -92,17 +92,19 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 divided[tier] = opinion.divided
         rules = self.settings.escalation_rules(state.cut, self.settings.margin)
         step = rules.next(outcomes, margins, divided, leanings)
-        if self._owes_reasons(step):
+        if self._owes_reasons(step, state):
             # Beside a tier that writes, those that only decide end nothing.
             rules = replace(rules, partial=self.settings.deciding_tiers)
             step = rules.next(outcomes, margins, divided, leanings)
-        if isinstance(step, Final) and self._owes_reasons(step):
+        if isinstance(step, Final) and self._owes_reasons(step, state):
             return self._explained(step, state)
         return step
 
-    def _owes_reasons(self, step: TierName | Final) -> bool:
-        """Whether a judging ends with what needs reasons, by models that give none."""
+    def _owes_reasons(self, step: TierName | Final, state: JudgingState[Document]) -> bool:
+        """Whether a judging ends with what needs reasons, by models that give none; findings are reasons."""
         if not isinstance(step, Final) or step.tier not in self.settings.deciding_tiers:
+            return False
+        if state.opinions[step.tier].findings:
             return False
         return step.verdict == "improve" or (step.verdict == "reject" and self.settings.explain)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import FailureKind, Usage
-from judgekit.judging import decisions, jury, pointwise, prompt
+from judgekit.judging import claims, decisions, jury, pointwise, prompt
 from judgekit.judging.decisions import State
 from judgekit.judging.documents import Document, characters_seen, is_cut
 from judgekit.judging.findings import mentions, place_findings, read_findings
@@ -25,6 +25,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.judging.claims import Claim
     from judgekit.judging.fence import Fence
     from judgekit.judging.verdict import Finding
     from judgekit.providers.decisions import DecisionQuestion
@@ -56,7 +57,8 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.decides:
-            return [decisions.shown(self._state(endpoint, fence), self.questions())]
+            questions = self._questions(self._claims(endpoint), fence)
+            return [decisions.shown(self._state(endpoint, fence), questions)]
         if endpoint is not None and endpoint.pointwise:
             return self._points(endpoint, fence).prompts()
         return [self._messages(rubric, endpoint) for rubric in self.rubrics_by_part.values()]
@@ -210,13 +212,26 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             self.findings,
         )
 
-    def questions(self) -> list[DecisionQuestion]:
-        """Return what a decision model is asked: a question about each dimension."""
-        dimensions = self.rubric.dimensions.items()
-        return [decisions.dimension_question(self.rubric, *named) for named in dimensions]
+    def _claims(self, endpoint: Endpoint) -> list[Claim]:
+        """Return the claims that a decision model is asked about one by one; none by most rubrics."""
+        if claims.claims_dimension(self.rubric) is None:
+            return []
+        text = self.subject.visible_files(self.limits, endpoint)[0].text
+        return claims.split_claims(text)
+
+    def _questions(self, stated: Sequence[Claim], fence: Fence) -> list[DecisionQuestion]:
+        """Return what a decision model is asked: a question about each dimension, or about its claims."""
+        by_claim = claims.claims_dimension(self.rubric) if stated else None
+        questions = []
+        for name, dimension in self.rubric.dimensions.items():
+            if name != by_claim:
+                questions.append(decisions.dimension_question(self.rubric, name, dimension))
+        if by_claim:
+            questions += claims.claim_questions(by_claim, stated, fence)
+        return questions
 
     async def _ask_decisions(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
-        """Ask about all dimensions at once."""
+        """Ask about all dimensions and claims at once."""
         started = time.monotonic()
         if is_cut(self.subject.visible_files(self.limits, endpoint)):
             most = characters_seen(self.limits, endpoint)
@@ -224,13 +239,27 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             failure = make_failure(FailureKind.CONTEXT_WINDOW, why)
             return Answer(None, failure, Usage(), 0, endpoint.model)
         state = self._state(endpoint, session.fence)
+        stated = self._claims(endpoint)
+        questions = self._questions(stated, session.fence)
         timeout = self.limits.timeout
-        answer = await decisions.ask_decisions(session, endpoint, state, self.questions(), timeout)
-        likely = answer.value or {}
-        if set(likely) != set(self.rubric.dimensions):
+        answer = await decisions.ask_decisions(session, endpoint, state, questions, timeout)
+        likely = dict(answer.value or {})
+        if set(likely) != {question.name for question in questions}:
             return joined([answer], None, started)
-        reply = RatedReply(self._expectations(likely), probabilities=likely)
-        return joined([answer], reply, started)
+        return joined([answer], self._decided(stated, likely), started)
+
+    def _decided(
+        self, stated: Sequence[Claim], likely: dict[str, Mapping[str, float]]
+    ) -> RatedReply:
+        """Return what the answers to all questions come to."""
+        by_claim = claims.claims_dimension(self.rubric) if stated else None
+        findings: tuple[Finding, ...] = ()
+        if by_claim:
+            findings = claims.unsupported_claims(by_claim, stated, likely)
+            likely = {by_claim: claims.least_supported(by_claim, stated, likely), **likely}
+        of_dimensions = {name: likely[name] for name in self.rubric.dimensions}
+        scores = self._expectations(of_dimensions)
+        return RatedReply(scores, findings=findings, probabilities=likely)
 
     def _state(self, endpoint: Endpoint, fence: Fence) -> State:
         parts = self.subject.visible_files(self.limits, endpoint)

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def is_wordless(verdict: Mapping[str, Any]) -> bool:
-    """Whether all opinions of the tier that settled a verdict's record are those of decision models."""
+    """Whether all opinions of the tier that settled a verdict's record are those of decision models.
+
+    What such models find is found by code, from probabilities: a verdict may be wordless and have findings.
+    """
     opinions = []
     for row in verdict.get("rounds") or ():
         if row["tier"] == verdict.get("judge_tier") and row["opinion"]:
@@ -32,6 +35,7 @@ class Deciders:
                 continue
             if "probabilities" in row["opinion"] and "keep" not in row["opinion"]:
                 self._answered[configured.get(row["model"], row["model"])] = row["model"]
+                self._has_reasons |= bool(row["opinion"].get("findings"))
             else:
                 self._has_reasons = True
 

@@ -196,7 +196,8 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
         if unexplained:
             lines.append(f"no reason given for {', '.join(unexplained)}")
     elif is_wordless(verdict):
-        lines.append("reasons: none (decided by probabilities)")
+        if not verdict["findings"]:
+            lines.append("reasons: none (decided by probabilities)")
         lines += _bars(verdict)
     lines += _finding_lines(verdict)
     # What a model continues on a further line stands deeper: it is no line of ours.
@@ -212,6 +213,8 @@ def _bars(verdict: Record) -> list[str]:
     deciding = [row for row in verdict["rounds"] if row["tier"] == verdict["judge_tier"]]
     bars = []
     for name, shares in deciding[-1]["opinion"]["probabilities"].items():
+        if name not in verdict["scores"]:
+            continue  # a single claim of many: its findings say more
         levels = "".join(_LEVELS[round(share * (len(_LEVELS) - 1))] for share in shares.values())
         likeliest = max(shares, key=shares.__getitem__)
         bars.append(f"{escaped(name)}  {levels}  {likeliest}: {shares[likeliest]:.0%}")

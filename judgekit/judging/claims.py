@@ -1,0 +1,256 @@
+"""A text against its sources, claim by claim: code takes the text apart, a decision model decides each claim.
+
+A rubric asks for it without saying so: it needs sources, and one of its dimensions, by its terms, is about
+unsupported claims. What is found unsupported is a finding with the claim as its quote: a reason without a
+word from a model.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from judgekit import environment
+from judgekit.judging.findings import MAX_FINDINGS, mentions
+from judgekit.judging.jury import EVEN
+from judgekit.judging.verdict import Finding
+from judgekit.providers.decisions import YES, DecisionQuestion
+from judgekit.text import lines_of, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from judgekit.judging.fence import Fence
+    from judgekit.rubric.schema import ScoreRubric
+
+_SUBJECT: Final = (
+    "an unsupported claim"  # what the dimension's terms must name, each word of meaning
+)
+_NAMED: Final = 2
+_WORDS: Final[dict[str, str]] = environment.table(__file__, "claims.toml")
+_ABBREVIATIONS: Final = frozenset(_WORDS["abbreviations"].split())
+_BEFORE_NUMBERS: Final = frozenset(_WORDS["before_numbers"].split())
+_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_MARKER: Final = re.compile(r"[ \t]*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[A-Za-z]\))[ \t]+")
+_HEADING: Final = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+")
+_QUOTING: Final = re.compile(r"[ \t]*>[ \t]?")
+_RULE: Final = re.compile(r"[ \t|:=*_+-]+")  # between columns, or under a heading
+_CLOSING: Final = "\"'\u2019\u201d\u00bb)\\]\\}*_\u300d\u300f\uff09\u3011"
+_END: Final = re.compile(
+    rf"[.!?\u2026]{{1,9}}[{_CLOSING}]{{0,9}}(?=\s)"
+    rf"|[\u3002\uff01\uff1f\uff61\u0964\u0965\u06d4\u061f\u1362][{_CLOSING}]{{0,9}}"
+)
+_LONGEST: Final = 12  # characters of a word that may be an abbreviation
+_LAST_WORD: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST}}}$")
+_NEXT: Final = re.compile(r"\s*(\S?)")
+_DAY: Final = re.compile(r"\d{1,2}")  # with a dot behind it, in a date
+
+
+class Claim(NamedTuple):
+    """A sentence, item, row or block of code of a text, as it stands there.
+
+    `lead` is the heading or the introduction that it belongs to: an item alone says half of what it claims.
+    """
+
+    quote: str
+    lead: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.lead} {self.quote}" if self.lead else self.quote
+
+
+# --- Taking a text apart
+
+
+def split_claims(text: str) -> list[Claim]:
+    """Return all that a text may claim, in order; nothing with a letter or a digit in it is left out."""
+    claims: list[Claim] = []
+    lead = ""
+    is_pending = False  # whether the lead was not yet asked with anything
+    in_list = False
+    for block in _blocks(text):
+        if block.kind == "lead":
+            if is_pending and lead:
+                lead = f"{lead} {block.text}"
+            else:
+                lead = block.text
+            is_pending = True
+            in_list = False
+            continue
+        if block.kind == "item":
+            in_list = True
+        elif in_list:
+            in_list = False
+            lead = ""
+        for sentence in _sentences(block):
+            claims.append(Claim(sentence, lead))
+            is_pending = False
+            if not in_list:
+                lead = ""
+    if is_pending and lead:
+        claims.append(Claim(lead))
+    return [claim for claim in claims if any(map(str.isalnum, claim.quote))]
+
+
+class _Block(NamedTuple):
+    """Lines that belong together: a `lead`, `item` (of a list or a table), `code` or else `prose`."""
+
+    kind: str
+    text: str
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    lines: list[str] = []
+    kind = "prose"
+    fence = ""
+    all_lines = lines_of(text)
+    for number, whole_line in enumerate(all_lines):
+        line = whole_line
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence):
+                yield from _block("code", lines)
+                lines = []
+                fence = ""
+            else:
+                lines.append(line)
+            continue
+        line = line[_end(_QUOTING, line) :]
+        is_row = line.lstrip().startswith("|")
+        starts_item = is_row or _MARKER.match(line)
+        if mark or starts_item or not line.strip() or _HEADING.match(line) or _RULE.fullmatch(line):
+            yield from _block(kind, lines)
+            lines = []
+            kind = "prose"
+        if mark:
+            fence = mark[1]
+        elif _HEADING.match(line):
+            yield from _block("lead", [line[_end(_HEADING, line) :].rstrip("# \t")])
+        elif is_row and _RULE.fullmatch("".join(all_lines[number + 1 : number + 2])):
+            yield from _block("lead", [line.strip("| \t")])
+        elif starts_item:
+            kind = "item"
+            lines = [line.strip("| \t") if is_row else line[_end(_MARKER, line) :]]
+        elif line.strip() and not _RULE.fullmatch(line):
+            lines.append(line)
+    yield from _block("code" if fence else kind, lines)
+
+
+def _end(pattern: re.Pattern[str], line: str) -> int:
+    match = pattern.match(line)
+    return match.end() if match else 0
+
+
+def _block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
+    text = "\n".join(lines).strip()
+    if not text:
+        return
+    if kind == "prose" and text.endswith((":", "\uff1a")):
+        *sentences, last = _sentences(_Block(kind, text))
+        if sentences:
+            yield _Block(kind, text[: text.rindex(last)].strip())
+        yield _Block("lead", last)
+    else:
+        yield _Block(kind, text)
+
+
+def _sentences(block: _Block) -> Iterator[str]:
+    """Yield the sentences of a block as they stand there; code is not taken apart."""
+    text = block.text
+    if block.kind == "code":
+        yield text
+        return
+    start = 0
+    for match in _END.finditer(text):
+        if _ends_sentence(text, match):
+            yield text[start : match.end()].strip()
+            start = match.end()
+    rest = text[start:].strip()
+    if rest:
+        yield rest
+
+
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends where it may; a dot may stand behind an abbreviation, an initial or a day."""
+    if not match[0].startswith("."):
+        return True
+    after = _NEXT.match(text, match.end())
+    following = after[1] if after else ""
+    if following.islower():
+        return False
+    if match[0] != ".":
+        return True
+    before = _LAST_WORD.search(text[max(0, match.start() - _LONGEST) : match.start()])
+    word = before[0].lower() if before else ""
+    if following.isdigit() and word in _BEFORE_NUMBERS:
+        return False
+    is_initial = len(word) == 1 and word.isascii() and word.isalpha()
+    return not (is_initial or word in _ABBREVIATIONS or _DAY.fullmatch(word))
+
+
+# --- Asking about claims, and what the answers come to
+
+
+def claims_dimension(rubric: ScoreRubric) -> str | None:
+    """Return the dimension that is judged claim by claim, if the rubric has one.
+
+    That is a rubric which cannot judge without sources, and the dimension whose terms (or name) hold both
+    "claim" and "unsupported".
+    """
+    if not rubric.given.sources or "sources" not in rubric.given.needs:
+        return None
+    for name, count in mentions(_SUBJECT, rubric).items():
+        if count >= _NAMED:
+            return name
+    return None
+
+
+def claim_questions(
+    dimension: str, claims: Sequence[Claim], fence: Fence
+) -> list[DecisionQuestion]:
+    """Return a question about each claim; their words are fenced, as others wrote them."""
+    questions = []
+    for number, claim in enumerate(claims, 1):
+        instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
+        questions.append(DecisionQuestion(_name(dimension, number), "predicate", instruction))
+    return questions
+
+
+def least_supported(
+    dimension: str, claims: Sequence[Claim], likely: Mapping[str, Mapping[str, float]]
+) -> Mapping[str, float]:
+    """Return the distribution of the claim with the least support, which is that of the whole dimension.
+
+    A text is as well supported as its worst claim. The score is the expectation of that yes or no: the top of
+    the scale where every claim is certainly supported, and near its bottom with one that is clearly not,
+    whatever the number of the others. A share of supported claims would let one invention pass among
+    many truths.
+    """
+    names = [_name(dimension, number) for number in range(1, len(claims) + 1)]
+    return min((likely[name] for name in names), key=lambda shares: shares[YES])
+
+
+def unsupported_claims(
+    dimension: str, claims: Sequence[Claim], likely: Mapping[str, Mapping[str, float]]
+) -> tuple[Finding, ...]:
+    """Return a finding for each claim that is rather unsupported, the `MAX_FINDINGS` worst, in order."""
+    shares = {}
+    for number in range(1, len(claims) + 1):
+        share = likely[_name(dimension, number)][YES]
+        if share < EVEN:
+            shares[number] = share
+    worst = sorted(shares, key=lambda number: shares[number])[:MAX_FINDINGS]
+    findings = []
+    for number in sorted(worst):
+        finding = Finding(
+            dimension=dimension,
+            issue=f"not supported by the sources (probability {shares[number]:.2f})",
+            quote=visible(claims[number - 1].quote),
+        )
+        findings.append(finding)
+    return tuple(findings)
+
+
+def _name(dimension: str, number: int) -> str:
+    return f"{dimension}.{number}"

@@ -1,0 +1,225 @@
+"""Texts that decision models check against their sources, claim by claim."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deciding import DecisionServer
+from hooking import by_user
+from outcome import Outcome
+
+from judgekit.cli.app import run
+from judgekit.judging.claims import split_claims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SOURCE = "The library opens at nine on weekdays. It is closed on Sundays."
+TRUE = "The library opens at nine on weekdays."
+INVENTED = "It has a café."
+
+
+def support(instruction: str, _: str) -> float:
+    """Say of what is invented that it is hardly supported."""
+    return 0.12 if "café" in instruction else 0.97
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DecisionServer]:
+    monkeypatch.chdir(tmp_path)
+    with DecisionServer() as running:
+        running.probability = support
+        running.level = 4
+        monkeypatch.setenv("JUDGEKIT_DECISIONS_BASE", f"{running.base}/v1")
+        by_user("judge:\n  tiers:\n    quick: vllm-decisions/decider\n")
+        yield running
+
+
+@pytest.fixture
+def judge(server: DecisionServer, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    del server
+
+    def call(text: str, *words: str) -> Outcome:
+        row = {"id": "r1", "sources": [SOURCE], "text": text}
+        Path("rows.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
+        rows = ["judge", "--data", "rows.jsonl", "--rubric", "groundedness"]
+        into = ["--out", "out.jsonl", "--fresh", "--mode", "lenient"]
+        capfd.readouterr()
+        code = run([*rows, *into, *words])
+        return Outcome(code, *capfd.readouterr())
+
+    return call
+
+
+def verdict() -> dict[str, Any]:
+    (line,) = Path("out.jsonl").read_text(encoding="utf-8").splitlines()
+    record: dict[str, Any] = json.loads(line)["judged"]
+    return record
+
+
+def claims_asked(server: DecisionServer) -> list[str]:
+    """Return the claims of all questions, in order."""
+    claims = []
+    for request in server.requests:
+        for question in request.body["questions"].values():
+            said = question.get("instructions", "")
+            if said.startswith("Is this claim supported by the sources?"):
+                fenced = re.search(r"<judged-[a-z]+>\n(.*)\n</judged-", said, re.DOTALL)
+                assert fenced is not None
+                claims.append(fenced[1])
+    return claims
+
+
+def test_a_claim_without_support_is_a_finding_with_its_quote(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    done = judge(f"{TRUE} {INVENTED} On Sundays it is closed.")
+    record = verdict()
+    assert len(server.requests) == 1
+    assert claims_asked(server) == [TRUE, INVENTED, "On Sundays it is closed."]
+    assert record["verdict"] == "reject"
+    (finding,) = record["findings"]
+    assert finding["quote"] == INVENTED
+    assert finding["dimension"] == "supported"
+    assert finding["issue"] == "not supported by the sources (probability 0.12)"
+    opinion = record["rounds"][0]["opinion"]
+    assert opinion["scores"]["supported"] == pytest.approx(1.48)
+    shares = opinion["probabilities"]
+    assert shares["supported.1"] == {"yes": 0.97, "no": pytest.approx(0.03)}
+    assert shares["supported.2"]["yes"] == 0.12
+    assert set(shares["faithful"]) == {"1", "2", "3", "4", "5"}
+    assert "without reasons" not in done.err
+
+
+def test_one_invention_among_many_truths_is_not_accepted(judge: Callable[..., Outcome]) -> None:
+    judge(" ".join([TRUE] * 30 + [INVENTED]))
+    assert verdict()["verdict"] == "reject"
+
+
+def test_a_text_whose_claims_all_have_support_is_accepted(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    server.probability = lambda *_: 1.0
+    done = judge(f"{TRUE} It is closed on Sundays.")
+    assert (done.code, verdict()["verdict"], verdict()["findings"]) == (0, "accept", [])
+    assert verdict()["scores"]["supported"] == 5
+
+
+def test_more_claims_than_a_request_takes_are_asked_in_several(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    sentences = [f"Branch {number} opens at nine." for number in range(300)]
+    judge(" ".join(sentences))
+    sizes = sorted(len(request.body["questions"]) for request in server.requests)
+    assert sizes == [45, 128, 128]
+    assert sorted(claims_asked(server)) == sorted(sentences)
+    assert len(verdict()["rounds"][0]["opinion"]["probabilities"]) == 302
+
+
+def test_a_claim_that_was_not_answered_leaves_the_text_undetermined(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    server.change = lambda body: body["answers"].pop("supported.2")
+    done = judge(f"{TRUE} It is closed on Sundays.")
+    assert (done.code, verdict()["verdict"]) == (2, "undetermined")
+    assert "'supported.2' was not answered" in verdict()["degraded"]
+
+
+def test_findings_are_reasons_that_no_other_model_is_asked_for(
+    server: DecisionServer, judge: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DecisionServer() as writing:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-writes")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{writing.base}/v1")
+        tiers = "    quick: vllm-decisions/decider\n    deep: openai/writer\n"
+        by_user(f"judge:\n  tiers:\n{tiers}")
+        judge(f"{TRUE} {INVENTED}", "--mode", "strict", "--explain")
+        assert writing.requests == []
+        assert verdict()["judge_tier"] == "quick"
+        assert verdict()["findings"]
+        # What is rejected without a finding still asks for reasons.
+        server.probability = lambda *_: 0.99
+        server.level = 0
+        judge(TRUE, "--mode", "strict", "--explain")
+        assert writing.requests
+
+
+def test_a_document_shows_its_findings_in_the_place_of_reasons(
+    server: DecisionServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del server
+    Path("source.md").write_text(SOURCE)
+    Path("text.md").write_text(f"{TRUE} {INVENTED}\n", encoding="utf-8")
+    words = ["judge", "--task-id", "t", "--rubric", "groundedness", "text.md", "source.md"]
+    assert run([*words]) == 1
+    out, _ = capfd.readouterr()
+    assert "reasons: none" not in out
+    assert "not supported by the sources (probability 0.12)" in out
+    assert INVENTED in out
+
+
+def test_a_rubric_without_sources_asks_about_its_dimensions(
+    server: DecisionServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("text.md").write_text(f"{TRUE} {INVENTED}\n", encoding="utf-8")
+    run(["judge", "text.md", "--rubric", "kls"])
+    capfd.readouterr()
+    assert claims_asked(server) == []
+
+
+def test_the_same_text_is_asked_once_whatever_the_fence_of_its_claims(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    judge(f"{TRUE} {INVENTED}")
+    judge(f"{TRUE} {INVENTED}")
+    assert len(server.requests) == 1
+
+
+def test_the_prompt_shows_the_questions_about_claims(
+    server: DecisionServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("source.md").write_text(SOURCE)
+    Path("text.md").write_text(f"{TRUE} {INVENTED}\n", encoding="utf-8")
+    words = ["judge", "--task-id", "t", "--rubric", "groundedness", "text.md", "source.md"]
+    assert run([*words, "--show-prompt"]) == 0
+    out, _ = capfd.readouterr()
+    _, _, of_deep = out.rpartition("=== t: ")
+    assert of_deep.count("Is this claim supported by the sources?") == 2
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "quotes"),
+    [
+        ("Dr. Ng came on 3. May at 9 p.m. with J. Doe. He left.", 2),
+        ("See e.g. Fig. 3 for v1.2.3. It costs 1.50 EUR.", 2),
+        ("Really? Yes! No... And he said “No.” Then he went.", 5),
+        ("\u56fe\u4e66\u9986\u4e5d\u70b9\u5f00\u95e8\u3002\u5468\u65e5\u5173\u95ed\uff01", 2),
+        ("A line\nthat is wrapped.\nAnother one.", 2),
+        ("- one\n- two\n  and more\n\n1. three. Four.", 4),
+        ("```\nprint(1). Print(2).\nx = 3\n```\nDone.", 2),
+        ("| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |", 2),
+        ("---\n\n***\n", 0),
+        ("", 0),
+    ],
+)
+def test_a_text_is_taken_apart_into_sentences_items_rows_and_code(text: str, quotes: int) -> None:
+    claims = split_claims(text)
+    assert len(claims) == quotes
+    assert all(claim.quote in text for claim in claims)
+
+
+def test_an_item_is_asked_about_with_what_introduces_it() -> None:
+    claims = split_claims(
+        "# Hours\n\nIt opens:\n\n- at nine\n- on weekdays\n\nIt is old.\n\n## End"
+    )
+    assert [claim.words for claim in claims] == [
+        "Hours It opens: at nine",
+        "Hours It opens: on weekdays",
+        "It is old.",
+        "End",
+    ]
