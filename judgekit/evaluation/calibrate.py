@@ -515,6 +515,7 @@ def learn(
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
+    read, tiers_read_otherwise = score_sources(cases)
     ranked_cases = ranked(cases, rubric, mode)
     likelihoods: dict[TierName, calibration.Likelihood] = {}
     if ranked_cases:
@@ -528,11 +529,15 @@ def learn(
         models_by_tier = {}
         for tier, name in models.items():
             models_by_tier[tier] = frozenset(name.split(calibration.TOGETHER))
-        rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=models_by_tier)
+        rules = EscalationRules(
+            getattr(rubric.modes, mode).confirm,
+            tiers,
+            models=models_by_tier,
+            unproven=_deciding(read) if mode == "strict" else (),
+        )
         gated_rules = replace(rules, finality=choice.finality)
         with_gates = [walk(sample, gated_rules) for sample in labelled]
         without_gates = [walk(sample, rules) for sample in labelled]
-    read, tiers_read_otherwise = score_sources(cases)
     counts: Counter[TierName] = Counter()
     for tiers_of_case in tiers_read_otherwise:
         counts.update(tiers_of_case)
@@ -563,6 +568,11 @@ def learn(
         saved=_saved(cases, with_gates, tiers) if likelihoods else None,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _deciding(read: calibration.Readings) -> list[TierName]:
+    """Return the tiers whose models all decide, and write nothing."""
+    return [tier for tier, sources in read.items() if set(sources.values()) == {"decided"}]
 
 
 def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:

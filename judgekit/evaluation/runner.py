@@ -232,7 +232,11 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     endpoint = turn.endpoint
     value = turn.answer.value
     questions = len(judge.rubric.questions)
-    calls = questions if not endpoint.writes else judge.settings.calls_at_once(questions)
+    calls = judge.settings.calls_at_once(questions)
+    if endpoint.pointwise:
+        calls = questions
+    elif endpoint.decides:
+        calls = 1
     answers = [turn.answer]
     failure = "not_recorded"
     source = score_source(endpoint, None)
