@@ -31,15 +31,18 @@ def list_() -> None:
     from judgekit.providers.resolve import provider_report
 
     project = project_path()
-    for state in provider_report(os.environ, _wanted()):
+    states = provider_report(os.environ, _wanted())
+    width = max(len(state.name) for state in states)
+    for state in states:
         models = ", ".join(dict.fromkeys(state.models.values()))
         mark = "usable" if state.usable else "-"
-        say(f"{state.name:<18} {mark:<7} {state.why}{f'; {models}' if models else ''}")
+        say(f"{state.name:<{width}} {mark:<7} {state.why}{f'; {models}' if models else ''}")
     for family, tiers in panel.by_author(settings.load(project), project):
         if shown := ", ".join(
             f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury
         ):
-            say(f"{f'texts by {family}' if family else 'asked':<18} {shown}")
+            whose = f"texts by {family}" if family else "asked"
+            say(f"{whose:<{width}} {shown}")
 
 
 @app.command()
@@ -55,7 +58,7 @@ def check(
     from judgekit.config import settings
     from judgekit.judging import trial
     from judgekit.providers import local, registry, running
-    from judgekit.providers.resolve import resolve
+    from judgekit.providers.resolve import named_of, resolve
 
     if fetch:
         local_model = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
@@ -76,7 +79,8 @@ def check(
             raise UsageError(
                 f"{name} is not allowed: add {profile.provider} to providers.allow in {where}"
             )
-        wanted = replace(wanted, models={}, allow=[profile.provider])
+        models = named_of(profile, wanted)
+        wanted = replace(wanted, models=models, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
     endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
     of_server = _check_shared_judge() if name is None else None
@@ -88,6 +92,8 @@ def check(
         return code
     if not endpoints:
         warn(panel.reason)
+        if name is not None and isinstance(profile, registry.DecisionsProfile):
+            note(f"name a model in judge.tiers.quick, such as {profile.provider}/MODEL")
         return Exit.HUMAN_NEEDED
 
     for tried in running.run(trial.try_models([*endpoints.values()])):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.state import JudgingState
     from judgekit.judging.verdict import Consensus
+    from judgekit.providers.base import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
+        _note_names_of_deciders(verdict, state)
         if self.settings.independence == "require" and final.verdict == "accept":
             return self.refuse_own_family(verdict, document, families)
         return verdict
@@ -237,8 +239,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 
 def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
-    """Return the models that were asked in some tiers, as their replies name them."""
-    return [row.model for row in state.rounds if row.tier in tiers]
+    """Return the models that answered in some tiers, by the names under which they were asked."""
+    return [endpoint.model for tier, endpoint, _ in state.voices if tier in tiers]
 
 
 def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:
@@ -270,14 +272,26 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
     return sources
 
 
-def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
-    """Return the names under which models were asked, by the other ones that their replies gave."""
+def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
+    """Return the model of each round."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:
             endpoints.append(turn.endpoint)
+    return endpoints
+
+
+def _note_names_of_deciders(verdict: Verdict, state: JudgingState[Document]) -> None:
+    """Note in the opinions of decision models under which name they were asked, where another answered."""
+    for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
+        if endpoint.decides and row.opinion and row.model != endpoint.model:
+            row.opinion["asked"] = endpoint.model
+
+
+def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
+    """Return the names under which models were asked, by the other ones that their replies gave."""
     names: dict[str, str] = {}
-    for row, endpoint in zip(verdict.rounds, endpoints, strict=False):
+    for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
             names[row.model] = endpoint.model
     return names

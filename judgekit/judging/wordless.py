@@ -29,12 +29,12 @@ class Deciders:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count the rounds of a verdict's record."""
-        configured = record.get("configured") or {}
         for row in record.get("rounds") or ():
             if not row["opinion"]:
                 continue
             if "probabilities" in row["opinion"] and "keep" not in row["opinion"]:
-                self._answered[configured.get(row["model"], row["model"])] = row["model"]
+                asked = row["opinion"].get("asked", row["model"])
+                self._answered[asked] = row["model"]
                 self._has_reasons |= bool(row["opinion"].get("findings"))
             else:
                 self._has_reasons = True

@@ -294,6 +294,21 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     return max(fitting, key=lambda profile: len(profile.prefix), default=None), name
 
 
+def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
+    """Return the models of a provider that the user named, where its profile names none."""
+    if profile.models.by_tier:
+        return {}
+    models_by_tier = {}
+    for tier, models in wanted.models.items():
+        named = []
+        for name in names(models or ()):
+            if profile_of(name, [profile])[0]:
+                named.append(name)
+        if named:
+            models_by_tier[tier] = tuple(named)
+    return models_by_tier
+
+
 def names(models: str | Sequence[str]) -> tuple[str, ...]:
     """Return the models that one text, separated by commas, or a list names; each once, in order."""
     parts = models.split(",") if isinstance(models, str) else models
@@ -412,14 +427,19 @@ def provider_report(
     known = registry.profiles()
     listed = _listed(known, environ)
     addressed = _addressed(known, environ)
-    meant = {name for models in wanted.models.values() if models for name in names(models)}
+    named_by_user = set()
     by_name = set()
-    for name in meant:
-        if profile := profile_of(name, known)[0]:
-            by_name.add(profile.provider)
+    for tier, meant in wanted.models.items():
+        for name in names(meant or ()):
+            profile, _ = profile_of(name, known)
+            if profile:
+                by_name.add(profile.provider)
+            if profile and tier not in wanted.listed_only:
+                named_by_user.add(profile.provider)
     states = []
     for profile in known:
-        lacking = detect(profile, environ, named=wanted.asks_for(profile))
+        named = wanted.asks_for(profile) or profile.provider in named_by_user
+        lacking = detect(profile, environ, named=named)
         models = profile.models.by_tier
         if offered := listed.get(profile.provider):
             models = dict.fromkeys(TIERS, offered[0])

@@ -26,7 +26,8 @@ class Asked(NamedTuple):
 class DecisionServer:
     """Says yes with `yes`, finds both of a pair as good, and level 4 of 5 the likeliest.
 
-    `probability` says otherwise by the text of a question. `change` may spoil a body; `answer` stands in the
+    `probability` says otherwise by the text of a question, and `better` is a part of the text of a pair that
+    it prefers. `change` may spoil a body; `answer` stands in the
     place of every answer, `answers` in that of the next ones.
     """
 
@@ -34,6 +35,7 @@ class DecisionServer:
         self.requests: list[Asked] = []
         self.yes = 0.8
         self.probability: Callable[[str, str], float] | None = None
+        self.better = ""
         self.level = 3
         self.change: Callable[[dict[str, Any]], object] = lambda body: body
         self.answer: Answer | None = None
@@ -78,6 +80,13 @@ class DecisionServer:
     def _yes(self, instruction: str, state: str) -> float:
         return self.yes if self.probability is None else self.probability(instruction, state)
 
+    def _choices(self, values: list[str], state: str) -> list[float]:
+        """Return the probability of each text of a pair, in the order in which they are shown."""
+        if not self.better:
+            return [1 / len(values)] * len(values)
+        is_first = state.index(self.better) < state.rindex(" path=")
+        return [0.9, 0.1] if is_first else [0.1, 0.9]
+
     def _shares(self, levels: int) -> list[float]:
         level = min(self.level, levels - 1)
         rest = 0.25 / (levels - 1)
@@ -89,7 +98,10 @@ class DecisionServer:
             return {**named, "probability": self._yes(question["instructions"], state)}
         if question["type"] == "choice":
             values = [choice["value"] for choice in question["choices"]]
-            shares = [{"value": value, "probability": 1 / len(values)} for value in values]
+            likely = self._choices(values, state)
+            shares = []
+            for value, share in zip(values, likely, strict=True):
+                shares.append({"value": value, "probability": share})
             return {**named, "choice": values[0], "confidence": 0.5, "probabilities": shares}
         shares = []
         for place, share in enumerate(self._shares(len(question["levels"]))):
@@ -103,7 +115,7 @@ class DecisionServer:
             return {"type": "noul", "noul": self._yes(question["instructions"], state)}
         criteria = question["criteria"]
         if question["type"] == "choice":
-            shares = {value: 1 / len(criteria) for value in criteria}
+            shares = dict(zip(criteria, self._choices(list(criteria), state), strict=True))
             first = next(iter(criteria))
             return {"type": "choice", "choice": first, "confidence": 0.5, "probabilities": shares}
         shares = {str(place): share for place, share in enumerate(self._shares(len(criteria)))}
