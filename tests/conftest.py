@@ -19,7 +19,10 @@ hypothesis.settings.register_profile("judgekit", deadline=None)
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("judgekit")
 
-KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "POSTGRES")}
+KEPT = {
+    f"JUDGEKIT_TEST_{what}"
+    for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "DECIDER", "POSTGRES")
+}
 
 
 def _foreign(name: str) -> bool:
