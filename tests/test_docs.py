@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -10,9 +11,12 @@ import sys
 from math import ceil
 from typing import TYPE_CHECKING, get_args
 
+import deciding
+import hooking
 import pytest
 from pydantic import BaseModel
 
+from judgekit import environment
 from judgekit.cli.app import run
 from judgekit.config.settings import Config
 from judgekit.hooks import claude_code
@@ -177,6 +181,41 @@ PAGES = {
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str) -> None:
     folder, count = PAGES[name]
+    printed, shown = _run_page(tmp_path, name, folder, count)
+    assert printed == shown
+
+
+@pytest.mark.slow
+def test_the_ten_minutes_with_a_decision_model_are_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (docs.ROOT / "docs/decision-models.md").read_text(encoding="utf-8")
+    configuration = next(fence.text for fence in docs.fences(page) if fence.language == "yaml")
+    hooking.by_user(configuration)
+    with deciding.DecisionServer() as server:
+        server.level_of = _level
+        server.written = _reply
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base}/v1")
+        printed, shown = _run_page(tmp_path, "decision-models", "deciding", 6)
+    assert printed.replace(environment.config_home(), "~/.config/judgekit") == shown
+
+
+def _level(text: str) -> int:
+    """Return what a stand-in makes of an answer: good where it has a figure, in doubt where it is kind."""
+    answer = text[text.rindex(" path=") :].partition(">")[2].partition("</")[0]
+    if re.search(r"\d", answer):
+        return 4
+    return 2 if re.search("happy|usual|many", answer) else 0
+
+
+def _reply(text: str) -> str:
+    points = 5 if _level(text) == 4 else 1
+    scores = dict.fromkeys(("correct", "complete", "direct"), points)
+    return json.dumps({"reasoning": "Read closely.", "scores": scores, "findings": []})
+
+
+def _run_page(tmp_path: Path, name: str, folder: str | None, count: int) -> tuple[str, str]:
+    """Run the commands of a page, and return what they print and what the page shows, without times."""
     page = (docs.ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     shown = "".join(fence.text for fence in docs.fences(page) if fence.language == "console")
     if folder:
@@ -201,7 +240,7 @@ def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str) -> Non
     done = subprocess.run(
         shell, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300, check=False
     )
-    assert _without_times(done.stdout.replace(str(tmp_path), "~")) == _without_times(shown)
+    return _without_times(done.stdout.replace(str(tmp_path), "~")), _without_times(shown)
 
 
 def test_the_first_result_of_the_readme_is_what_is_printed(
@@ -229,6 +268,7 @@ def test_the_tutorial_shows_the_workflow_of_the_examples() -> None:
 def _without_times(text: str) -> str:
     text = re.sub(r"\d\.\d s,", "N s,", text)
     text = re.sub(r"[\da-f]{32}\.[\da-f]{32}", "SEALED", text)  # each installation has its own key
+    text = re.sub(r"[\d.]+ s of waiting", "N s of waiting", text)
     return re.sub(r"(judged in|\"duration_ms\":|  ms) [ \d]+", r"\1 N", text)
 
 

@@ -49,10 +49,8 @@ class Deciders:
                 )
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)
-            why = (
-                "add a key of a provider that chats, or name one of its models in judge.tiers.deep"
-            )
             lines.append(
-                f"decided by {names} alone, in probabilities and without reasons; for reasons {why}"
+                f"decided by {names} alone, in probabilities and without reasons; --explain gives reasons "
+                "where a model writes: one in judge.tiers.deep, or a key of a provider that chats"
             )
         return lines

@@ -8,6 +8,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from loopback import says
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -27,7 +29,8 @@ class DecisionServer:
     """Says yes with `yes`, finds both of a pair as good, and level 4 of 5 the likeliest.
 
     `probability` says otherwise by the text of a question, and `better` is a part of the text of a pair that
-    it prefers. `change` may spoil a body; `answer` stands in the
+    it prefers; `level_of` finds the likeliest level by the text that is judged. `written` finds
+    the reply to a text where a chat model is asked. `change` may spoil a body; `answer` stands in the
     place of every answer, `answers` in that of the next ones.
     """
 
@@ -37,6 +40,8 @@ class DecisionServer:
         self.probability: Callable[[str, str], float] | None = None
         self.better = ""
         self.level = 3
+        self.level_of: Callable[[str], int] | None = None
+        self.written: Callable[[str], str] = lambda text: text
         self.change: Callable[[dict[str, Any]], object] = lambda body: body
         self.answer: Answer | None = None
         self.answers: list[Answer] = []
@@ -87,8 +92,9 @@ class DecisionServer:
         is_first = state.index(self.better) < state.rindex(" path=")
         return [0.9, 0.1] if is_first else [0.1, 0.9]
 
-    def _shares(self, levels: int) -> list[float]:
-        level = min(self.level, levels - 1)
+    def _shares(self, levels: int, state: str) -> list[float]:
+        level = self.level if self.level_of is None else self.level_of(state)
+        level = min(level, levels - 1)
         rest = 0.25 / (levels - 1)
         return [0.75 if place == level else rest for place in range(levels)]
 
@@ -104,7 +110,7 @@ class DecisionServer:
                 shares.append({"value": value, "probability": share})
             return {**named, "choice": values[0], "confidence": 0.5, "probabilities": shares}
         shares = []
-        for place, share in enumerate(self._shares(len(question["levels"]))):
+        for place, share in enumerate(self._shares(len(question["levels"]), state)):
             label = question["levels"][place]["label"]
             shares.append({"value": place, "label": label, "probability": share})
         score = sum(share["value"] * share["probability"] for share in shares)
@@ -118,7 +124,9 @@ class DecisionServer:
             shares = dict(zip(criteria, self._choices(list(criteria), state), strict=True))
             first = next(iter(criteria))
             return {"type": "choice", "choice": first, "confidence": 0.5, "probabilities": shares}
-        shares = {str(place): share for place, share in enumerate(self._shares(len(criteria)))}
+        shares = {
+            str(place): share for place, share in enumerate(self._shares(len(criteria), state))
+        }
         score = sum(int(place) * share for place, share in shares.items())
         legend = {str(place): label for place, label in enumerate(criteria)}
         return {
@@ -149,6 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(*server.answers.pop(0))
         elif server.answer is not None:
             self._send(*server.answer)
+        elif self.path.endswith("/chat/completions"):
+            text = server.written(str(body["messages"][-1]["content"]))
+            self._send(200, says(text, model=body["model"], usage=(1000, 100)).body, {})
         else:
             self._send(200, json.dumps(server.reply(body)).encode(), {})
 
