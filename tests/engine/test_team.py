@@ -11,7 +11,9 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import hooking
 import pytest
+from deciding import DecisionServer
 from engine_processes import document
 from hypothesis import HealthCheck, given, settings
 from loopback import RESET, Loopback, fails, says, sends
@@ -673,3 +675,22 @@ def test_compare_says_that_the_shared_judge_compares_nothing(
     code = run(["compare", "--prompt", "How?", str(tmp_path / "a.md"), str(tmp_path / "b.md")])
     done = capfd.readouterr()
     assert (code, "judges documents alone" in done.out + done.err) == (2, True)
+
+
+def test_a_decision_model_of_the_server_gives_probabilities_and_says_that_it_is_alone(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DecisionServer() as server:
+        monkeypatch.setenv("JUDGEKIT_DECISIONS_BASE", server.base)
+        hooking.by_user("judge: {tiers: {quick: vllm-decisions/small}}\n")
+        body = {"document": document(), "wish": {"mode": "strict"}}
+        answer = client.post("/v1/judge", json=body)
+        assert answer.status_code == 200, answer.text
+        verdict = Verdict.model_validate_json(answer.content)
+        assert verdict.verdict == "undetermined"
+        assert "judgekit calibrate" in str(verdict.degraded)
+        body["wish"] = {"mode": "lenient", "explain": True}
+        answer = client.post("/v1/judge", json=body)
+    verdict = Verdict.model_validate_json(answer.content)
+    assert (verdict.verdict, verdict.judge_tier) == ("accept", "quick")
+    assert "probabilities" in (verdict.rounds[0].opinion or {})
