@@ -55,7 +55,8 @@ _SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
 _WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
-_TAG: Final = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
+# As with \b before it, but it begins with letters that a search skips to.
+_TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 _TRIES: Final = (
     50  # labels that may stand in what is shown: a text that holds more than that holds them all
