@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import pytest
 from deciding import DecisionServer
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import decisions, registry
+from judgekit.providers import decisions, registry, running
 from judgekit.providers.base import CallKey, Message, Request, endpoint
 from judgekit.providers.decisions import DecisionOption, DecisionQuestion
 from judgekit.providers.litellm import LitellmGateway
@@ -86,7 +85,7 @@ def ask(
         max_tokens=1,
         questions=questions,
     )
-    return asyncio.run(LitellmGateway().complete(model, request))
+    return running.run(LitellmGateway().complete(model, request))
 
 
 @pytest.mark.parametrize("name", PATHS)
