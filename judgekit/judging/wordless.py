@@ -27,6 +27,16 @@ class Deciders:
         self._answered: dict[str, str] = {}
         self._has_reasons = False
 
+    def __add__(self, other: Deciders) -> Deciders:
+        """Return those of both: of rows that several workers judged."""
+        both = Deciders()
+        both._answered = self._answered | other._answered
+        both._has_reasons = self._has_reasons or other._has_reasons
+        return both
+
+    def __bool__(self) -> bool:
+        return bool(self._answered) or self._has_reasons
+
     def add(self, record: Mapping[str, Any]) -> None:
         """Count the rounds of a verdict's record."""
         for row in record.get("rounds") or ():
