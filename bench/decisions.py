@@ -19,18 +19,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench.provider import _LENGTH
+from bench.provider import _LENGTH, serving
 from bench.rows import JUDGEKIT, Bench, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LATENCY = 0.1  # seconds, as vendors say
 AT_ONCE = 64
@@ -93,11 +90,11 @@ dearer than on an idle machine.
 CPU of judgekit is that of client and engine, from start to end. The target is at most {target} ms a row above
 litellm's own call: {met}.
 
-Where it goes, by a profile of rows judged in one process: two thirds of what the thread of the calls takes is
-litellm's own, a third of that for the price of a reply. Of ours, reading the body is a twentieth of litellm's
-part, and so is what tries a call again. The key of the reply cache is computed twice a row; its search for
-fences' tags took most of 0.36 ms (a prompt of 4,000 letters). The key takes 0.12 ms in all since the search
-skips to their first letters.
+Where it went on 2026-11-28, by a profile of rows judged in one process: two thirds of what the thread of
+the calls takes is litellm's own, a third of that for the price of a reply. Of ours, reading the body is a
+twentieth of litellm's part, and so is what tries a call again. The key of the reply cache is computed twice
+a row; its search for fences' tags took most of 0.36 ms (a prompt of 4,000 letters). The key takes 0.12 ms
+in all since the search skips to their first letters.
 What client and engine spend on handing a row on is not yet taken apart.
 """
 
@@ -160,19 +157,6 @@ def answered(body: dict[str, Any]) -> dict[str, Any]:
         "total_tokens": 900,
     }
     return {"model": body["model"], "answers": answers, "usage": usage}
-
-
-@contextmanager
-def deciding() -> Iterator[str]:
-    """Yield the address of a server in a process of its own."""
-    words = [sys.executable, __file__, "--serve"]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None  # noqa: S101 - opened as a pipe
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-        assert process.stdin is not None  # noqa: S101 - the same
-        process.stdin.close()
 
 
 async def serve() -> None:
@@ -264,7 +248,8 @@ def main() -> int:
         asyncio.run(serve())
         return 0
     before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as name, deciding() as base:
+    words = [sys.executable, __file__, "--serve"]
+    with tempfile.TemporaryDirectory() as name, serving(words) as base:
         folder = Path(name)
         runs = measure(folder, base, options.rows, options.rounds)
         questions = len(json.loads((folder / "body.json").read_bytes())["questions"])

@@ -96,7 +96,13 @@ def completion(asked: bytes) -> bytes:
 @contextmanager
 def running(latency: float) -> Iterator[str]:
     """Yield the address of a provider in a process of its own."""
-    words = [sys.executable, __file__, "--latency", str(latency)]
+    with serving([sys.executable, __file__, "--latency", str(latency)]) as base:
+        yield base
+
+
+@contextmanager
+def serving(words: list[str]) -> Iterator[str]:
+    """Yield the address of a server in a process that these words start, and which prints its port."""
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -215,7 +215,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         prompts = []
         for rubric, order in product(self.rubrics_by_part.values(), ORDERS):
             if endpoint is not None and endpoint.decides:
-                state = self._state(rubric, order, endpoint, fence)
+                state = _state_of(self._points(rubric, order, endpoint, fence))
                 prompts.append(decisions.shown(state, [_pair_question(rubric)]))
             elif endpoint is not None and endpoint.pointwise:
                 prompts += self._points(rubric, order, endpoint, fence).prompts()
@@ -331,7 +331,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     ) -> Answer[Vote]:
         started = time.monotonic()
         rubric = self.rubrics_by_part[criterion]
-        state = self._state(rubric, order, endpoint, session.fence, criterion)
+        state = _state_of(self._points(rubric, order, endpoint, session.fence, criterion))
         answer = await decisions.ask_decisions(
             session, endpoint, state, [_pair_question(rubric)], self.limits.timeout
         )
@@ -341,17 +341,6 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         by_letter = {letter: likely[point] for letter, point in zip(order, POINTS, strict=True)}
         vote = _vote_of_points(likely, order)._replace(probabilities=by_letter)
         return joined([answer], vote, started)
-
-    def _state(
-        self,
-        rubric: CompareRubric,
-        order: str,
-        endpoint: Endpoint,
-        fence: Fence,
-        criterion: str = "",
-    ) -> State:
-        points = self._points(rubric, order, endpoint, fence, criterion)
-        return State(points.system, points.context, points.call_key)
 
     def _key(self, criterion: str, order: str) -> CallKey:
         return CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion)
@@ -390,6 +379,11 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total)
+
+
+def _state_of(points: Points) -> State:
+    """Return what a decision model reads of what a pointwise model would."""
+    return State(points.system, points.context, points.call_key)
 
 
 def _pair_question(rubric: CompareRubric) -> DecisionQuestion:

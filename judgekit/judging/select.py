@@ -418,21 +418,20 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             degraded = f"not judged: {state.refused}"
         return Selection(
             stale=self.settings.calibration_warning,
-            by_decisions=bool(state.rounds)
-            and set(state.opinions) <= set(self.settings.deciding_tiers),
+            by_decisions=self._is_by_decisions(state),
             decisions=decisions,
             degraded=degraded,
             **state.measured(self.settings),
         )
 
+    def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:
+        """Whether decision models were asked, and no others."""
+        return bool(state.rounds) and set(state.opinions) <= set(self.settings.deciding_tiers)
+
     def _unproven_reason(self, state: JudgingState[Candidates]) -> str | None:
         """Say why candidates are undecided that every tier kept; None where that is not so."""
-        deciding = self.settings.deciding_tiers
-        if (
-            self.settings.mode != "strict"
-            or not state.rounds
-            or set(state.opinions) - set(deciding)
-        ):
+        is_strict = self.settings.mode == "strict"
+        if not is_strict or not self._is_by_decisions(state):
             return None
         return decisions.unproven_reason(row.model for row in state.rounds)
 

@@ -99,7 +99,7 @@ def _described(key: str, option: DecisionOption) -> dict[str, str]:
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
     """Return what a server answered to `questions`; raises `GatewayError` where no answer can be read."""
     try:
-        body = json.loads(content)
+        body = json.loads(content, object_pairs_hook=_with_doubled)
     except (ValueError, RecursionError):
         beginning = short_line(content[:_WORDS].decode("utf-8", "replace"), _WORDS)
         raise _invalid(f"the reply is not JSON but {beginning!r}") from None
@@ -107,7 +107,9 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         body = body["result"]  # an envelope, as Cloudflare has one
     answers = body.get("answers") if isinstance(body, dict) else None
     if isinstance(answers, dict):
-        raw_by_name = {str(name): [answer] for name, answer in answers.items()}
+        raw_by_name = {}
+        for name, answer in answers.items():
+            raw_by_name[name] = answer if isinstance(answer, _Doubled) else [answer]
     elif isinstance(answers, list):
         raw_by_name = _by_name(answers, questions)
     else:
@@ -125,6 +127,23 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         input_tokens=int(_amount(usage.get("input_tokens")) or 0),
         cost_usd=_amount(usage.get("cost")),
     )
+
+
+class _Doubled(list[Any]):
+    """The values of a key that an object of JSON has more than once."""
+
+
+def _with_doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, in which no value of a doubled key is lost."""
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key not in values:
+            values[key] = value
+        elif isinstance(values[key], _Doubled):
+            values[key].append(value)
+        else:
+            values[key] = _Doubled([values[key], value])
+    return values
 
 
 def _amount(value: object) -> float | None:

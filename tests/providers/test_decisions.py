@@ -184,6 +184,13 @@ def test_an_answer_that_is_there_twice_counts_for_none(server: DecisionServer) -
     assert answers["clear"].probabilities["4"] == 0.75
 
 
+def test_a_name_that_is_there_twice_counts_for_none(server: DecisionServer) -> None:
+    text = json.dumps(server.reply({"questions": {"holds": {"type": "noul", "instructions": "?"}}}))
+    doubled = text.replace('"answers": {', '"answers": {"holds": {"type": "noul", "noul": 0.1}, ')
+    said = decisions.read_body(doubled.encode(), [PREDICATE])
+    assert "was answered 2 times" in said.answers["holds"].problem
+
+
 @pytest.mark.parametrize("name", WIRES)
 def test_an_answer_to_what_was_not_asked_is_left_alone(name: str, server: DecisionServer) -> None:
     def add(body: dict[str, Any]) -> None:
