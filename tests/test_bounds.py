@@ -276,7 +276,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.scan.is_ignored": patterns,
     "hooks.context.render": candidates,
     "hooks.entries.is_ours": hooks_of_a_client,
-    "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(as_bytes(text)),
+    "hooks.git_hook.owner_of": lambda text: of("hooks.git_hook.owner_of")(as_bytes(text)),
     "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
     "redaction.private_keys.private_keys": lambda text: of("redaction.private_keys.private_keys")(

@@ -86,11 +86,11 @@ def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
             yield from _guarded(f"store {root}", _store(root, project))
         if unheeded := settings.judge_without_effect(project):
             yield "note", "judge of prompts", unheeded
-    of_hooks = list(install.findings(project))
+    of_hooks = list(install.check_prompt_hooks(project))
     yield from of_hooks
     if any((state, subject) == ("ok", "prompt hook") for state, subject, _ in of_hooks):
-        yield install.command_of_agents()
-    yield from ((state, "git hook", text) for state, text in git_hook.findings(project))
+        yield install.check_agent_command()
+    yield from git_hook.check_git_hook(project)
     if environment.is_on("JUDGEKIT_DISABLE"):
         yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
     if not any(

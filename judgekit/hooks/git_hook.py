@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.hooks.entries import Scope
+    from judgekit.hooks.install import Finding, State
+
+    Remark: TypeAlias = tuple[State, str]
 
 HOOK = "pre-push"
 KEPT = "pre-push.before-judgekit"  # a hook that was there before, which ours runs first
@@ -33,8 +36,7 @@ _INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?before=", re.MULTILIN
 _LONGEST = 4096  # characters of a path in quotes
 _AGAIN = "run judgekit install git again"
 
-Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
-Finding: TypeAlias = tuple[Literal["ok", "note", "wrong"], str]
+Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
 
 class HooksFolder(NamedTuple):
@@ -117,7 +119,7 @@ def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
     return head + _sum(body) + b"\n" + body
 
 
-def kind(content: bytes | None) -> Kind:
+def owner_of(content: bytes | None) -> Owner:
     """Say whose hook this is; `edited` is one of ours that was changed by hand."""
     if content is None:
         return "none"
@@ -147,7 +149,7 @@ def installation(content: bytes) -> tuple[str, str]:
 def endpoint(hooks: Path) -> Path:
     """Return the file in a folder of hooks that is ours or is to be it."""
     legacy = hooks / LEGACY
-    if kind(files.read(legacy)) == "ours":
+    if owner_of(files.read(legacy)) == "ours":
         return legacy
     return hooks / HOOK
 
@@ -203,7 +205,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, str]:
     content = files.read(path)
     if content is None and path.is_symlink():
         return None, "foreign"
-    owner = kind(content)
+    owner = owner_of(content)
     if owner == "edited":
         remedy = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
         raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
@@ -225,8 +227,13 @@ def notes(place: HooksFolder) -> Iterator[str]:
         yield "lefthook install replaces hooks: add the gate to its configuration (docs/gate-install.md)"
 
 
-def findings(folder: Path) -> Iterator[Finding]:
+def check_git_hook(folder: Path) -> Iterator[Finding]:
     """Yield what there is to say about the pre-push hook; what is `wrong` keeps the gate from running."""
+    for state, line in _describe_hook(folder):
+        yield state, "git hook", line
+
+
+def _describe_hook(folder: Path) -> Iterator[Remark]:
     try:
         place = find(folder)
         path = endpoint(place.hooks)
@@ -243,7 +250,7 @@ def findings(folder: Path) -> Iterator[Finding]:
     file = husky.file_of(place.hooks)
     if file is not None:
         yield from _with_husky(place.hooks, file)
-    elif content is None or kind(content) == "foreign":
+    elif content is None or owner_of(content) == "foreign":
         yield from _without_ours(place, path, content)
     else:
         yield from _with_ours(path, content)
@@ -256,7 +263,7 @@ def findings(folder: Path) -> Iterator[Finding]:
     yield from (("note", line) for line in notes(place))
 
 
-def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Finding]:
+def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
@@ -276,7 +283,7 @@ def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iter
         yield "note", f"{kept} does not run: {lost}; move it back or remove it"
 
 
-def _with_husky(hooks: Path, file: Path) -> Iterator[Finding]:
+def _with_husky(hooks: Path, file: Path) -> Iterator[Remark]:
     if husky.runs_gate(file) and husky.is_set_up(hooks):
         yield "ok", f"husky runs {file}, which runs the gate"
     elif husky.runs_gate(file):
@@ -285,11 +292,11 @@ def _with_husky(hooks: Path, file: Path) -> Iterator[Finding]:
         yield "note", f"husky does not run the gate; {husky.advice(hooks, file)}"
 
 
-def _with_ours(path: Path, content: bytes) -> Iterator[Finding]:
+def _with_ours(path: Path, content: bytes) -> Iterator[Remark]:
     python, root = installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
-    elif kind(content) == "edited":
+    elif owner_of(content) == "edited":
         yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
     elif content != text(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"

@@ -179,7 +179,7 @@ def plugin_enabled(project: Path) -> bool:
     return any(name.partition("@")[0] == PLUGIN and on for name, on in enabled.items())
 
 
-def findings(project: Path) -> Iterator[Finding]:
+def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     """Yield what there is to say about the prompt hook; each that may be run is asked once, for 10 s."""
     broken: list[Finding] = []
     where: list[str] = []
@@ -216,7 +216,7 @@ def findings(project: Path) -> Iterator[Finding]:
     yield from (*found, *noted)
 
 
-def command_of_agents() -> Finding:
+def check_agent_command() -> Finding:
     """Try, in a login shell that knows nothing of this one, what the hints tell an agent to run."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"

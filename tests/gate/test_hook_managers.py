@@ -102,8 +102,10 @@ def test_nothing_is_written_into_a_worktree_that_husky_has_not_set_up(managed: W
     message = refusal(linked.folder)
     assert not (linked.folder / ".husky" / "_").exists()
     assert "git runs no hook of husky's here until you run npx husky" in message
-    found = list(git_hook.findings(linked.folder))
-    assert [text for state, text in found if state == "wrong" and "until you run npx husky" in text]
+    found = list(git_hook.check_git_hook(linked.folder))
+    assert [
+        text for state, _, text in found if state == "wrong" and "until you run npx husky" in text
+    ]
     linked.commit("bad", a_md=bad("a"))
     managed.push("--dry-run", "origin", "topic", of=linked)  # no hook runs, as was said
     run(managed, linked.folder, program)
@@ -111,8 +113,9 @@ def test_nothing_is_written_into_a_worktree_that_husky_has_not_set_up(managed: W
     assert "runs the gate already" in refusal(linked.folder)
     assert (
         "ok",
+        "git hook",
         f"husky runs {linked.folder / '.husky' / 'pre-push'}, which runs the gate",
-    ) in list(git_hook.findings(linked.folder))
+    ) in list(git_hook.check_git_hook(linked.folder))
 
 
 @pytest.mark.parametrize("path", [".husky", "absolute"])

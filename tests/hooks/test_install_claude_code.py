@@ -207,16 +207,16 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(
     scope: Scope, project: Path, tmp_path: Path
 ) -> None:
     """What stands in a project's folder may come from anybody; the user's own settings do not."""
-    assert list(install.findings(project)) == [UNSET]
+    assert list(install.check_prompt_hooks(project)) == [UNSET]
     put(scope, project)
     where = ("ok", "prompt hook", f"set up in the {scope} settings")
     subject, path = f"prompt hook, {scope}", install.settings_file(scope, project)
     form = "the portable form" if scope == "project" else f"the fastest form, {sys.executable}"
-    found = list(install.findings(project))
+    found = list(install.check_prompt_hooks(project))
     assert [each[:2] for each in found] == [where[:2], (found[1][0], subject)]
     assert found[1][2].startswith(f"{path}: {form}")
     write(scope, project, hooks(script(tmp_path, f"touch '{tmp_path}/run'")))
-    said, (state, _, text), *_ = install.findings(project)
+    said, (state, _, text), *_ = install.check_prompt_hooks(project)
     assert said == where
     assert (tmp_path / "run").exists() is (scope == "user")
     assert state == ("wrong" if scope == "user" else "ok")
@@ -226,7 +226,7 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(
 
 def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
-    _, (state, _, text), *_ = install.findings(project)
+    _, (state, _, text), *_ = install.check_prompt_hooks(project)
     assert state == "wrong"
     assert (
         "the fastest form, /no/such/python3: its program /no/such/python3 no longer exists; run"
@@ -237,7 +237,7 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
         project,
         hooks({"type": "command", "command": "judgekit hook"}, event="PostToolUse"),
     )
-    *_, (state, _, text) = install.findings(project)
+    *_, (state, _, text) = install.check_prompt_hooks(project)
     assert (state, "not called on UserPromptSubmit, Stop, SessionStart; run judgekit" in text) == (
         "note",
         True,
@@ -245,7 +245,7 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
         write("local", project, content.encode())
         assert list(install.notes(project)) == []
-        ((state, _, _),) = found = list(install.findings(project))
+        ((state, _, _),) = found = list(install.check_prompt_hooks(project))
         assert (state == "wrong") is (content in ("{", "[]", "[" * 100_000)) is (found != [UNSET])
         assert not install.plugin_enabled(project)
 

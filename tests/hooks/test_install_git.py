@@ -57,7 +57,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hook = hooks / HOOK
     assert install(repository.folder).changes
     assert os.access(hook, os.X_OK)
-    assert git_hook.kind(hook.read_bytes()) == "ours"
+    assert git_hook.owner_of(hook.read_bytes()) == "ours"
     assert git_hook.installation(hook.read_bytes())[0] == sys.executable
     assert not install(repository.folder).changes
     hook.chmod(0o644)
@@ -163,9 +163,9 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         assigned = next(line for line in lines if line.startswith("python="))
         assert shlex.split(assigned) == [f"python={python}"]
     assert pre_commit.BLOCKED not in [*Exit, 0, 1, 2, 120, *range(64, 79), *range(123, 256)]
-    assert git_hook.kind(git_hook.text().replace(b"\n", b"\r\n")) == "ours"
+    assert git_hook.owner_of(git_hook.text().replace(b"\n", b"\r\n")) == "ours"
     for foreign in (b"#!/bin/sh\n# judgekit: git's pre-push hook\n", b""):
-        assert git_hook.kind(foreign) == "foreign"
+        assert git_hook.owner_of(foreign) == "foreign"
 
 
 def test_what_doctor_finds(
@@ -191,17 +191,17 @@ def test_what_doctor_finds(
         (FOREIGN, 0o644, "note", "is not executable: git skips it"),
     ):
         write(hooks / HOOK, content, mode)
-        found = list(git_hook.findings(repository.folder))
-        assert [each for each in found if each[0] == state and told in each[1]], found
+        found = list(git_hook.check_git_hook(repository.folder))
+        assert [each for each in found if each[0] == state and told in each[2]], found
     write(hooks / HOOK, framework)
     files.install(pre_commit.plan_install(repository.folder))
     repository("config", "hook.gate.event", "pre-push")
     repository("config", "hook.gate.command", "judgekit gate --pre-push")
-    (first_state, _), (_, configured) = git_hook.findings(repository.folder)
+    (first_state, _, _), (_, _, configured) = git_hook.check_git_hook(repository.folder)
     assert (first_state, 'the configured hook "gate": judgekit gate' in configured) == ("ok", True)
     repository("config", "core.hooksPath", "tools")
     install(repository.folder)
-    (_, origin), _, _, (_, remedy) = git_hook.findings(repository.folder)
+    (_, _, origin), _, _, (_, _, remedy) = git_hook.check_git_hook(repository.folder)
     assert "set by core.hooksPath (file:.git/config)" in origin
     assert "do not commit the hook, because it names paths of this machine" in remedy
 
