@@ -119,6 +119,17 @@ def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> N
         assert body.lstrip().startswith("---")
 
 
+def test_a_second_header_may_end_with_three_dots(tmp_path: Path) -> None:
+    first = "---\npermalink: p/n18\n---\n"
+    note(tmp_path, "n18.md", f"{first}---\ntitle: Retry policy\ntags: [retries]\n...\nThree tries.")
+    [candidate] = find("how many tries?", tmp_path).candidates
+    assert (candidate.title, candidate.tags) == ("Retry policy", ("retries",))
+    text = "---\nA line with three dots below it.\n...\nMore about tries."
+    note(tmp_path, "n18.md", f"{first}{text}")
+    [candidate] = find("how many tries?", tmp_path).candidates
+    assert api.body(candidate, None) == text
+
+
 @pytest.mark.parametrize(
     ("line", "title"),
     [

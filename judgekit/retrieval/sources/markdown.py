@@ -20,6 +20,7 @@ LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
 _FENCE = "---"
+_HEADER_ENDS = (_FENCE, "...")
 _MOST_ALIASES = 20
 _MOST_ALIAS = 200  # characters
 _MAX_LINES = 200  # of a front matter
@@ -87,31 +88,38 @@ def split(text: str) -> tuple[dict[str, list[str]], str]:
     if not fields:
         return fields, body
     rest = body.lstrip("\r\n \t")
-    if not _is_header(lines_of(rest[:_MOST_HEADER])):
+    if not _begins_with_header(rest[:_MOST_HEADER]):
         return fields, body
-    below, body = _split_header(rest)
-    return {**fields, **below}, body
+    second_fields, body = _split_header(rest)
+    return {**fields, **second_fields}, body
 
 
-def _is_header(lines: list[str]) -> bool:
-    """Whether lines begin with a header, and not with a line that parts two sections of the text."""
+def _begins_with_header(text: str) -> bool:
+    """Whether only keys, values, lists and comments stand between the first line, a fence, and the next one.
+
+    A rule above a section of the text looks like a fence: without a key below it, it is one.
+    """
+    lines = lines_of(text)
     if not lines or lines[0].strip() != _FENCE:
         return False
     has_key = False
     for line in lines[1 : _MAX_LINES + 1]:
         part = line.strip()
-        if part == _FENCE:
+        if part in _HEADER_ENDS:
             return has_key
         key, colon, value = part.partition(":")
-        is_pair = colon != "" and key != "" and " " not in key.strip() and value[:1] in ("", " ")
-        is_other = part == "" or part.startswith(("- ", "#")) or line[:1] in (" ", "\t")
-        if not is_pair and not is_other:
+        is_one_word = key != "" and " " not in key.strip()
+        is_pair = is_one_word and colon != "" and value[:1] in ("", " ")
+        is_item_or_comment = part.startswith(("- ", "#"))
+        is_continuation = part == "" or line[:1] in (" ", "\t")
+        if not is_pair and not is_item_or_comment and not is_continuation:
             return False
         has_key = has_key or is_pair
     return False
 
 
 def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
+    """Return the values of a header by key, and the text after it; no values where there is no header."""
     lines = lines_of(text)
     if not lines or lines[0].strip() != _FENCE:
         return {}, text
@@ -119,7 +127,7 @@ def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
     key = ""
     for number, line in enumerate(lines[1 : _MAX_LINES + 1], start=1):
         part = line.strip()
-        if part in (_FENCE, "..."):
+        if part in _HEADER_ENDS:
             return fields, "\n".join(lines[number + 1 :])
         if part.startswith("- ") and key:
             fields[key].append(_scalar(part[2:]))
