@@ -1,8 +1,8 @@
 """Prints which tests guard files: `python -m tests.guards judgekit/gate/push.py`, or `make test FILES=...`.
 
-A test file guards a module when it or its folder is named after the module's room, or when it imports
-the module.
-A file that is a test itself is printed as it is. Anything else that is not Python is guarded by all tests.
+A test file guards a file of the package when it or its folder is named after the file's room, when it
+imports the module, or when it is named after a module that imports it. Recordings guard every file of the
+package. A file that is a test itself is printed as it is. Anything else is guarded by all tests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _PACKAGE = "judgekit"
+_RECORDINGS = "tests/test_golden.py"
 
 
 def guarding_tests(file: str) -> list[str]:
@@ -22,22 +23,37 @@ def guarding_tests(file: str) -> list[str]:
         raise SystemExit(f"{file}: no such file in {ROOT}; give a path from there")
     if path.parts[0] == "tests" and path.name.startswith("test_"):
         return [str(path)]
-    if path.parts[0] != _PACKAGE or path.suffix != ".py":
+    if path.parts[0] != _PACKAGE:
         return ["tests"]
-    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    module = _module_name(path)
     room = path.parts[1].removesuffix(".py")
-    tests = set()
+    importers = _names_of_importers(module)
+    tests = {_RECORDINGS}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         is_of_room = room in (test.parent.name, *test.stem.split("_"))
-        if is_of_room or module in _imported_modules(test):
+        is_of_importer = test.stem.removeprefix("test_") in importers
+        if is_of_room or is_of_importer or module in _imported_modules(test):
             tests.add(str(test.relative_to(ROOT)))
-    return sorted(tests) or ["tests"]
+    return sorted(tests)
 
 
-def _imported_modules(test: Path) -> set[str]:
-    """Return the modules of the package that a test imports."""
+def _module_name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _names_of_importers(module: str) -> set[str]:
+    """Return how tests of the modules that import a module are called: `judge` and `cli_judge`."""
+    names = set()
+    for file in (ROOT / _PACKAGE).rglob("*.py"):
+        if module in _imported_modules(file):
+            names |= {file.stem, f"{file.parent.name}_{file.stem}"}
+    return names
+
+
+def _imported_modules(file: Path) -> set[str]:
+    """Return the modules of the package that a file imports."""
     modules: set[str] = set()
-    for node in ast.walk(ast.parse(test.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

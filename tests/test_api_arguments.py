@@ -104,6 +104,10 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
         "texts",
         ([], ["a"], ["a", None], ["a", b"b"]),
     ),
+    *(
+        (lambda **given: judgekit.compare("a", "b", prompt="p", **given), {}, name, (value,))
+        for name, value in (("depth", "quick"), ("explain", True))
+    ),
     (lambda prompt: judgekit.compare("a", "b", prompt=prompt), {}, "prompt", (None, *NO_TEXT)),
     (judgekit.search, {}, "query", (None, *NO_TEXT)),
     (judgekit.search, {"query": "a"}, "roots", ("folder", 7, [7], [None], ["no such folder"])),

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NOTHING = seals.Fingerprint(current="")
 _ID_CHARS = 1000
+# Options of a request that a row's result does not rest on, or whose answer stands beside them.
+_NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
 
 
@@ -258,10 +260,9 @@ def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, L
         for models in judge_settings.models_by_tier.values():
             names.append([model.model for model in models])
         parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
-    if request.depth:
-        parts.append(request.depth)
-    if request.explain:
-        parts.append("explain")
+    for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
+        # A depth stands without its name in results that are there already.
+        parts.append(value if option == "depth" else [option, value])
     return json.dumps(parts), settings[0].loaded
 
 

@@ -70,6 +70,10 @@ class TeamRequest(Strict):
     explain: bool = False
 
 
+# Of a request: what only lowers the limits of the server's judge, and which rubric the client means.
+_LOWERED = {"deadline", "max_cost_usd", "rubric_sha256"}
+
+
 class TeamBody(Strict):
     document: TeamDocument
     wish: TeamRequest = TeamRequest()
@@ -189,9 +193,7 @@ async def judge(
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
-        asked = JudgeRequest(
-            rubric=limits.rubric, mode=limits.mode, cache=limits.cache, explain=limits.explain
-        )
+        asked = JudgeRequest(**limits.model_dump(exclude=_LOWERED))
         judge = await service.judge(state.project, asked)
         settings = judge.settings
         if limits.rubric_sha256 not in (None, settings.loaded.sha256):

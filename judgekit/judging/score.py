@@ -107,7 +107,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return False
         if state.opinions[step.tier].findings:
             return False
-        return step.verdict == "improve" or (step.verdict == "reject" and self.settings.explain)
+        is_explained = self.settings.request.explain
+        return step.verdict == "improve" or (step.verdict == "reject" and is_explained)
 
     def _explained(self, step: Final, state: JudgingState[Document]) -> TierName | Final:
         """Return the tier to ask for reasons, or the end with those that it gave; else the same step."""

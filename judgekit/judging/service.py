@@ -259,8 +259,9 @@ def comparison_judge(
 ) -> PairJudge | RankingJudge:
     """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
     count = len(texts.files)
-    if request.depth:
-        raise UsageError("depth: texts that are compared have none; leave it out")
+    for option in ("depth", "explain"):
+        if getattr(request, option):
+            raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
     name = request.rubric

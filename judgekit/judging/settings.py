@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from judgekit.config.settings import JudgeConfig
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule
-    from judgekit.judging.request import JudgeRequest
     from judgekit.providers.resolve import Others, Tiers
     from judgekit.rubric.loader import LoadedRubric
 
@@ -30,6 +30,8 @@ class JudgeSettings:
     takes it from the configuration. `service.judge_settings` adds the models, and a calibration that fits.
     """
 
+    request: JudgeRequest = AS_CONFIGURED
+    """What the caller asks: an option that no configuration has is read here."""
     loaded: LoadedRubric
     """The rubric, and the file it was read from."""
     mode: ModeName
@@ -73,8 +75,6 @@ class JudgeSettings:
     """Seconds for one call, beside its tier's own timeout."""
     max_cost_usd: float | None = None
     """For one subject."""
-    explain: bool = False
-    """Whether a model that writes is asked for the reasons, where decision models alone would not accept."""
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
@@ -83,6 +83,7 @@ class JudgeSettings:
         if request.max_cost_usd is not None:
             max_cost_usd = request.max_cost_usd
         return cls(
+            request=request,
             loaded=loaded,
             mode=request.mode or config.mode,
             is_mixed=config.panel == "mixed",
@@ -95,7 +96,6 @@ class JudgeSettings:
             independence=config.independence,
             timeout=request.deadline or config.deadline,
             max_cost_usd=max_cost_usd,
-            explain=request.explain,
         )
 
     def calls_at_once(self, questions: int) -> int:

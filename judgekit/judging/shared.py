@@ -85,7 +85,8 @@ class Shared:
         document = state.subject
         settings = judge.settings
         timeout = settings.timeout + _SLACK
-        request = {
+        # What is not asked is left out: a server of an earlier version may not know it.
+        request = settings.request.model_dump(exclude_defaults=True) | {
             "rubric": settings.loaded.rubric.ref,
             "rubric_sha256": settings.loaded.sha256,
             "mode": settings.mode,
@@ -93,8 +94,6 @@ class Shared:
             "max_cost_usd": settings.max_cost_usd,
             "cache": judge.cache is not None,
         }
-        if settings.explain:  # a server that does not know it yet is asked as before
-            request["explain"] = True
         body = {
             "document": document.body(redact.words if settings.redact else str),
             "wish": request,

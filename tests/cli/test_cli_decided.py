@@ -108,6 +108,20 @@ def test_reasons_for_a_rejection_are_written_where_they_are_asked_for(
     assert "when to stop" in verdict["reasoning"]
 
 
+def test_rows_are_judged_again_where_reasons_are_asked_for(judgekit: Run, project: Path) -> None:
+    row = json.dumps({"text": "Restart the server when it hangs."})
+    (project / "rows.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    rows = ("judge", "--no-engine", "--data", "rows.jsonl", "--out", "out.jsonl")
+    with deciding_before(POOR) as (server, writer):
+        rated(server, 0)
+        assert "1 judged" in judgekit(*rows).err
+        assert "1 reused" in judgekit(*rows).err
+        assert writer.requests == []
+
+        assert "1 judged" in judgekit(*rows, "--explain").err
+    assert "no way back is given" in (project / "out.jsonl").read_text(encoding="utf-8")
+
+
 def test_what_is_to_be_improved_is_asked_of_a_model_that_can_say_what(
     judgekit: Run, project: Path, document: str
 ) -> None:

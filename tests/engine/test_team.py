@@ -25,8 +25,10 @@ from judgekit.cli.app import run
 from judgekit.config.settings import load, user_file
 from judgekit.engine.admission import Tokens
 from judgekit.engine.judges import Service
+from judgekit.engine.team import TeamRequest
 from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.judging import shared
+from judgekit.judging.request import JudgeRequest
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Label, Ledger, LineFilter, Skip, store
 from judgekit.ledger.records import line
@@ -675,6 +677,11 @@ def test_compare_says_that_the_shared_judge_compares_nothing(
     code = run(["compare", "--prompt", "How?", str(tmp_path / "a.md"), str(tmp_path / "b.md")])
     done = capfd.readouterr()
     assert (code, "judges documents alone" in done.out + done.err) == (2, True)
+
+
+def test_every_option_of_judging_is_one_of_the_server_or_refused_before_it() -> None:
+    refused = {"depth"}
+    assert JudgeRequest.model_fields.keys() - TeamRequest.model_fields.keys() == refused
 
 
 def test_a_decision_model_of_the_server_gives_probabilities_and_says_that_it_is_alone(
