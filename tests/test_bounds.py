@@ -266,7 +266,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
     "data.fields.comparison": pairs,
     "data.fields.document": rows,
-    "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
+    "gate.github.parse_address": lambda text: of("gate.github.parse_address")(f"a@{text}", {}),
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.failures.classify_exception": failure,
@@ -316,7 +316,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
 }
 # Functions of a text, and what they want behind it.
 BEHIND: dict[str, tuple[Any, ...]] = {
-    "gate.issues.wrapped": (300,),
+    "gate.issues.wrap": (300,),
     "hooks.entries.loaded": ("settings.json",),
     "replies.extract.extract": (Answer,),
     "judging.findings.mentions": (RUBRIC,),

@@ -77,7 +77,7 @@ def gate(
         verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
         settings = EscalateConfig.model_validate(report.escalate)
         address = pre_push[1] if pre_push else ""
-        for line in github.by_itself(verdicts, Path.cwd(), settings, address):
+        for line in github.notify_and_open_issues(verdicts, Path.cwd(), settings, address):
             warn(line)
     return blocked_code if report.blocked else Exit.ACCEPTED
 

@@ -270,7 +270,7 @@ def _judge_task(
 
         project = Path(environment.project_root())
         verdict, notes = tasks.judge(document, project, JudgeRequest(**request))
-        return verdict.record(), [*notes, *github.by_itself([verdict], project)]
+        return verdict.record(), [*notes, *github.notify_and_open_issues([verdict], project)]
 
     record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)
     on_verdict(document, record)

@@ -317,7 +317,9 @@ def escalate(
     ledger = here()
     if task is None:
         records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
-        verdicts: Sequence[VerdictLine] = github.unsettled(records, rejects=settings.rejects)
+        verdicts: Sequence[VerdictLine] = github.list_unsettled(
+            records, with_rejects=settings.rejects
+        )
     elif (verdict := _last_verdict(ledger, task)) is None:
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
     elif verdict.verdict == "accept":
@@ -327,13 +329,13 @@ def escalate(
     if not verdicts:
         say("nothing needs a person")
     if not verdicts or dry_run:
-        for issue in (issues.of(verdict, text=settings.text) for verdict in verdicts):
+        for issue in (issues.build_issue(verdict, with_text=settings.text) for verdict in verdicts):
             emit(f"{issue.title}\n\n{issue.body}\n")
         return Exit.ACCEPTED
     done = 0
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
-        for _, line in github.ensure(
+        for _, line in github.ensure_issues(
             verdicts, settings, Path.cwd(), seconds=github.SECONDS * len(verdicts)
         ):
             say(line)

@@ -242,7 +242,10 @@ async def task(request: Request, body: JudgeBody) -> Response:
         folder = body.folder or Path(body.cwd)
         verdict, notes = tasks.judge(body.document.document(), folder, body.judge_request())
         return _json(
-            {"verdict": verdict.record(), "notes": [*notes, *github.by_itself([verdict], folder)]}
+            {
+                "verdict": verdict.record(),
+                "notes": [*notes, *github.notify_and_open_issues([verdict], folder)],
+            }
         )
 
     return await _done_in_thread(request, body, work)

@@ -1,12 +1,13 @@
-"""Says which verdicts concern a person; opens GitHub issues about them and tells a program of the user's."""
+"""Says which verdicts need a person; opens GitHub issues about them and notifies a program of the user's."""
 
 from __future__ import annotations
 
+import enum
 import json
+import operator
 import re
 import time
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
 
-SECONDS = 10.0  # for all issues of one run, and for all that a program is told
-MOST = 10  # issues of one push
-_MOST_TOLD = 1_000
-_SAID = 200  # characters of a program's own words
-_IMPROVED = 2  # rounds
+SECONDS = 10.0  # for all issues of one run, and for all notices to a program
+MAX_ISSUES = 10  # of one push
+_MAX_NOTICES = 1_000
+_MAX_TEXT = 200  # characters of a program's own words
+_IMPROVE_ROUNDS = 2  # after so many, the author needs help
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
 _GITHUB = "github.com"
@@ -42,19 +43,30 @@ _ADDRESS = re.compile(
     rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?",
     re.ASCII,
 )
-_NAMED = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
+_REPOSITORY = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
 
 
 class GhError(JudgekitError):
     exit_code = Exit.HUMAN_NEEDED
 
 
-class OpenIssue(NamedTuple):
+class IssueOutcome(enum.StrEnum):
+    """What became of the issue about a verdict."""
+
+    OPENED = "opened"
+    UPDATED = "updated"
+    REOPENED = "opened again"
+    UNCHANGED = "stands"
+
+
+class ListedIssue(NamedTuple):
+    """An issue that judgekit opened; its `token` and `fingerprint` are those of `issues.Issue`."""
+
     number: int
     url: str
     is_open: bool
     token: str
-    state: str
+    fingerprint: str
 
 
 class Gh:
@@ -68,27 +80,37 @@ class Gh:
         self._repository = repository
         self._until = until
         self._environ = programs.known("gh", environ)
-        self._newest: list[OpenIssue] | None = None
+        self._newest: list[ListedIssue] | None = None
 
-    def find(self, token: str) -> OpenIssue | None:
+    def find_issue(self, token: str) -> ListedIssue | None:
         """Return the oldest issue with this token; GitHub's search lags, so the newest are listed first."""
         if self._newest is None:
-            self._newest = self._list("--limit", "50")
-        same = [issue for issue in self._newest if issue.token == token]
-        same = same or [
-            each for each in self._list("--search", f'"{token}" in:body') if each.token == token
-        ]
-        return min(same, default=None)
+            self._newest = self._list_issues("--limit", "50")
+        matches = [issue for issue in self._newest if issue.token == token]
+        if not matches:
+            results = self._list_issues("--search", f'"{token}" in:body')
+            matches = [issue for issue in results if issue.token == token]
+        return min(matches, key=operator.attrgetter("number"), default=None)
 
-    def _list(self, *words: str) -> list[OpenIssue]:
+    def _list_issues(self, *words: str) -> list[ListedIssue]:
+        """Return the issues that judgekit opened among those that gh lists."""
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
         listed = []
         try:
             for issue in json.loads(output):
-                mark = issues.mark(issue["body"] or "")
-                if mark:
-                    url = short_line(issue["url"], _SAID)
-                    listed.append(OpenIssue(issue["number"], url, issue["state"] == "OPEN", *mark))
+                mark = issues.read_mark(issue["body"] or "")
+                if mark is None:
+                    continue
+                token, fingerprint = mark
+                listed.append(
+                    ListedIssue(
+                        number=issue["number"],
+                        url=short_line(issue["url"], _MAX_TEXT),
+                        is_open=issue["state"] == "OPEN",
+                        token=token,
+                        fingerprint=fingerprint,
+                    )
+                )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise GhError("gh issue list: the output is not a list of issues; update gh") from None
         return listed
@@ -108,109 +130,132 @@ class Gh:
         if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if code:
-            raise GhError(f"gh issue {verb}: {short_line(errors, _SAID) or f'exit code {code}'}")
+            raise GhError(f"gh issue {verb}: {_describe_exit(code, errors)}")
         return output.decode(errors="replace")
 
 
-def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:
+def _describe_exit(code: int, errors: str) -> str:
+    """Return what a program complained of, else its exit code."""
+    return short_line(errors, _MAX_TEXT) or f"exit code {code}"
+
+
+def find_github_name(
+    repository: Repository, environ: Mapping[str, str], address: str = ""
+) -> str | None:
     """Return `HOST/OWNER/NAME` of `GH_REPO`, else of `address`, else of `origin`; None if not on GitHub."""
     if named := environ.get("GH_REPO", "").strip():
-        return named if _NAMED.fullmatch(named) else None
+        return named if _REPOSITORY.fullmatch(named) else None
     if not address:
         try:
             raw = repository.ask("remote", "get-url", "--", "origin")
         except GitError:
             return None
         address = raw.decode("utf-8", "replace").rstrip("\n")
-    return of_address(address, environ)
+    return parse_address(address, environ)
 
 
-def of_address(address: str, environ: Mapping[str, str]) -> str | None:
+def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
     """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
 
     Another host counts only when the user names it in `GH_HOST`: a clone must not choose who gets gh's token.
     """
-    found = _ADDRESS.fullmatch(address.strip())
-    if found is None:
+    match = _ADDRESS.fullmatch(address.strip())
+    if match is None:
         return None
-    host = (found["host"] or found["scp"]).lower()
+    host = (match["host"] or match["scp"]).lower()
     host = _ALIASES.get(host, host)
-    known = {_GITHUB, environ.get("GH_HOST", "").strip().lower() or _GITHUB}
-    if host in known:
-        return f"{host}/{found['owner']}/{found['name']}"
+    users_host = environ.get("GH_HOST", "").strip().lower() or _GITHUB
+    if host in (_GITHUB, users_host):
+        return f"{host}/{match['owner']}/{match['name']}"
     return None
 
 
-def by_itself(
+def notify_and_open_issues(
     verdicts: Sequence[Verdict],
     folder: Path,
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Tell the user's program and open issues as the settings want; return lines. Raises nothing."""
+    """Notify the user's program and open issues as the settings want; return lines. Raises nothing."""
     lines: list[str] = []
-    count = 0
     try:
-        if settings is None:
-            settings = configuration.load(None).escalate
-            if settings.issues != "off":  # else no file of a project need be read
-                settings = configuration.load(Path(environment.project_root(str(folder)))).escalate
+        settings = settings or _load_settings(folder)
         if settings.notify:
-            divided = [verdict for verdict in verdicts if concerns(verdict, rejects=False)]
-            lines += tell(divided, settings.notify.command, Ledger.of(folder).name)
-        if settings.issues != "on":
-            return lines
-        before: Sequence[VerdictLine] = ()
-        if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
-            records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
-            before = [record for record in records if isinstance(record, VerdictLine)]
-        wanted = [
-            verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)
-        ]
-        count = len(wanted)
-        for what, line in ensure(wanted[:MOST], settings, folder, address):
-            count -= 1
-            lines += [line] if what != "stands" else []
-    except GhError as error:
-        return [*lines, f"no issue was opened for {count}: {error}; {_LATER}"]
+            disagreements = [verdict for verdict in verdicts if needs_person(verdict)]
+            lines += notify(disagreements, settings.notify.command, Ledger.of(folder).name)
+        if settings.issues == "on":
+            # One at a time: after an error the lines about those before it are still returned.
+            for line in _open_some_issues(verdicts, settings, folder, address):
+                lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
-        return [*lines, f"no issue was opened: {problem_of(error)}"]
-    if count:
-        lines.append(
-            f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}"
-        )
+        lines.append(f"no issue was opened: {problem_of(error)}")
     return lines
 
 
-def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Start the command for each verdict that it was not told of, its record on stdin; return what failed."""
+def _load_settings(folder: Path) -> EscalateConfig:
+    """Return the user's settings, with the project's where the user lets issues be opened."""
+    settings = configuration.load(None).escalate
+    if settings.issues == "off":  # so no file of a project need be read
+        return settings
+    project = Path(environment.project_root(str(folder)))
+    return configuration.load(project).escalate
+
+
+def _open_some_issues(
+    verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
+) -> Iterator[str]:
+    """Yield a line for each issue that is opened or changed, and one that counts those left out."""
+    earlier: list[VerdictLine] = []
+    if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
+        records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
+        earlier = [record for record in records if isinstance(record, VerdictLine)]
+    wanted = []
+    for verdict in verdicts:
+        if needs_person(verdict, earlier, with_rejects=settings.rejects):
+            wanted.append(verdict)
+    left_out = len(wanted)
+    try:
+        for outcome, line in ensure_issues(wanted[:MAX_ISSUES], settings, folder, address):
+            left_out -= 1
+            if outcome is not IssueOutcome.UNCHANGED:
+                yield line
+    except GhError as error:
+        yield f"no issue was opened for {left_out}: {error}; {_LATER}"
+        return
+    if left_out:
+        limit = f"{MAX_ISSUES} at a time is the limit"
+        yield f"no issue was opened for {left_out} more: {limit}; {_LATER}"
+
+
+def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
+    """Start the command for each verdict that it has no notice of yet; return a line where one failed."""
     if not verdicts:
         return []
     until = time.monotonic() + SECONDS
-    state = Path(environment.NOTIFIED.path()).parent
+    folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
     program = programs.find(command[0], environ)
     failed = f"escalate.notify: {command[0]}: "
     if program is None:
         return [f"{failed}not found; name a program on PATH, or its absolute path"]
+    argv = [program, *command[1:]]
     try:
-        environment.private_folder(str(state))
+        environment.private_folder(str(folder))
         for verdict in verdicts:
-            issue = issues.of(verdict)
-            name = environment.digest(f"{project} {issue.token} {issue.state}")
-            if not _begin_telling(state, name):
+            issue = issues.build_issue(verdict)
+            notice = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
+            if not _begin_notice(folder, notice):
                 continue
-            is_told = False
+            is_sent = False
             try:
                 record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
-                argv = [program, *command[1:]]
                 left = until - time.monotonic()
                 code, _, errors = programs.run(argv, environ, record, seconds=left)
-                is_told = code == 0
+                is_sent = code == 0
             finally:
-                _end_telling(state, name, is_told=is_told)
+                _end_notice(folder, notice, is_sent=is_sent)
             if code:
-                return [failed + (short_line(errors, _SAID) or f"exit code {code}")]
+                return [failed + _describe_exit(code, errors)]
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:
@@ -218,115 +263,129 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     return []
 
 
-def _begin_telling(state: Path, name: str) -> bool:
-    """Note that the program is being told something; False where it was told, or another process does it now.
-
-    The note of a process that was killed counts no longer than a program may take.
-    """
-    with _notes(state) as notes:
-        begun = notes.get(name, 0.0)
-        if begun is None or abs(time.time() - begun) < 2 * SECONDS:
+def _begin_notice(folder: Path, notice: str) -> bool:
+    """Note that a notice is being sent; return False where it was sent, or another process sends it now."""
+    with _locked_notices(folder) as notices:
+        begun = notices.get(notice, 0.0)
+        if begun is None:
             return False
-        notes[name] = time.time()
+        # What a process noted that was killed counts no longer than a program may take.
+        if abs(time.time() - begun) < 2 * SECONDS:
+            return False
+        notices[notice] = time.time()
     return True
 
 
-def _end_telling(state: Path, name: str, *, is_told: bool) -> None:
-    with _notes(state) as notes:
-        notes.pop(name, None)
-        if is_told:
-            notes[name] = None
+def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
+    with _locked_notices(folder) as notices:
+        notices.pop(notice, None)
+        if is_sent:
+            notices[notice] = None  # at the end, so that the oldest are dropped first
 
 
 @contextmanager
-def _notes(state: Path) -> Iterator[dict[str, float | None]]:
-    """Give what a program was told (None), and what it is being told (since when), and write the changes.
+def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
+    """Give when each notice was begun, None for those that were sent; then write what the caller changed.
 
     A lock is held while this file is read and written, never while the program runs.
     """
-    path = state / environment.NOTIFIED.name
+    path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
-        notes: dict[str, float | None] = {}
+        notices: dict[str, float | None] = {}
         for word in path.read_text().split() if path.exists() else ():
-            name, _, begun = word.partition(":")
-            if begun:
-                notes[name] = float(begun)
-            else:
-                notes[name] = None
-        yield notes
+            notice, _, begun = word.partition(":")
+            notices[notice] = float(begun) if begun else None
+        yield notices
         words = []
-        for name, since in notes.items():
-            words.append(name if since is None else f"{name}:{since}")
-        outputs.write_atomically(str(path), "\n".join(words[-_MOST_TOLD:]), private=True)
+        for notice, since in notices.items():
+            words.append(notice if since is None else f"{notice}:{since}")
+        outputs.write_atomically(str(path), "\n".join(words[-_MAX_NOTICES:]), private=True)
 
 
-def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
-    """Whether a verdict is for a person to settle, and none has; with `rejects` a rejection is.
+def needs_person(
+    verdict: Verdict, earlier: Iterable[VerdictLine] = (), *, with_rejects: bool = False
+) -> bool:
+    """Whether a person must settle a verdict, and none has: where models disagree.
 
-    So is `improve` where models came to it in two rounds, with those `before`: its author needs help.
+    With rejects also a rejection, and `improve` again after `earlier` ones: its author needs help.
     """
     if verdict.human_override is not None:
         return False
-    if verdict.verdict != "improve" or not rejects:
-        return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
+    if verdict.verdict == "escalate":
+        return True
+    if not with_rejects:
+        return False
+    if verdict.verdict == "improve":
+        return _count_improve_rounds(verdict, earlier) >= _IMPROVE_ROUNDS
+    return verdict.verdict == "reject"
+
+
+def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
+    """Count the rounds that ended in `improve` since the last other verdict on the same task."""
     name = task_name(verdict.task_id)
-    rounds = 0
-    same = []
-    for line in before:
-        if task_name(line.task_id) == name and line.id != verdict.id:
-            same.append(line)
-    earlier = [line for line in same if line.timestamp <= verdict.timestamp]
-    newest = sorted(earlier, key=lambda line: line.timestamp, reverse=True)
-    for each in takewhile(lambda line: line.verdict == "improve", [verdict, *newest]):
-        outcomes = [one.opinion.get("outcome") for one in each.rounds if one.opinion]
-        rounds += max(1, outcomes.count("improve"))
-    return rounds >= _IMPROVED
+    earlier = []
+    for line in lines:
+        is_other_verdict = task_name(line.task_id) == name and line.id != verdict.id
+        if is_other_verdict and line.timestamp <= verdict.timestamp:
+            earlier.append(line)
+    earlier.sort(key=operator.attrgetter("timestamp"), reverse=True)
+    count = 0
+    for judged in (verdict, *earlier):
+        if judged.verdict != "improve":
+            break
+        opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
+        outcomes = [opinion.get("outcome") for opinion in opinions]
+        count += max(1, outcomes.count("improve"))
+    return count
 
 
-def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
-    lines = list(records)
-    waiting = triage(lines)
-    before = [line for line in lines if isinstance(line, VerdictLine)]
-    wanted = []
+def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
+    """Return the verdicts that a person must settle, the newest first."""
+    records = list(records)
+    waiting = triage(records)
+    earlier = [record for record in records if isinstance(record, VerdictLine)]
+    unsettled = []
     for line in (*waiting.unclear, *waiting.nogo):
-        if concerns(line, before, rejects=rejects):
-            wanted.append(line)
-    return sorted(wanted, key=lambda line: line.timestamp, reverse=True)
+        if needs_person(line, earlier, with_rejects=with_rejects):
+            unsettled.append(line)
+    return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
 
 
-def ensure(
+def ensure_issues(
     verdicts: Sequence[Verdict],
     settings: EscalateConfig,
     folder: Path,
     address: str = "",
     seconds: float = SECONDS,
-) -> Iterator[tuple[str, str]]:
-    """Yield what becomes of each verdict's issue, `stands` where there is one already; raises `GhError`."""
+) -> Iterator[tuple[IssueOutcome, str]]:
+    """Yield what becomes of each verdict's issue, and a line about it; raises `GhError`."""
     if not verdicts:
         return
     environ = environment.environ()
-    repository = of_project(Repository(folder), environ, address)
+    repository = find_github_name(Repository(folder), environ, address)
     if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
     gh = Gh(repository, time.monotonic() + seconds, environ)
     for verdict in verdicts:
-        wanted = issues.of(verdict, text=settings.text)
-        standing = gh.find(wanted.token)
-        content = "--title", wanted.title, "--body-file", "-"
-        if standing is None:
-            labels = [f"--label={label}" for label in settings.labels]
-            output = gh.ask("create", *content, *labels, stdin=wanted.body)
-            what = "opened"
-            url = short_line(output.strip().rpartition("\n")[2], _SAID)
-        elif standing.state == wanted.state:
-            what = "stands"
-            url = standing.url
-        else:
-            number = str(standing.number)
-            if not standing.is_open:
-                gh.ask("reopen", number)
-            gh.ask("edit", number, *content, stdin=wanted.body)
-            what = "updated" if standing.is_open else "opened again"
-            url = standing.url
-        yield what, f"issue {what}: {url} ({short_line(task_name(verdict.task_id), 200)})"
+        wanted = issues.build_issue(verdict, with_text=settings.text)
+        outcome, url = _ensure_issue(gh, wanted, settings.labels)
+        yield outcome, f"issue {outcome}: {url} ({short_line(task_name(verdict.task_id), 200)})"
+
+
+def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
+    """Open an issue, or bring the one of the same task up to date; return what was done, and its URL."""
+    words = ("--title", wanted.title, "--body-file", "-")
+    issue = gh.find_issue(wanted.token)
+    if issue is None:
+        label_words = [f"--label={label}" for label in labels]
+        output = gh.ask("create", *words, *label_words, stdin=wanted.body)
+        last_line = output.strip().rpartition("\n")[2]
+        return IssueOutcome.OPENED, short_line(last_line, _MAX_TEXT)
+    if issue.fingerprint == wanted.fingerprint:
+        return IssueOutcome.UNCHANGED, issue.url
+    if not issue.is_open:
+        gh.ask("reopen", str(issue.number))
+    gh.ask("edit", str(issue.number), *words, stdin=wanted.body)
+    outcome = IssueOutcome.UPDATED if issue.is_open else IssueOutcome.REOPENED
+    return outcome, issue.url

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from judgekit.evaluation import page
 from judgekit.judging.verdict import Finding, Round, Verdict
-from judgekit.ledger import verdict_line
+from judgekit.ledger import VerdictLine, verdict_line
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
 from judgekit.text import rubric_name, short_line, visible
@@ -27,7 +27,7 @@ _MAX_TEXT = 600  # characters of one text in a finding
 _MAX_ROWS = 20
 _MAX_TASK = 300  # characters of a task's name that fit into a command
 _TEXT = Path(__file__).with_name("issue.md.jinja")
-_MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<state>[0-9a-f]+) -->")
+_MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<fingerprint>[0-9a-f]+) -->")
 _HARMLESS = {
     "`": "'",
     "@": "\uff20",
@@ -38,99 +38,125 @@ _HARMLESS = {
 }
 
 
-def inline(text: str, limit: int = 200) -> str:
+def format_inline(text: str, limit: int = 200) -> str:
+    """Return text as code within a line or a table, `-` where it is empty."""
     # A table is cut at every pipe before code is looked for, and a backtick ends code.
     plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
 
 
-def block(text: str, language: str = "") -> str:
+def format_block(text: str, language: str = "") -> str:
     """Return text as a block of code: control characters are left out, all else stands as it is."""
     plain = visible(text)
-    marks = "~" * max(3, *(len(run) + 1 for run in re.findall("~+", plain)), 3)
+    longest_run = max(map(len, re.findall("~+", plain)), default=0)
+    marks = "~" * max(3, longest_run + 1)
     return f"{marks}{language}\n{plain}\n{marks}"
 
 
-def wrapped(text: str, limit: int, first: str = "", indent: str = "") -> str:
+def wrap(text: str, limit: int, first_indent: str = "", indent: str = "") -> str:
+    """Return the beginning of a text, in lines that fit into a block."""
     return textwrap.fill(
-        short_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent
+        short_line(text, limit), WIDTH, initial_indent=first_indent, subsequent_indent=indent
     )
 
 
-def title(text: str) -> str:
+def disarm_title(text: str) -> str:
+    """Return a text in which nothing links, mentions or formats: a title cannot show code."""
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
     return short_line(text, 120)
 
 
 class Issue(NamedTuple):
+    """An issue about a task.
+
+    The `token` stands for the task, the `fingerprint` for what was judged of it and with which outcome.
+    """
+
     token: str
-    state: str
+    fingerprint: str
     title: str
     body: str
 
 
-def of(verdict: Verdict, *, text: bool = False) -> Issue:
-    """Return the issue about a verdict; it has quotes and reasoning only with `text`."""
+def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
+    """Return the issue about a verdict; it has quotes and reasoning only `with_text`."""
     name = task_name(verdict.task_id)
     # The same in every clone for the task of a path.
-    token = (
-        f"judgekit-task-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    )
+    name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    token = f"judgekit-task-{name_digest[:16]}"
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
-    state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
-    shown = verdict_line(verdict, text=text)
-    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
-    task = shlex.quote(verdict.task_id if fits else verdict.id)
-    rubric = rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source)
-    given = {
-        "rubric": rubric,
-        "reasoning": wrapped(shown.reasoning, 4 * _MAX_TEXT),
-        "findings": _findings(shown),
-        "command": f"judgekit override {task} accept --why '...'",
-    }
-    known = {"inline": inline, "block": block, "ended": _ended, "most": _MAX_ROWS}
-    body = page.plain(_TEXT, verdict=shown, name=name, token=token, **given, **known)[:MAX_BODY]
-    heading = f"Review needed: {title(name)}"
+    fingerprint = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
+    line = verdict_line(verdict, text=with_text)
+    fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
+    task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
+    body = page.plain(
+        _TEXT,
+        verdict=line,
+        name=name,
+        token=token,
+        rubric=rubric_name(f"{line.rubric.id}@{line.rubric.version}", line.rubric.source),
+        reasoning=wrap(line.reasoning, 4 * _MAX_TEXT),
+        findings=_finding_lines(line),
+        command=f"judgekit override {task} accept --why '...'",
+        inline=format_inline,
+        block=format_block,
+        round_cells=_round_cells,
+        most=_MAX_ROWS,
+    )
+    title = f"Review needed: {disarm_title(name)}"
     if verdict.verdict == "escalate":
-        heading = f"[JUDGE-DISAGREEMENT] {heading}"
-    marked = f"<!-- judgekit {token} {state} -->\n{body}"
-    return Issue(token, state, redact(heading).text, redact(marked).text)
+        title = f"[JUDGE-DISAGREEMENT] {title}"
+    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY]}"
+    return Issue(
+        token=token,
+        fingerprint=fingerprint,
+        title=redact(title).text,
+        body=redact(marked_body).text,
+    )
 
 
-def mark(body: str) -> tuple[str, str] | None:
-    found = _MARK.match(body.lstrip())
-    return (found["token"], found["state"]) if found else None
+def read_mark(body: str) -> tuple[str, str] | None:
+    """Return the token and the fingerprint at the beginning of an issue's body; None without a mark."""
+    match = _MARK.match(body.lstrip())
+    return (match["token"], match["fingerprint"]) if match else None
 
 
-def _ended(each: Round) -> tuple[str, str, str]:
-    """Return the outcome, the scores and the failure of a round."""
-    if each.opinion is None:  # a provider's own words may name addresses, so only the kind
-        return NOTHING, NOTHING, inline(str(each.failure.kind)) if each.failure else NOTHING
-    scores = each.opinion.get("scores")
-    named = scores.items() if isinstance(scores, dict) else ()
-    numbers = (f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
-    return inline(str(each.opinion.get("outcome"))), inline(", ".join(numbers)), NOTHING
+def _round_cells(judged_round: Round) -> tuple[str, str, str]:
+    """Return the cells for a round's outcome, scores and failure."""
+    opinion = judged_round.opinion
+    if opinion is None:
+        failure = judged_round.failure
+        # Of a failure only the kind: a provider's own words may name addresses.
+        return NOTHING, NOTHING, format_inline(str(failure.kind)) if failure else NOTHING
+    scores = opinion.get("scores")
+    numbers = []
+    for name, value in scores.items() if isinstance(scores, dict) else ():
+        if isinstance(value, int | float):
+            numbers.append(f"{name} {value:g}")
+    outcome = format_inline(str(opinion.get("outcome")))
+    return outcome, format_inline(", ".join(numbers)), NOTHING
 
 
-def _findings(verdict: Verdict) -> list[str]:
-    """Return the lines about the deciding tier's findings; where none decided, those of all, by tier."""
+def _finding_lines(verdict: VerdictLine) -> list[str]:
+    """Return the lines about the verdict's findings; where no tier decided, those of all rounds."""
     findings = [("", finding) for finding in verdict.findings]
-    for round_ in verdict.rounds if verdict.judge_tier is None else ():
-        listed: Any = (round_.opinion or {}).get("findings")
-        named = listed if isinstance(listed, list) else ()
-        findings += [(round_.tier, Finding.model_validate(each)) for each in named]
+    for judged_round in verdict.rounds if verdict.judge_tier is None else ():
+        records: Any = (judged_round.opinion or {}).get("findings")
+        for record in records if isinstance(records, list) else ():
+            findings.append((judged_round.tier, Finding.model_validate(record)))
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
             return [*lines, f"and {len(findings) - number + 1} more"]
-        place = finding.location and f"in {finding.location}"
-        where = ", ".join(filter(None, (tier, finding.dimension, place)))
-        first = f"{number}. "
-        indent = " " * len(first)
-        lines.append(
-            wrapped((where + ": " if where else "") + finding.issue, _MAX_TEXT, first, indent)
-        )
-        for sign, text in (('> "{}"', finding.quote), ("-> {}", finding.suggestion)):
-            lines += [wrapped(sign.format(text), _MAX_TEXT, indent, indent)] if text else []
+        location = finding.location and f"in {finding.location}"
+        where = ", ".join(filter(None, (tier, finding.dimension, location)))
+        text = f"{where}: {finding.issue}" if where else finding.issue
+        number_sign = f"{number}. "
+        indent = " " * len(number_sign)
+        lines.append(wrap(text, _MAX_TEXT, number_sign, indent))
+        if finding.quote:
+            lines.append(wrap(f'> "{finding.quote}"', _MAX_TEXT, indent, indent))
+        if finding.suggestion:
+            lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT, indent, indent))
     return lines

@@ -310,17 +310,17 @@ def test_who_is_told_something_else_meanwhile_does_not_wait(
     one, other = ledger_verdict("escalate", path="a.md"), ledger_verdict("escalate", path="b.md")
     quick = [str(file.parent / "tell.sh"), file.name]
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(github.tell, [one], [str(slow)], "docs")
+        waiting = pool.submit(github.notify, [one], [str(slow)], "docs")
         while not (file.parent / "begun").exists():
             assert not waiting.done()
-        assert github.tell([one], quick, "docs") == []  # which somebody is told now
+        assert github.notify([one], quick, "docs") == []  # which somebody is told now
         assert not file.exists()
-        assert github.tell([other], quick, "docs") == []
+        assert github.notify([other], quick, "docs") == []
         assert not waiting.done()
         (file.parent / "go").touch()
         assert waiting.result() == []
     assert file.read_text().count("b.md@") == 1
-    github.tell([one, other], quick, "docs")
+    github.notify([one, other], quick, "docs")
     assert file.read_text().count("\n") == 1
 
 

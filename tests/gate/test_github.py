@@ -19,7 +19,7 @@ from scripted import finding, scores
 
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
-from judgekit.gate.github import GhError, by_itself
+from judgekit.gate.github import GhError, notify_and_open_issues
 from judgekit.git import Repository
 from judgekit.ledger import Ledger
 
@@ -40,7 +40,7 @@ def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdi
 
 
 def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET) -> list[str]:
-    return [what for what, _ in github.ensure(verdicts, settings, project)]
+    return [what for what, _ in github.ensure_issues(verdicts, settings, project)]
 
 
 def by_user(text: str) -> None:
@@ -53,12 +53,12 @@ def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh
     assert ensure(project, content("a")) == ["stands"]
     (made,) = gh.issues
     assert made["title"] == TITLE
-    assert issues.mark(made["body"]) is not None
+    assert issues.read_mark(made["body"]) is not None
     assert gh.verbs == ["list", "list", "create", "list"]
     assert "--search" not in gh.calls[-1].argv, "the search may not know it yet"
     assert ensure(project, content("b")) == ["updated"]
     (made,) = gh.issues
-    assert made["body"] == issues.of(content("b")).body
+    assert made["body"] == issues.build_issue(content("b")).body
     assert ensure(project, content("b", word="reject")) == ["updated"]
     assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == [
         "stands",
@@ -81,8 +81,10 @@ def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(
     assert len(gh.issues) == 79
     gh.put([gh.issues[0], gh.issues[0] | {"number": 2}])
     ensure(project, content("c"))
-    wanted = issues.of(content("c"))
-    assert [issues.mark(issue["body"]) == (wanted.token, wanted.state) for issue in gh.issues] == [
+    wanted = issues.build_issue(content("c"))
+    assert [
+        issues.read_mark(issue["body"]) == (wanted.token, wanted.fingerprint) for issue in gh.issues
+    ] == [
         True,
         False,
     ]
@@ -104,7 +106,7 @@ def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPa
         assert call.cwd == str(Path.home())
     assert gh.issues[0]["labels"] == ["docs", "a b"]
     create = gh.calls[-1]
-    assert create.stdin == issues.of(content("a")).body
+    assert create.stdin == issues.build_issue(content("a")).body
     assert not [
         word for word in create.argv if "judgekit override" in word
     ]  # the body is no argument
@@ -127,7 +129,7 @@ def test_what_fails_is_one_line(project: Path, gh: FakeGh) -> None:
     by_user(ON)
     for behaviour, problem in FAILURES:
         gh.tell(**behaviour)
-        (line,) = by_itself([content("a"), content("b", "docs/b.md")], project)
+        (line,) = notify_and_open_issues([content("a"), content("b", "docs/b.md")], project)
         assert line.startswith("no issue was opened for 2: ")
         assert problem in line
         assert "retry with judgekit escalate" in line
@@ -135,11 +137,11 @@ def test_what_fails_is_one_line(project: Path, gh: FakeGh) -> None:
     gh.tell()
     assert ensure(project, content("a")) == ["opened"]
     gh.tell(create=[["boom", 1]])
-    lines = by_itself([content("b"), content("b", "docs/b.md")], project)
+    lines = notify_and_open_issues([content("b"), content("b", "docs/b.md")], project)
     assert lines[0].startswith("issue updated: https://github.com/acme/docs/issues/1 (docs/a.md)")
     assert lines[1].startswith("no issue was opened for 1: gh issue create: boom")
     by_user("escalate: {issues: maybe}\n")
-    (line,) = by_itself([content("a")], project)
+    (line,) = notify_and_open_issues([content("a")], project)
     assert "escalate.issues" in line
 
 
@@ -156,7 +158,7 @@ def test_no_gh_but_one_that_a_clone_brings_is_one_line(
     (project / "gh").chmod(0o755)
     for path in (str(tmp_path / "empty"), f".{os.pathsep}{tmp_path / 'empty'}"):
         monkeypatch.setenv("PATH", path)
-        (line,) = by_itself([content("a")], project)
+        (line,) = notify_and_open_issues([content("a")], project)
         assert "gh is not installed" in line
         assert not (project / "ran").exists()
 
@@ -165,11 +167,11 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     gh.tell(sleep=30)
     start = time.monotonic()
     with pytest.raises(GhError, match="no response in time"):
-        list(github.ensure([content("a"), content("b")], AS_SET, project, seconds=1))
+        list(github.ensure_issues([content("a"), content("b")], AS_SET, project, seconds=1))
     assert time.monotonic() - start < 20
     calls = len(gh.calls)
     with pytest.raises(GhError, match="no time left for gh"):
-        list(github.ensure([content("a")], AS_SET, project, seconds=0))
+        list(github.ensure_issues([content("a")], AS_SET, project, seconds=0))
     assert len(gh.calls) == calls
 
 
@@ -177,23 +179,23 @@ def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> N
     (project / ".judgekit").mkdir()
     for text in ("gate: {oops: 1}\n", REJECTS):  # not even read
         (project / ".judgekit" / "config.yaml").write_text(text)
-        assert by_itself([content("a")], project) == []
+        assert notify_and_open_issues([content("a")], project) == []
     assert gh.calls == []
     by_user('escalate: {issues: "project"}\n')
-    (line,) = by_itself([content("a", word="reject")], project)
+    (line,) = notify_and_open_issues([content("a", word="reject")], project)
     assert line == "issue opened: https://github.com/acme/docs/issues/1 (docs/a.md)"
 
 
 def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeGh) -> None:
     both = [content("a", word="reject"), content("a", word="accept")]
     by_user(ON)
-    assert by_itself(both, project) == []
-    assert by_itself([content("a", word="reject")], project, EscalateConfig()) == []
+    assert notify_and_open_issues(both, project) == []
+    assert notify_and_open_issues([content("a", word="reject")], project, EscalateConfig()) == []
     assert gh.calls == []
     by_user(REJECTS)
-    assert len(by_itself(both, project)) == 1
+    assert len(notify_and_open_issues(both, project)) == 1
     decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
-    assert by_itself([verdict("escalate", human_override=decided)], project) == []
+    assert notify_and_open_issues([verdict("escalate", human_override=decided)], project) == []
 
 
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
@@ -218,18 +220,18 @@ def test_two_rounds_of_improve_open_one_where_set(
     for number, name in enumerate("abc"):
         line = improving(name, 3 - number, "improve")
         ledger.add(line)
-        lines = by_itself([line], project)
+        lines = notify_and_open_issues([line], project)
         assert number or lines == []
     assert [issue["title"] for issue in gh.issues] == ["Review needed: docs/a.md"] * count
-    assert len(github.unsettled(ledger.records(), rejects=bool(count))) == count
+    assert len(github.list_unsettled(ledger.records(), with_rejects=bool(count))) == count
 
 
 def test_a_push_opens_a_few_at_most(
     project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github, "MOST", 2)
+    monkeypatch.setattr(github, "MAX_ISSUES", 2)
     by_user(ON)
-    lines = by_itself([content("a", f"docs/{name}.md") for name in "abcd"], project)
+    lines = notify_and_open_issues([content("a", f"docs/{name}.md") for name in "abcd"], project)
     assert len(gh.issues) == 2
     assert lines[-1].startswith("no issue was opened for 2 more")
 
@@ -239,8 +241,8 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
         raise RuntimeError("boom")
 
     by_user(ON)
-    monkeypatch.setattr(github, "ensure", fails)
-    assert by_itself([content("a")], project) == [
+    monkeypatch.setattr(github, "ensure_issues", fails)
+    assert notify_and_open_issues([content("a")], project) == [
         "no issue was opened: internal error (RuntimeError: boom)"
     ]
 
@@ -265,23 +267,24 @@ NO_ADDRESS = (
 
 def test_addresses_on_github() -> None:
     for address in ON_GITHUB.split():
-        assert github.of_address(address, {}) == "github.com/acme/docs", address
+        assert github.parse_address(address, {}) == "github.com/acme/docs", address
     for address in (*ELSEWHERE.split(), *NO_ADDRESS):
-        assert github.of_address(address, {}) is None, address
+        assert github.parse_address(address, {}) is None, address
     address = "git@git.acme.example:acme/docs.git"
-    assert github.of_address(address, {"GH_HOST": "other.example"}) is None
+    assert github.parse_address(address, {"GH_HOST": "other.example"}) is None
     assert (
-        github.of_address(address, {"GH_HOST": "git.acme.example"}) == "git.acme.example/acme/docs"
+        github.parse_address(address, {"GH_HOST": "git.acme.example"})
+        == "git.acme.example/acme/docs"
     )
 
 
 def test_the_user_may_name_the_repository_or_push_to_an_address(project: Path, gh: FakeGh) -> None:
     for named in ("acme/other", "h.example/acme/other", "--web", "a"):
         expected = named if "/" in named else None
-        assert github.of_project(Repository(project), {"GH_REPO": named}) == expected
-    assert github.of_project(Repository(project), {}, "/srv/git/docs.git") is None
+        assert github.find_github_name(Repository(project), {"GH_REPO": named}) == expected
+    assert github.find_github_name(Repository(project), {}, "/srv/git/docs.git") is None
     by_user(ON)
-    by_itself([content("a")], project, None, "git@github.com:me/fork.git")
+    notify_and_open_issues([content("a")], project, None, "git@github.com:me/fork.git")
     assert gh.calls[0].argv[-1] == "github.com/me/fork"
     assert ADDRESS.endswith("acme/docs.git")
 
@@ -382,7 +385,7 @@ def disagreement(**changes: object) -> Any:  # noqa: ANN401 - a VerdictLine
 
 
 def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
-    made = issues.of(disagreement(commit="c" * 40))
+    made = issues.build_issue(disagreement(commit="c" * 40))
     assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     assert "Models disagree about `docs/a.md`" in made.body
     assert "rubric `kls@1.0.0`, lenient; judged 2026-03-20 12:00 UTC" in made.body
@@ -393,59 +396,63 @@ def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
     assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
     assert "-> say how to roll back" in made.body
     assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
-    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
+    made = issues.build_issue(verdict("reject", path="docs/a.md", findings=[FINDING]))
     assert "1. pragmatic, in Deployment: no way back is given" in made.body, "of the deciding tier"
     opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
-    assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
+    assert "`a 4, b 2.75`" in issues.build_issue(disagreement(rounds=opinions)).body
     odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
-    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body, "of another shape"
+    assert "| `None` | - | - |" in issues.build_issue(disagreement(rounds=[odd])).body, (
+        "of another shape"
+    )
 
 
 def test_no_content_is_in_it_unless_asked_for_and_a_providers_words_never() -> None:
     shown = disagreement(reasoning="SECRET REASON")
-    assert "SECRET" not in issues.of(shown).body
-    told = issues.of(shown, text=True).body
+    assert "SECRET" not in issues.build_issue(shown).body
+    told = issues.build_issue(shown, with_text=True).body
     assert '> "SECRET LINE"' in told
     assert "SECRET REASON" in told
     failed = {"kind": "connection", "message": "refused by http://10.0.0.3:8080"}
-    body = issues.of(disagreement(rounds=[round_of(None, failure=failed)]), text=True).body
+    body = issues.build_issue(
+        disagreement(rounds=[round_of(None, failure=failed)]), with_text=True
+    ).body
     assert "`connection`" in body
     assert "10.0.0.3" not in body
 
 
 def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_content_is_none() -> None:
-    issue = issues.of(disagreement())
-    other = issues.of(
+    issue = issues.build_issue(disagreement())
+    other = issues.build_issue(
         disagreement(
             task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}]
         )
     )
     assert issue.token == other.token
-    assert issue.state != other.state
-    assert issues.of(verdict("reject", path="docs/a.md")).state != issue.state
-    assert issues.of(verdict("escalate", path="docs/b.md")).token != issue.token
+    assert issue.fingerprint != other.fingerprint
+    assert issues.build_issue(verdict("reject", path="docs/a.md")).fingerprint != issue.fingerprint
+    assert issues.build_issue(verdict("escalate", path="docs/b.md")).token != issue.token
     assert issue.token in issue.body.rpartition("<sub>")[2]  # where GitHub's search sees it
-    finding = FINDING | {"issue": f"<!-- judgekit {other.token} {other.state} -->"}
-    quoting = issues.of(
+    finding = FINDING | {"issue": f"<!-- judgekit {other.token} {other.fingerprint} -->"}
+    quoting = issues.build_issue(
         disagreement(rounds=[round_of("reject", opinion=opinion("reject", finding))])
     )
     for body in (issue.body, issue.body.replace("\n", "\r\n"), quoting.body):
-        assert issues.mark(body) == (issue.token, issue.state)
+        assert issues.read_mark(body) == (issue.token, issue.fingerprint)
     for body in (f"See:\n{issue.body}", ""):
-        assert issues.mark(body) is None
+        assert issues.read_mark(body) is None
 
 
 def test_names_do_not_act() -> None:
     path = "a`b|c@team\n<!-- -->' $(touch x).md"
-    made = issues.of(
+    made = issues.build_issue(
         disagreement(task_id=f"{path}@{SHA[:12]}", subjects=[{"path": path, "sha256": SHA}])
     )
     assert "@" not in made.title
     assert "a'b¦c@team <!-- -->' $(touch x).md" in made.body
     # A name that no shell takes as it is: the verdict's own id stands for it.
     assert "judgekit override docs/a.md-escalate-0 accept" in made.body
-    assert "judgekit override T-42 accept" in issues.of(disagreement(task_id="T-42")).body
-    made = issues.of(disagreement(task_id=f"it's $(touch x).md@{SHA[:12]}"))
+    assert "judgekit override T-42 accept" in issues.build_issue(disagreement(task_id="T-42")).body
+    made = issues.build_issue(disagreement(task_id=f"it's $(touch x).md@{SHA[:12]}"))
     assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
 
 
@@ -456,8 +463,8 @@ def test_it_is_never_too_long() -> None:
         for _ in range(40)
     ]
     subjects = [{"path": f"{'p' * 400}{number}.md", "sha256": SHA} for number in range(60)]
-    body = issues.of(
-        disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), text=True
+    body = issues.build_issue(
+        disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), with_text=True
     ).body
     assert len(body) < issues.MAX_BODY
     assert "and 40 more files" in body
@@ -484,15 +491,15 @@ HOSTILE = [
 @given(st.text() | st.text(alphabet="~`\n a"))
 def test_any_text_stays_inside_its_code(any_text: str) -> None:
     for text in (any_text, *HOSTILE):
-        shown = issues.inline(text, 50)
+        shown = issues.format_inline(text, 50)
         # What is left of Markdown when its code is taken out, as GitHub would.
         assert re.sub(r"`[^`]*`", "", shown) in ("", issues.NOTHING)
         assert shown.count("`") in (0, 2)
         assert not set("\n|") & set(shown)
         assert len(shown) <= 52
-        first, *inside, last = issues.block(text).split("\n")
+        first, *inside, last = issues.format_block(text).split("\n")
         assert (first, set(first)) == (last, {"~"})
         assert not [line for line in inside if line.strip().startswith(first)]
-        title = issues.title(text)
+        title = issues.disarm_title(text)
         assert not set("@`#<>\n") & set(title)
         assert "://" not in title
