@@ -16,7 +16,7 @@ def main() -> int:
     if sys.argv[1:2] == ["gate"]:
         from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
 
-        code = pre_push.ended(sys.argv[2:])
+        code = pre_push.finish_early(sys.argv[2:])
         if code is not None:
             return code
     from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it

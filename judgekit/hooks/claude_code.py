@@ -183,9 +183,8 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         titles = [candidate.title for candidate in (*ranked.pinned, *injected)]
     else:
         titles = []
-    return context.printed(
-        text, titles, gemini=payload.get("hook_event_name") == GEMINI_PROMPT
-    ), notes
+    is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
+    return context.format_output(text, titles, is_gemini=is_gemini), notes
 
 
 def is_silent(prompt: str) -> bool:

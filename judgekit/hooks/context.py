@@ -34,7 +34,8 @@ _TITLE = 200
 _PATH = 400
 _TAG = 40
 _DESCRIPTION = 200
-_TOPIC = 60  # characters
+_TOPIC = 60
+_RECALLED_TITLE = 80  # characters
 _MAX_TAGS = 10
 MAX_MENTIONED = 3
 SKILL = ("skills", "memory-search", "SKILL.md")
@@ -201,19 +202,26 @@ def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:
-    """Return a context as it is printed: as JSON with a message to the user, if `titles` are to be shown."""
-    if not text or not (titles or gemini):  # Gemini reads JSON alone
+def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
+    """Return a context as the client reads it: Gemini JSON, others JSON only for a message with `titles`."""
+    if not text:
+        return ""
+    if is_gemini:
+        # Gemini turns our `<` into `&lt;`, which already stands for a `<` of a title, and keeps every `&`.
+        # With `&amp;lt;` for the latter, no title can pass for a tag of ours.
+        event = "BeforeAgent"
+        text = text.replace("&", "&amp;")
+    elif titles:
+        event = "UserPromptSubmit"
+    else:
         return text
-    # Gemini escapes `<` and `>` but no `&`: without ours, a title could pass for our tags.
-    text = text.replace("&", "&amp;") if gemini else text
-    output = {
-        "hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit",
-        "additionalContext": text,
+    output: dict[str, Any] = {
+        "hookSpecificOutput": {"hookEventName": event, "additionalContext": text}
     }
-    recalled = "; ".join(short_line(title, 80) for title in titles)
-    message = {"systemMessage": f"judgekit recalled: {recalled}"} if titles else {}
-    return quickjson.written({"hookSpecificOutput": output, **message})
+    if titles:
+        recalled = "; ".join(short_line(title, _RECALLED_TITLE) for title in titles)
+        output["systemMessage"] = f"judgekit recalled: {recalled}"
+    return quickjson.written(output)
 
 
 def escape(text: str) -> str:

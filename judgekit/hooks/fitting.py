@@ -63,20 +63,21 @@ def fit(
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
-    best = _choose_best(thresholds, before["high"])
-    interval = best.precision
-    found: dict[str, Any] = {"precision": interval, "coverage": best.coverage}
-    if interval.value < BAR:
+    best = _choose_best(thresholds, present_high=before["high"])
+    precision = best.precision
+    is_uncertain = precision.of < FEWEST or precision.high - precision.low > WIDEST
+    result: dict[str, Any] = {"precision": precision, "coverage": best.coverage}
+    if precision.value < BAR:
         problem = f"no threshold reaches a precision of {BAR:.2f}"
-        found["refused"] = f"{problem}; the best is high: {best.high:g}"
-    elif interval.of < FEWEST or interval.high - interval.low > WIDEST:
-        found["refused"] = f"too few labels for high: {best.high:g}"
-        found["more"] = more_needed(interval)
+        result["refused"] = f"{problem}; the best is high: {best.high:g}"
+    elif is_uncertain:
+        result["refused"] = f"too few labels for high: {best.high:g}"
+        result["more"] = more_needed(precision)
     else:
         # The lower thresholds never stand above the highest.
         lowered = {name: min(value, best.high) for name, value in before.items()}
-        found["after"] = lowered | {"high": best.high}
-    return unchanged.model_copy(update=found)
+        result["after"] = lowered | {"high": best.high}
+    return unchanged.model_copy(update=result)
 
 
 def _try_thresholds(
@@ -87,16 +88,16 @@ def _try_thresholds(
     most: int,
 ) -> list[_Threshold]:
     """Return each threshold of `kind` under which every injection has an answer, the lowest first."""
-    grid = {labels[kind]["high"]}
+    candidates = {labels[kind]["high"]}
     for trial in trials:
         for hit in trial.hits:
             if hit.kind == kind:
-                grid.add(floor(100 * hit.confidence) / 100)
+                rounded_down = floor(100 * hit.confidence) / 100
+                candidates.add(rounded_down)
+    high_by_kind = {name: limits["high"] for name, limits in labels.items()}
     thresholds = []
-    for high in sorted(grid):
-        least = {name: limits["high"] for name, limits in labels.items()}
-        least[kind] = high
-        threshold = _measure(kind, trials, answers, least, most)
+    for high in sorted(candidates):
+        threshold = _measure(kind, trials, answers, high_by_kind | {kind: high}, most)
         if threshold is not None:
             thresholds.append(threshold)
     return thresholds
@@ -106,87 +107,97 @@ def _measure(
     kind: str,
     trials: Sequence[Trial],
     answers: Answers,
-    least: Mapping[str, float],
+    high_by_kind: Mapping[str, float],
     most: int,
 ) -> _Threshold | None:
-    """Return what the confidences `least` give; None where an injection of `kind` has no answer."""
+    """Return what the threshold of `kind` gives; None where an injection of that kind has no answer.
+
+    Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
+    """
     relevant = 0
     irrelevant = 0
-    covered = 0
+    covered_prompts = 0
     for trial in trials:
         injected = []
         for hit in trial.hits:
-            if hit.kind in least and not hit.damaged and hit.confidence >= least[hit.kind]:
+            high = high_by_kind.get(hit.kind)
+            if high is not None and hit.confidence >= high and not hit.damaged:
                 injected.append(hit)
         is_covered = False
         for hit in injected[:most]:
             pair = trial.pair(hit)
-            if hit.kind == kind and pair not in answers:
-                return None
             answer = answers.get(pair)
-            is_covered = is_covered or answer is True
-            if hit.kind == kind and answer is True:
+            if answer is True:
+                is_covered = True
+            if hit.kind != kind:
+                continue
+            if pair not in answers:
+                return None
+            if answer is True:
                 relevant += 1
-            if hit.kind == kind and answer is False:
+            elif answer is False:  # None: a person could not say
                 irrelevant += 1
         if is_covered:
-            covered += 1
+            covered_prompts += 1
     precision = share(relevant, relevant + irrelevant)
-    coverage = share(covered, len(trials))
+    coverage = share(covered_prompts, len(trials))
     if precision is None or coverage is None:
         return None
-    return _Threshold(least[kind], precision, coverage)
+    return _Threshold(high=high_by_kind[kind], precision=precision, coverage=coverage)
 
 
-def _choose_best(thresholds: Sequence[_Threshold], before: float) -> _Threshold:
-    """Return the one that covers most prompts among those precise enough, or else the most precise one."""
+def _choose_best(thresholds: Sequence[_Threshold], present_high: float) -> _Threshold:
+    """Return the one that covers most prompts among those precise enough, or else the most precise one.
+
+    Of several that cover as many, the most precise one is best, and of equals the nearest to the present one,
+    so that nothing changes without a reason.
+    """
     precise = [threshold for threshold in thresholds if threshold.precision.value >= BAR]
     if not precise:
         return max(thresholds, key=lambda threshold: threshold.precision.value)
-    return max(
-        precise,
-        key=lambda threshold: (
-            threshold.coverage.count,
-            threshold.precision.value,
-            -abs(threshold.high - before),
-        ),
-    )
+
+    def rank(threshold: _Threshold) -> tuple[int, float, float]:
+        covered_prompts = threshold.coverage.count
+        distance = abs(threshold.high - present_high)
+        return covered_prompts, threshold.precision.value, -distance
+
+    return max(precise, key=rank)
 
 
-def more_needed(found: Share | None) -> int | None:
+def more_needed(precision: Share | None) -> int | None:
     """Return how many more labels with the same share let a threshold be chosen; None beyond `_MOST`."""
-    if found is None:
+    if precision is None:
         return FEWEST
-    for of in range(max(found.of, FEWEST), _MOST):
-        wanted = share(round(found.value * of), of)
-        if wanted and wanted.high - wanted.low <= WIDEST:
-            return of - found.of
+    for labels in range(max(precision.of, FEWEST), _MOST):
+        expected = share(round(precision.value * labels), labels)
+        if expected and expected.high - expected.low <= WIDEST:
+            return labels - precision.of
     return None
 
 
-def write_labels(found: Fit, project: Path) -> Fit:
+def write_labels(fitted: Fit, project: Path) -> Fit:
     """Write thresholds into the user's own profile, keep a copy of the old one, and return where both are.
 
     Raises `ConfigError` when it cannot, also where the project has a profile, which comes before the user's.
     """
-    source = profiles.find(found.kind, project)
-    own = Path(environment.STORE_PROFILES.path(f"{found.kind}.yaml"))
+    source = profiles.find(fitted.kind, project)
+    users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
     if source.is_relative_to(project / ".judgekit"):
-        labels = ", ".join(f"{name}: {value:g}" for name, value in found.after.items())
+        labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
-    copy = own.with_name(f"{own.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    written = [str(own), *([str(copy)] if own.exists() else [])]
+    written = [str(users_file)]
+    target = users_file
+    if users_file.exists():
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        target = users_file.with_name(f"{users_file.name}.{moment}")  # the copy of the old one
+        written.append(str(target))
     try:
-        outputs.make_folder(str(own.parent), private=True)
-        target = copy if own.exists() else own
+        outputs.make_folder(str(users_file.parent), private=True)
         outputs.write_atomically(str(target), source.read_bytes(), private=True)
     except OSError as error:
-        raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
-    for name in (
-        "mention",
-        "medium",
-        "high",
-    ):  # in order after each step: the two lower ones never rise
-        yaml_text.put(own, "labels", name, float(f"{found.after[name]:g}"))
-    return found.model_copy(update={"written": written})
+        raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
+    # The lower ones first, which never rise: after each step all three are still in order.
+    for name in ("mention", "medium", "high"):
+        yaml_text.put(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
+    return fitted.model_copy(update={"written": written})

@@ -161,7 +161,7 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     """
     file = husky.file_of(place.hooks)
     if file is not None:
-        raise UsageError(f"husky manages {place.hooks}; {husky.advice(place.hooks, file)}")
+        raise UsageError(f"husky manages {place.hooks}; {husky.describe_setup(place.hooks, file)}")
     path = endpoint(place.hooks)
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
@@ -287,9 +287,9 @@ def _with_husky(hooks: Path, file: Path) -> Iterator[Remark]:
     if husky.runs_gate(file) and husky.is_set_up(hooks):
         yield "ok", f"husky runs {file}, which runs the gate"
     elif husky.runs_gate(file):
-        yield "wrong", f"{file} runs the gate, but {husky.advice(hooks, file)}"
+        yield "wrong", f"{file} runs the gate, but {husky.describe_setup(hooks, file)}"
     else:
-        yield "note", f"husky does not run the gate; {husky.advice(hooks, file)}"
+        yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
 
 
 def _with_ours(path: Path, content: bytes) -> Iterator[Remark]:

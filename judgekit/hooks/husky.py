@@ -23,11 +23,16 @@ def file_of(hooks: Path) -> Path | None:
     A new worktree has no such folder yet: `git worktree` makes only what is committed, and husky's own
     programs are not.
     """
-    if hooks.name == "_":  # version 9; what stands there is husky's, and is written again
+    if _is_version_9(hooks):  # what stands in that folder is husky's, and is written again
         return hooks.parent / _HOOK
-    if hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file():  # versions 5 to 8
+    is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
+    if is_version_5_to_8:
         return hooks / _HOOK
     return None
+
+
+def _is_version_9(hooks: Path) -> bool:
+    return hooks.name == "_"
 
 
 def runs_gate(file: Path) -> bool:
@@ -39,12 +44,15 @@ def is_set_up(hooks: Path) -> bool:
     return any((hooks / name).is_file() for name in ("h", "husky.sh", "_/husky.sh"))
 
 
-def advice(hooks: Path, file: Path) -> str:
-    """Return what to do for the gate to run; where a line is to be added, it ends with that line."""
-    steps: list[str] = []
+def describe_setup(hooks: Path, file: Path) -> str:
+    """Return in a sentence what is left to do until husky, by `file`, runs the gate."""
+    steps = []
     if not is_set_up(hooks):
         steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")
     if not runs_gate(file):
-        bit = "" if hooks.name == "_" else ", and make that file executable"
-        steps.append(f"add this line to {file}{bit}: {LINE}")
-    return "; ".join(steps) or f"{file} runs the gate already; nothing is to be installed"
+        # Version 9 starts the file with `sh`; before, git itself does.
+        executable_note = "" if _is_version_9(hooks) else ", and make that file executable"
+        steps.append(f"add this line to {file}{executable_note}: {LINE}")
+    if not steps:
+        return f"{file} runs the gate already; nothing is to be installed"
+    return "; ".join(steps)

@@ -44,29 +44,34 @@ if TYPE_CHECKING:
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
 GRACE = 5.0  # seconds that a run may take beside its budget, from where its rules are known
-SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
+SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
 def skipped_by() -> str | None:
+    """Return the variable that skips the gate, if one is on."""
     return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
 
 
-def ended(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None."""
+def finish_early(words: Sequence[str]) -> int | None:
+    """Return the exit code of `judgekit gate WORDS` where the command itself need not run; else None.
+
+    A push is judged by a child process, for which this one waits `PREPARATION` seconds or as long as the
+    child extends that. In the child the command runs, unless there is surely nothing to judge.
+    """
     if "--pre-push" not in words:
         return None
-    # A push is judged by a child, which is bounded, and ends early where there is surely nothing to judge.
     child = watchdog.split(PREPARATION)
     if child is not None:
-        code, noted = child
-        if code is None:
-            fault(JudgekitError("out of time"), _warn)
-            return noted or Exit.ACCEPTED
-        return code
-    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
+        code, noted_code = child
+        if code is not None:
+            return code
+        fault(JudgekitError("out of time"), _warn)
+        return noted_code or Exit.ACCEPTED
+    has_other_options = words[:1] != ["--pre-push"] or "--format" in words
+    if has_other_options or skipped_by():
         return None
     try:
-        updates = _updates()
+        updates = _read_updates()
         pushed = policy.nothing_to_judge(Repository(Path.cwd()), updates, *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return None
@@ -74,7 +79,7 @@ def ended(words: Sequence[str]) -> int | None:
         return None
     if updates:
         _warn(ending([], pushed.skipped.groups(), []))
-    return 0
+    return Exit.ACCEPTED
 
 
 def _warn(line: str) -> None:
@@ -94,37 +99,46 @@ def check(
 
     A fault holds nothing up unless the rules do. Raises `UnknownCommit` where `base` is none.
     """
+    updates: list[RefUpdate] = []
     try:
-        updates = _updates() if base is None else []
-        variable = skipped_by() if base is None else None
-        if variable is not None:
-            _skip(variable, url or remote, updates, warn)
-            return None
-        if base is None and not updates:
-            return None
-        if base is None and all(update.deletes for update in updates):
-            return _deletions(run, updates)
-        return _run(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
+        if base is None:
+            updates = _read_updates()
+            variable = skipped_by()
+            if variable is not None:
+                _record_skip(variable, url or remote, updates, warn)
+                return None
+            if not updates:
+                return None
+            if all(update.deletes for update in updates):
+                return _report_deletions(run, updates)
+        return _judge(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        fault(error, warn)
-        holds = isinstance(error, PushBlocked)
-        unexamined = [Omission(name=base or url or remote, reason=problem_of(error))]
+        return _report_fault(run, error, base or url or remote, warn)
+
+
+def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
+    """Return the report of a run that failed, whose commits (of `name`) nobody examined."""
+    fault(error, warn)
+    mode = run.mode or "advisory"
+    holds = isinstance(error, PushBlocked)
     if holds:
+        mode = "blocking"
         warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
     return Report(
         rows=[],
-        mode="blocking" if holds else run.mode or "advisory",
+        mode=mode,
         notes=[],
         escalate={},
-        unexamined=unexamined,
+        unexamined=[Omission(name=name, reason=problem_of(error))],
         holds=holds,
         fault=True,
     )
 
 
-def _deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
+def _report_deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
+    """Return the report of a push that deletes refs alone: there is nothing to judge."""
     skipped = Skipped()
     for update in updates:
         skipped.add(examine.REF_DELETED, update.remote_ref)
@@ -138,7 +152,7 @@ def _deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
     )
 
 
-def _run(
+def _judge(
     run: Run,
     updates: Sequence[RefUpdate],
     remote: str,
@@ -148,19 +162,19 @@ def _run(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Run the gate: by the engine, so that a push waits for no import; in this process where that fails."""
+    """Return the engine's report, since it has imported everything; where it fails, judge in this process."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
     run = run._replace(id=os.urandom(16).hex())
-    started = 0.0
+    asked_at: float | None = None
 
     def request() -> bytes:
         import json  # noqa: PLC0415 - where an engine is asked
 
-        nonlocal started
-        # A start of the engine is none of the budget, as an import is not.
-        started = time.monotonic()
+        nonlocal asked_at
+        # The budget begins here: starting an engine, like an import, is no part of it.
+        asked_at = time.monotonic()
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
@@ -183,42 +197,49 @@ def _run(
     def locally(_: client.NoEngine) -> Report:
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
 
-        here = run._replace(spent=time.monotonic() - started if started else 0.0)
-        return push.check(Repository(Path.cwd()), updates, remote, url, base, here)
+        spent = 0.0 if asked_at is None else time.monotonic() - asked_at
+        rest_of_run = run._replace(spent=spent)
+        return push.check(Repository(Path.cwd()), updates, remote, url, base, rest_of_run)
 
     return client.call(
         "gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn
     )
 
 
-@functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
-def _stdin() -> bytes:
+@functools.cache  # git writes it once; what is wrong with it is said as often as it is parsed
+def _read_stdin() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         return b""
     return sys.stdin.buffer.read()
 
 
-def _updates() -> list[RefUpdate]:
+def _read_updates() -> list[RefUpdate]:
     """Return the updates that git describes on stdin, or the one that the pre-commit framework names."""
-    updates = commits.parse(os.fsdecode(_stdin()))
-    local, remote = (os.environ.get(f"PRE_COMMIT_{name}_BRANCH") for name in ("LOCAL", "REMOTE"))
-    if updates or not local or not remote:
+    updates = commits.parse(os.fsdecode(_read_stdin()))
+    if updates:
         return updates
+    local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
+    remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
+    if not local_ref or not remote_ref:
+        return []
     # pre-commit names the first ref that brings anything, and no commits where it is a whole history.
     repository = Repository(Path.cwd())
-    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)
+    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
-    # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.
-    known = remotes.read(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
-    sources = {ref.source for ref in known.own_refs}
-    if sources and remote not in sources:
+    remote = remotes.read(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
+    sources = {ref.source for ref in remote.own_refs}
+    is_new_ref = bool(sources) and remote_ref not in sources
+    if is_new_ref:
+        # pre-commit names where it left what the remote has: no ref of the remote, and not its rules.
         before = ""
-    return [commits.RefUpdate(local, tip, remote, before or "0" * len(tip))]
+    no_commit = "0" * len(tip)
+    return [RefUpdate(local_ref, tip, remote_ref, before or no_commit)]
 
 
-def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
+def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
+    """Write into the ledger who skipped the gate, and warn of it unless `SILENCE` did."""
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
@@ -227,10 +248,12 @@ def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) 
         who = ""
     terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
-    lost = _note(Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs))
-    if variable != SILENCE:
-        said = f"not recorded: {lost}" if lost else "recorded in the ledger"
-        warn(f"{variable} is set: this push is not judged ({said})")
+    skip = Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs)
+    problem = _add_to_ledger(skip)
+    if variable == SILENCE:
+        return
+    outcome = f"not recorded: {problem}" if problem else "recorded in the ledger"
+    warn(f"{variable} is set: this push is not judged ({outcome})")
 
 
 def fault(error: Exception, warn: Warn) -> None:
@@ -240,11 +263,12 @@ def fault(error: Exception, warn: Warn) -> None:
     problem = problem_of(error)
     warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
-    if lost := _note(Fault(problem=problem.replace(str(Path.home()), "~"))):
-        warn(lost)
+    ledger_problem = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
+    if ledger_problem:
+        warn(ledger_problem)
 
 
-def _note(record: Record) -> str:
+def _add_to_ledger(record: Record) -> str:
     """Add a line to the ledger; return why that could not be done, "" when it was."""
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
 
