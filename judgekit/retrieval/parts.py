@@ -13,25 +13,22 @@ from judgekit.retrieval import terms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import TypeAlias
 
     from judgekit.retrieval.compiled import Language
     from judgekit.retrieval.terms import Term
 
-    Word: TypeAlias = tuple[int, list[Term]]  # its place in the sentence, and its terms
-
-WHOLE = 7  # terms of a part that is searched as it is
-WINDOW = 6
-STEP = 3  # words of a longer one that are searched together, and from one window to the next
+WHOLE = 7  # terms of a sentence that is searched as it is; a longer one is searched by windows
+WINDOW = 6  # words
+STEP = 3  # words from one window to the next
 MAX_TERMS = 64  # of a whole prompt
-HEAD = 900
-TAIL = 500  # characters of a prompt that are read
-CLAUSE = 2  # words of a clause that is searched beside its sentence
+HEAD = 900  # characters of a prompt's beginning that are read
+TAIL = 500  # and of its end
+CLAUSE = 2  # words that a clause has at least to be searched beside its sentence
 _ENDS = (".", "!", "?")
 _PAUSES = (";", ":")
 _CLOSING = "\"')]}*_`"
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
-_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
+_WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 
 
@@ -45,53 +42,106 @@ class Part:
         self.terms = terms
 
 
+class _Word:
+    """A word that has terms, and its place in the sentence."""
+
+    __slots__ = ("place", "terms")
+
+    def __init__(self, place: int, terms: list[Term]) -> None:
+        self.place = place
+        self.terms = terms
+
+
+class _Vocabulary:
+    """The terms of a prompt by their text, each once, in however many words it occurs."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
+        self.terms: dict[str, Term] = {}
+        self._terms_by_token: dict[str, list[Term]] = {}
+
+    def look_up(self, token: str) -> list[Term]:
+        if token not in self._terms_by_token:
+            new_terms = terms.of_token(token, self.language)
+            shared_terms = [self.terms.setdefault(term.text, term) for term in new_terms]
+            self._terms_by_token[token] = shared_terms
+        return self._terms_by_token[token]
+
+
 def parse(prompt: str, language: Language) -> list[Part]:
     """Return the parts of `prompt` that have terms, in its order, pasted text last."""
-    known: dict[str, Term] = {}
-    of_token: dict[str, list[Term]] = {}
+    vocabulary = _Vocabulary(language)
     parts: dict[tuple[str, ...], Part] = {}
     for text in _sentences(terms.excerpt(prompt, HEAD, TAIL)):
-        pieces = text.split()
-        clauses: list[list[Word]] = [[]]
-        for place, piece in enumerate(pieces):
-            for token in terms.tokens(piece):
-                if token not in of_token:
-                    found = terms.of_token(token, language)
-                    of_token[token] = [known.setdefault(term.text, term) for term in found]
-                if of_token[token]:
-                    clauses[-1].append((place, of_token[token]))
-                elif token.lower() in language.joiners:
-                    clauses.append([])
-            if piece.rstrip(_CLOSING).endswith(_PAUSES):
-                clauses.append([])
-        sentence = [word for clause in clauses for word in clause]
-        windows = _windows(sentence)
-        for clause in clauses:
-            if CLAUSE <= len(clause) < len(sentence):
-                windows += _windows(clause)
-        for window in windows:
-            of_part = {term.text: term for _, found in window for term in found}
-            if window is sentence:
-                own = pieces
-            else:
-                own = pieces[window[0][0] : window[-1][0] + 1]
-            parts.setdefault(tuple(of_part), Part(" ".join(own), list(of_part.values())))
-        if len(known) >= MAX_TERMS:
+        for part in _parts_of_sentence(text.split(), vocabulary):
+            # Of several parts with the same terms the first one is searched.
+            parts.setdefault(tuple(term.text for term in part.terms), part)
+        if len(vocabulary.terms) >= MAX_TERMS:
             break
     return list(parts.values())
 
 
 def whole(prompt: str, language: Language) -> list[Part]:
     """Return a prompt as one part; none when it has no terms."""
-    found = terms.parse(prompt, language)
-    return [Part(prompt, found)] if found else []
+    prompt_terms = terms.parse(prompt, language)
+    return [Part(prompt, prompt_terms)] if prompt_terms else []
 
 
-def _windows(words: list[Word]) -> list[list[Word]]:
-    if len({term.text for _, found in words for term in found}) <= WHOLE:
-        return [words] if words else []
-    starts = range(0, max(len(words) - WINDOW, 0) + STEP, STEP)
-    return [words[start : start + WINDOW] for start in starts]
+def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
+    """Return the sentence, or the windows of a long one, then its clauses, or theirs."""
+    clauses = _split_clauses(pieces, vocabulary)
+    sentence: list[_Word] = []
+    for clause in clauses:
+        sentence += clause
+    if not sentence:
+        return []
+    parts = []
+    windows = []
+    if _is_short(sentence):
+        # Its text has the words at both ends, too, that are no terms.
+        parts.append(Part(" ".join(pieces), _terms_in(sentence)))
+    else:
+        windows = _windows(sentence)
+    for clause in clauses:
+        if CLAUSE <= len(clause) < len(sentence):
+            windows += [clause] if _is_short(clause) else _windows(clause)
+    for window in windows:
+        text = " ".join(pieces[window[0].place : window[-1].place + 1])
+        parts.append(Part(text, _terms_in(window)))
+    return parts
+
+
+def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
+    """Return the words of each clause: it ends at a joining word (`and`) or a pause."""
+    clauses: list[list[_Word]] = [[]]
+    for place, piece in enumerate(pieces):
+        for token in terms.tokens(piece):
+            token_terms = vocabulary.look_up(token)
+            if token_terms:
+                clauses[-1].append(_Word(place, token_terms))
+            elif token.lower() in vocabulary.language.joiners:
+                clauses.append([])
+        if piece.rstrip(_CLOSING).endswith(_PAUSES):
+            clauses.append([])
+    return clauses
+
+
+def _terms_in(words: list[_Word]) -> list[Term]:
+    by_text: dict[str, Term] = {}
+    for word in words:
+        for term in word.terms:
+            by_text[term.text] = term
+    return list(by_text.values())
+
+
+def _is_short(words: list[_Word]) -> bool:
+    return len(_terms_in(words)) <= WHOLE
+
+
+def _windows(words: list[_Word]) -> list[list[_Word]]:
+    """Return runs of `WINDOW` words, each of which begins `STEP` words after the one before it."""
+    last_start = max(len(words) - WINDOW, 0)
+    return [words[start : start + WINDOW] for start in range(0, last_start + STEP, STEP)]
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -106,9 +156,10 @@ def _sentences(text: str) -> Iterator[str]:
         else:
             sentence: list[str] = []
             for word in line.split():
-                if word not in _MARKS:
+                is_mark = word in _MARKS
+                if not is_mark:
                     sentence.append(word)
-                if word in _MARKS or word.rstrip(_CLOSING).endswith(_ENDS):
+                if is_mark or word.rstrip(_CLOSING).endswith(_ENDS):
                     yield " ".join(sentence)
                     sentence = []
             yield " ".join(sentence)
@@ -116,4 +167,5 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _is_code(line: str) -> bool:
-    return len(line) - len(line.translate(_SIGNS)) > _CODE * len(line)
+    signs = len(line) - len(line.translate(_WITHOUT_SIGNS))
+    return signs > _CODE * len(line)

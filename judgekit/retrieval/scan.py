@@ -41,18 +41,22 @@ OWN = (
 )
 MAX_FILES = 250_000
 MAX_DEPTH = 12
+_MOST_PATTERNS = 1_000
+_MOST_IGNORE = 100_000  # characters of a `.judgekitignore`
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
-    """Return the patterns of a store's `.judgekitignore`; what can match nothing is left out."""
+    """Return the patterns of a store's `.judgekitignore`, without wrong lines, empty ones and comments."""
     from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
 
-    found = []
+    parsed = []
     for line in lines:
-        with suppress(ValueError):
-            found.append(patterns.parse(line))
-    return list(filter(None, found))[:1_000]
+        with suppress(ValueError):  # it can match nothing
+            pattern = patterns.parse(line)
+            if pattern is not None:
+                parsed.append(pattern)
+    return parsed[:_MOST_PATTERNS]
 
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
@@ -99,7 +103,7 @@ class Store:
                 suppress(OSError),
                 open(own, encoding="utf-8-sig", errors="replace", newline="\n") as file,
             ):
-                self.patterns = ignore_patterns(lines_of(file.read(100_000)))
+                self.patterns = ignore_patterns(lines_of(file.read(_MOST_IGNORE)))
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""

@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
-_SESSION_CHARS = (
-    36  # of a session's id, with which Claude Code and Codex end the name of a transcript
-)
-# Types of entries, of Claude Code, Codex, Gemini.
-_ANSWERS = (
-    "assistant",
-    "response_item",
-    "gemini",
-)
+_END_BYTES = 400_000  # far more than a few turns need
+_TURN_CHARS = 2_000
+# Claude Code and Codex end the name of a transcript with the session's id, of so many characters.
+_SESSION_CHARS = 36
+# Types of an agent's entries: of Claude Code, of Codex, of Gemini.
+_ANSWERS = ("assistant", "response_item", "gemini")
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
+_TEXT_BLOCKS = ("text", "input_text", "output_text", None)
 # What clients put into a conversation as if the user had typed it.
 _NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
 # Where Claude Code, Codex and Gemini keep transcripts: in a folder of a variable, or of the home folder.
@@ -48,34 +46,56 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    # Far more bytes than a few turns need.
-    turns = filter(None, map(_turn, _entries(path, -400_000)))
-    return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
+    latest_first = filter(None, map(_turn, _read_entries(path, _END_BYTES, from_end=True)))
+    turns = [f"{who}: {text[:_TURN_CHARS]}" for who, text in islice(latest_first, max(count, 0))]
+    return tuple(reversed(turns))
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
     """Return the latest texts that people (no agents) typed in `project` and that are `wanted`, each once."""
-    found: dict[str, float] = {}
-    stamps = ((environment.stamp(path), path) for path in _files())
-    for changed, path in sorted(
-        ((stamp[1] / 1e9, path) for stamp, path in stamps if stamp), reverse=True
-    ):
-        if len(found) >= most and changed < sorted(found.values())[-most]:
-            break
-        heres = (_is_here(entry, project) for entry in _entries(path, _HEAD_BYTES))
-        if not next((here for here in heres if here is not None), False):
+    last_typed: dict[str, float] = {}
+    for changed, path in _newest_files():
+        if len(last_typed) >= most and changed < sorted(last_typed.values())[-most]:
+            break  # whatever is in this file and the following ones was typed before
+        if not _was_held_in(project, path):
             continue
-        for entry in _entries(path, _WHOLE_BYTES):
-            role, text = _turn(entry) or ("", "")
-            typed = (
-                role == "user"
-                and not entry.get("isCompactSummary")
-                and not text.startswith(_NOT_TYPED)
-            )
-            if typed and wanted(text):
-                moment = _moment(entry)
-                found[text] = max(found.get(text, 0.0), changed if moment is None else moment)
-    return sorted(found, key=lambda text: found[text], reverse=True)[:most]
+        for entry in _read_entries(path, _WHOLE_BYTES):
+            text = _typed_text(entry)
+            if text is None or not wanted(text):
+                continue
+            moment = _moment(entry)
+            if moment is None:
+                moment = changed
+            last_typed[text] = max(last_typed.get(text, 0.0), moment)
+    return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:most]
+
+
+def _newest_files() -> list[tuple[float, str]]:
+    """Return each transcript with the time of its last change, in seconds since the epoch, newest first."""
+    files = []
+    for path in _files():
+        stamp = environment.stamp(path)
+        if stamp:
+            files.append((stamp[1] / 1e9, path))
+    return sorted(files, reverse=True)
+
+
+def _typed_text(entry: dict[str, Any]) -> str | None:
+    """Return what a person typed; None for any other entry."""
+    role, text = _turn(entry) or ("", "")
+    is_by_client = entry.get("isCompactSummary") or text.startswith(_NOT_TYPED)
+    if role != "user" or is_by_client:
+        return None
+    return text
+
+
+def _was_held_in(project: str, path: str) -> bool:
+    """Whether a conversation is one of a person in `project`: the first entry that says so counts."""
+    for entry in _read_entries(path, _HEAD_BYTES):
+        is_here = _is_here(entry, project)
+        if is_here is not None:
+            return is_here
+    return False
 
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:
@@ -83,11 +103,13 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
     about = entry.get("payload", entry)
     if not isinstance(about, dict):
         return None
-    if isinstance(about.get("source"), dict) or about.get("kind") == "subagent":  # of Codex, Gemini
+    is_codex_agent = isinstance(about.get("source"), dict)
+    is_gemini_agent = about.get("kind") == "subagent"
+    if is_codex_agent or is_gemini_agent:
         return False
     if isinstance(about.get("cwd"), str):
         return environment.project_root(about["cwd"]) == project
-    if "projectHash" in about:
+    if "projectHash" in about:  # of Gemini
         raw = project.encode("utf-8", "surrogateescape")
         return bool(about["projectHash"] == hashlib.sha256(raw).hexdigest())
     return None
@@ -95,95 +117,124 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    return next(
-        (moment for moment in map(_moment, _entries(path, _HEAD_BYTES)) if moment is not None), None
-    )
+    for entry in _read_entries(path, _HEAD_BYTES):
+        moment = _moment(entry)
+        if moment is not None:
+            return moment
+    return None
 
 
 def _moment(entry: dict[str, Any]) -> float | None:
     moment = entry.get("timestamp", entry.get("startTime"))
+    if not isinstance(moment, str):
+        return None
     try:
-        return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
+        return datetime.fromisoformat(moment).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
 def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     """Return the exchanges of the sessions whose ids have these digests, where a transcript is found."""
-    found: dict[str, list[Exchange]] = {}
-    for path in _files() if digests else ():
-        name = Path(path).stem
-        session: object = name[-_SESSION_CHARS:]
-        if name.startswith("session-"):  # Gemini's, which begins with the id
-            session = next(_entries(path, _HEAD_BYTES), {}).get("sessionId")
-        digest = environment.digest(str(session))
-        if digest not in digests:
-            continue
-        exchanges: list[Exchange] = []
-        for entry in _entries(path, _WHOLE_BYTES):
-            turn = _turn(entry)
-            if turn and turn[0] == "user":
-                exchanges.append(Exchange(turn[1], [], []))
-            elif exchanges:
-                exchanges[-1].answer.extend(turn[1:] if turn else ())
-                exchanges[-1].calls.extend(_calls(entry))
-        found.setdefault(digest, []).extend(exchanges)
-    return found
+    exchanges: dict[str, list[Exchange]] = {}
+    if not digests:
+        return exchanges
+    for path in _files():
+        digest = environment.digest(_session_id(path))
+        if digest in digests:
+            exchanges.setdefault(digest, []).extend(_read_exchanges(path))
+    return exchanges
 
 
-def _calls(entry: dict[str, Any]) -> Iterator[str]:
+def _session_id(path: str) -> str:
+    name = Path(path).stem
+    if name.startswith("session-"):  # Gemini's, which begins with the id
+        first_entry = next(_read_entries(path, _HEAD_BYTES), {})
+        return str(first_entry.get("sessionId"))
+    return name[-_SESSION_CHARS:]
+
+
+def _read_exchanges(path: str) -> list[Exchange]:
+    exchanges: list[Exchange] = []
+    for entry in _read_entries(path, _WHOLE_BYTES):
+        role, text = _turn(entry) or ("", "")
+        if role == "user":
+            exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
+        elif exchanges:  # what an agent does before the first prompt answers none
+            if text:
+                exchanges[-1].answer.append(text)
+            exchanges[-1].calls.extend(_describe_calls(entry))
+    return exchanges
+
+
+def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the name and the arguments of each tool call in an entry, as JSON."""
-    message = entry.get("message", entry.get("payload", entry))
-    if (
-        not isinstance(message, dict)
-        or entry.get("isSidechain")
-        or entry.get("type") not in _ANSWERS
-    ):
+    message = _message_of(entry)
+    is_answer = entry.get("type") in _ANSWERS and not entry.get("isSidechain")
+    if message is None or not is_answer:
         return
-    content = message.get("content")
-    of_gemini = message.get("toolCalls")
-    blocks = [message, *(content if isinstance(content, list) else ())]
     calls = []
-    for each in blocks:
-        if isinstance(each, dict) and each.get("type") in _CALLS:
-            calls.append(each)
-    calls += (
-        [each for each in of_gemini if isinstance(each, dict)]
-        if isinstance(of_gemini, list)
-        else []
-    )
+    # In Claude Code a call is a block of the content, in Codex it is the message itself.
+    for block in (message, *_objects_in(message.get("content"))):
+        if block.get("type") in _CALLS:
+            calls.append(block)
+    calls += _objects_in(message.get("toolCalls"))  # of Gemini
     for call in calls:
         parts = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
         yield json.dumps([part for part in parts if part is not None], ensure_ascii=False)
 
 
+def _message_of(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """Return `message` of Claude Code, `payload` of Codex, or the whole entry, which Gemini's message is."""
+    message = entry.get("message", entry.get("payload", entry))
+    return message if isinstance(message, dict) else None
+
+
+def _objects_in(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list of JSON; none where it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]
+
+
 def _files() -> Iterator[str]:
     for home in _homes():
         for folder, _, names in os.walk(home):
-            yield from (
-                str(Path(folder, name)) for name in sorted(names) if name.endswith(".jsonl")
-            )
+            for name in sorted(names):
+                if name.endswith(".jsonl"):
+                    yield str(Path(folder, name))
 
 
 def _homes() -> list[Path]:
     environ = environment.environ()
-    return [Path(environ.get(name) or home).expanduser() / folder for name, home, folder in _HOMES]
+    homes = []
+    for variable, default, folder in _HOMES:
+        home = Path(environ.get(variable) or default).expanduser()
+        homes.append(home / folder)
+    return homes
 
 
-def _entries(path: str, size: int) -> Iterator[dict[str, Any]]:
-    """Yield the first entries of a client's own transcript; for a negative size the last ones, last first."""
+def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the entries in a client's own transcript: in its first `size` bytes, or its last, last first.
+
+    A line that is no entry, or is cut off, is an empty one.
+    """
     try:
         file = Path(path)
-        is_inside = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
-        if not (path.endswith(".jsonl") and is_inside and stat.S_ISREG(file.lstat().st_mode)):
+        is_clients = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
+        is_regular = stat.S_ISREG(file.lstat().st_mode)  # no link, and no pipe that never ends
+        if not (path.endswith(".jsonl") and is_clients and is_regular):
             return
         with file.open("rb") as stream:
-            if size < 0:
-                stream.seek(max(0, stream.seek(0, os.SEEK_END) + size))
-            lines = stream.read(abs(size)).split(b"\n")
+            if from_end:
+                whole_size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(0, whole_size - size))
+            lines = stream.read(size).split(b"\n")
     except (OSError, ValueError):
         return
-    for line in lines if size > 0 else reversed(lines):
+    if from_end:
+        lines.reverse()
+    for line in lines:
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
@@ -192,29 +243,28 @@ def _entries(path: str, size: int) -> Iterator[dict[str, Any]]:
 
 
 def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
-    """Return who says what in an entry: "user" or "assistant", and the text."""
-    message = entry.get("message", entry.get("payload", entry))  # of Claude Code, Codex, Gemini
-    if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("isMeta"):
+    """Return who says what in an entry: "user" or "assistant", and the text; None where nobody speaks."""
+    message = _message_of(entry)
+    if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
-    if "payload" in entry:
+    if "payload" in entry:  # of Codex
         role = message.get("role")
     else:
         role = entry.get("type")
-    role = "assistant" if role == "gemini" else role
+    if role == "gemini":
+        role = "assistant"
     if role not in ("user", "assistant"):
         return None
-    # Gemini's user typed only the former.
+    # Of Gemini's content, the user typed only what is displayed.
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
-        kinds = ("text", "input_text", "output_text", None)
-        blocks = (
-            block for block in content if isinstance(block, dict) and block.get("type") in kinds
-        )
-        content = " ".join(str(block.get("text", "")) for block in blocks)
-    if isinstance(content, str):
-        text = content.strip()
-    else:
-        text = ""
-    if text and not text.startswith("<"):
-        return (role, text)
-    return None
+        texts = []
+        for block in _objects_in(content):
+            if block.get("type") in _TEXT_BLOCKS:
+                texts.append(str(block.get("text", "")))
+        content = " ".join(texts)
+    text = content.strip() if isinstance(content, str) else ""
+    is_clients = text.startswith("<")  # a tag, as clients write around what they add
+    if not text or is_clients:
+        return None
+    return role, text
