@@ -134,7 +134,10 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
     (work.folder / info).parent.mkdir(exist_ok=True)
     (work.folder / info).write_text("*.md filter=x diff=x\n")
     ran.unlink(missing_ok=True)
-    assert [file.path for file in tasks.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
+    assert [file.path for file in tasks.read_changed_files(work.folder, ["*.md"])] == [
+        "a.md",
+        "new.md",
+    ]
     assert len(list(documents.expand([str(work.folder)]))) == 4
     repository = Repository(work.folder)
     head = repository.commit("HEAD") or ""
@@ -169,7 +172,7 @@ def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_pa
     ran = tmp_path / "ran"
     folder = bare_inside(work, ran)
     with pytest.raises(GitError, match="bareRepository"):
-        tasks.files(folder, ["*.md"])
+        tasks.read_changed_files(folder, ["*.md"])
     assert list(documents.expand([str(folder)]))
     assert not ran.exists()
 
@@ -182,7 +185,7 @@ def test_what_has_changed_is_read_and_no_linked_folder(work: GitRepo, tmp_path: 
     (work.folder / "notes").symlink_to(tmp_path / "private")
     work.write("b.md", "same\r\n")  # other line ends are no change
     work.write("a.md", "after\n")
-    assert [file.path for file in tasks.files(work.folder, ["**/*.md"])] == ["a.md"]
+    assert [file.path for file in tasks.read_changed_files(work.folder, ["**/*.md"])] == ["a.md"]
 
 
 def test_grafts_traces_and_other_histories_are_left_out(

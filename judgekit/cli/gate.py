@@ -13,10 +13,10 @@ from judgekit.cli.options import NoEngine
 from judgekit.cli.output import note, warn
 from judgekit.cli.progress import is_watched
 from judgekit.errors import Exit, UsageError
-from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
+from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, describe_run
 from judgekit.hooks import pre_push as hook
 from judgekit.hooks import watchdog
-from judgekit.text import escaped, short_line
+from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
     from judgekit.ledger.records import GateMode
@@ -42,15 +42,18 @@ def gate(
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block cannot be combined")
-    mode: GateMode | None = "advisory" if advise else "blocking" if block else None
+    mode: GateMode | None = None
+    if advise:
+        mode = "advisory"
+    elif block:
+        mode = "blocking"
 
     def on_start(begin: Begin) -> None:
         # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
-        watchdog.extend(
-            begin["budget"] + hook.GRACE, blocked_code if begin["holds"] else Exit.ACCEPTED
-        )
+        late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
+        watchdog.extend(begin["budget"] + hook.GRACE, late_code)
         if is_watched():
-            note(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
+            note(f"judging {counted(begin['count'], 'changed file', 'changed files')}")
 
     def on_row(row: Row) -> None:
         if is_watched():
@@ -62,7 +65,7 @@ def gate(
     )
     if report is None:
         return Exit.ACCEPTED
-    _print(report, format_, base)
+    _print_report(report, format_, base)
     # A person asked for it; for a push that changes other files it would be noise.
     if base and report.word is None:
         note(
@@ -70,81 +73,79 @@ def gate(
         )
     # At the end, when all else has been said.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
-        from judgekit.config.settings import EscalateConfig
-        from judgekit.gate import github
-        from judgekit.judging.verdict import Verdict
-
-        verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
-        settings = EscalateConfig.model_validate(report.escalate)
-        address = pre_push[1] if pre_push else ""
-        for line in github.notify_and_open_issues(verdicts, Path.cwd(), settings, address):
-            warn(line)
+        _notify_and_open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
 
 
-def _print(report: Report, form: str, base: str | None) -> None:
+def _notify_and_open_issues(report: Report, address: str) -> None:
+    from judgekit.config.settings import EscalateConfig
+    from judgekit.gate import github
+    from judgekit.judging.verdict import Verdict
+
+    verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
+    settings = EscalateConfig.model_validate(report.escalate)
+    warn(*github.notify_and_open_issues(verdicts, Path.cwd(), settings, address))
+
+
+def _print_report(report: Report, form: str, base: str | None) -> None:
+    """Print the rows in a format, and what a person should know of the run."""
     formats.print_gate(form, report)
     if not report.fault:
-        warn(
-            *(
-                f"UNDETERMINED: {escaped(each['name'])}: {each['reason']}"
-                for each in report.unexamined
-            )
-        )
+        for omission in report.unexamined:
+            warn(f"UNDETERMINED: {escaped(omission['name'])}: {omission['reason']}")
     warn(*report.notes)
-    output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
+    substitutes: list[str] = []
+    for row in report.rows:
+        substitutes += row["verdict"].get("substitutes", ())
+    output.tell_sent(substitutes)
     if report.rows or report.skipped or report.not_examined or not base:
-        warn(_ending(report))
+        warn(_last_line(report))
     _print_effect(report)
 
 
-def _ending(report: Report) -> str:
-    """Return the last line about files; a long reason that stands above is not given again."""
+def _last_line(report: Report) -> str:
+    """Return the last line about files; a reason that stands above is not given again."""
     omissions = []
     for omission in report.not_examined:
-        is_told = report.fault or omission["reason"] in report.notes
-        if is_told:
+        if report.fault or omission["reason"] in report.notes:
             reason = "the reason is above"
         else:
             reason = short_line(omission["reason"], 80)
         omissions.append(Omission(name=omission["name"], reason=reason))
-    line = ending(report.judged, report.skipped, omissions)
+    line = describe_run(report.judged, report.skipped, omissions)
     return f"nothing was judged: {line}" if report.fault else line
 
 
 def _print_effect(report: Report) -> None:
     """Say whether the push continues, and how to go on where it does not."""
-    stopping = report.stopping
-    words = [row["word"] for row in stopping]
     if report.fault:  # it has been said
         return
-    if not report.blocked:
-        if count := sum(row["word"] == STOPS for row in report.rows):
-            if report.mode == "advisory":
-                before = "advisory: "
-                after = ""
-            else:
-                before = ""
-                after = " within the noise"
-            note(f"{before}{count} NO-GO{after}; the push continues")
+    if report.blocked:
+        _print_block(report)
         return
-    # What could not be judged at all.
-    words += [UNKNOWN] * len(report.unexamined) if report.holds else []
-    counted = []
-    for word in (STOPS, UNKNOWN):
-        if word in words:
-            counted.append(f"{words.count(word)} {word}")
-    warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
-    if any(row["lost"] for row in stopping):
+    count = sum(row["word"] == STOPS for row in report.rows)
+    if not count:
+        return
+    if report.mode == "advisory":
+        note(f"advisory: {count} NO-GO; the push continues")
+    else:
+        note(f"{count} NO-GO within the noise; the push continues")
+
+
+def _print_block(report: Report) -> None:
+    words = [row["word"] for row in report.stopping]
+    if report.holds:  # so does what could not be judged at all
+        words += [UNKNOWN] * len(report.unexamined)
+    counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
+    warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
+    if any(row["lost"] for row in report.stopping):
         note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
-    for verdict in (row["verdict"] for row in stopping):
+    for row in report.stopping:
+        verdict = row["verdict"]
         if all(subject["sha256"] for subject in verdict["subjects"]):
             task = verdict["task_id"]
-            plain = escaped(task) == task and not task.startswith("-")
-            if plain:
-                name = shlex.quote(task)
-            else:
-                name = verdict["id"]
+            fits_into_command = escaped(task) == task and not task.startswith("-")
+            name = shlex.quote(task) if fits_into_command else verdict["id"]
             note(f"or accept it: judgekit override {name} accept --why '...'")
     note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")

@@ -269,7 +269,7 @@ def _judge_task(
         from judgekit.judging.request import JudgeRequest
 
         project = Path(environment.project_root())
-        verdict, notes = tasks.judge(document, project, JudgeRequest(**request))
+        verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
         return verdict.record(), [*notes, *github.notify_and_open_issues([verdict], project)]
 
     record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)

@@ -240,7 +240,7 @@ async def compare(request: Request, body: CompareBody) -> Response:
 async def task(request: Request, body: JudgeBody) -> Response:
     def work() -> bytes:
         folder = body.folder or Path(body.cwd)
-        verdict, notes = tasks.judge(body.document.document(), folder, body.judge_request())
+        verdict, notes = tasks.judge_task(body.document.document(), folder, body.judge_request())
         return _json(
             {
                 "verdict": verdict.record(),
@@ -309,7 +309,7 @@ async def gate(request: Request, body: GateBody) -> Response:
         updates = [RefUpdate(*update) for update in body.updates]
         try:
             repository = Repository(Path(body.cwd))
-            report = push.check(repository, updates, body.remote, body.url, body.base, run)
+            report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
             tell("end", **report._asdict())
         except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
             tell("error", **json.loads(bytes(answer_to(error).body)))

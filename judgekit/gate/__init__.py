@@ -55,7 +55,7 @@ class Skipped:
     """What a push brings that need not be judged, by the reason."""
 
     def __init__(self) -> None:
-        self._names: dict[str, dict[str, None]] = {}
+        self._names: dict[str, dict[str, None]] = {}  # a dict keeps their order
 
     def add(self, reason: str, name: str) -> None:
         self._names.setdefault(reason, {})[name] = None
@@ -70,8 +70,8 @@ class Skipped:
         groups: list[SkipGroup] = []
         for reason, names in self._names.items():
             if names:
-                shown = [escaped(name) for name in islice(names, MAX_NAMES)]
-                groups.append(SkipGroup(reason=reason, count=len(names), names=shown))
+                first_names = [escaped(name) for name in islice(names, MAX_NAMES)]
+                groups.append(SkipGroup(reason=reason, count=len(names), names=first_names))
         return groups
 
 
@@ -90,14 +90,15 @@ class Row(TypedDict):
 
 
 class Run(NamedTuple):
-    """How a run is wanted: `mode` before the configured one, `spent` seconds of the budget, by its `id`."""
+    """How a run is wanted: `mode` goes before the configured one, `spent` are seconds of the budget.
+
+    Begun again with the same `id`, its verdicts have the same ids: a ledger counts none twice.
+    """
 
     mode: GateMode | None
     on_verdict: Callable[[Row], None]
     on_start: Callable[[Begin], None]
-    id: str = (
-        ""  # begun again with the same, its verdicts have the same ids: a ledger counts none twice
-    )
+    id: str = ""
     spent: float = 0.0
 
 
@@ -120,17 +121,18 @@ class Report(NamedTuple):
     @property
     def stopping(self) -> list[Row]:
         """The rows that stop a push while blocking: no NO-GO within the noise of its judges."""
-        if self.holds:
-            stops = {STOPS, UNKNOWN}
-        else:
-            stops = {STOPS}
-        return [
-            row for row in self.rows if row["word"] in stops and not row["verdict"].get("noise")
-        ]
+        words = {STOPS, UNKNOWN} if self.holds else {STOPS}
+        rows = []
+        for row in self.rows:
+            if row["word"] in words and not row["verdict"].get("noise"):
+                rows.append(row)
+        return rows
 
     @property
     def blocked(self) -> bool:
-        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unexamined))
+        if self.mode != "blocking":
+            return False
+        return bool(self.stopping or (self.holds and self.unexamined))
 
     @property
     def judged(self) -> list[Row]:
@@ -140,11 +142,12 @@ class Report(NamedTuple):
     @property
     def not_examined(self) -> list[Omission]:
         """What nobody decided about: refs, files that cannot be read, files that no model was asked about."""
-        rows = [row for row in self.rows if not is_examined(row)]
-        files = []
-        for row in rows:
-            files.append(Omission(name=row["path"], reason=row["verdict"]["degraded"] or ""))
-        return [*self.unexamined, *files]
+        omissions = list(self.unexamined)
+        for row in self.rows:
+            if not is_examined(row):
+                reason = row["verdict"]["degraded"] or ""
+                omissions.append(Omission(name=row["path"], reason=reason))
+        return omissions
 
     @property
     def word(self) -> str | None:
@@ -160,25 +163,29 @@ def is_examined(row: Row) -> bool:
     return bool(row["verdict"]["rounds"] or row["verdict"]["human_override"])
 
 
-def ending(
+def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
     """Return the line that ends a run: what was judged, what was skipped and why, what was not examined."""
-    words = Counter(row["word"] for row in judged)
-    groups = {group["reason"]: group["count"] for group in skipped}
-    reasons = Counter(omission["reason"] for omission in not_examined)
-    parts = [
-        _counted("judged", len(judged), {word: words[word] for word in WORDS if words[word]}),
-        _counted("skipped", sum(groups.values()), groups),
-        _counted("not examined", len(not_examined), reasons),
-    ]
-    return "; ".join(parts)
+    counts = Counter(row["word"] for row in judged)
+    words = {word: counts[word] for word in WORDS if counts[word]}
+    skip_reasons = {group["reason"]: group["count"] for group in skipped}
+    omission_reasons = Counter(omission["reason"] for omission in not_examined)
+    return "; ".join(
+        [
+            _describe_part("judged", words),
+            _describe_part("skipped", skip_reasons),
+            _describe_part("not examined", omission_reasons),
+        ]
+    )
 
 
-def _counted(what: str, count: int, parts: Mapping[str, int]) -> str:
-    if not parts:
-        return f"{count:,} {what}"
-    if len(parts) == 1:
-        return f"{count:,} {what} ({next(iter(parts))})"
-    details = ", ".join(f"{number:,} {part}" for part, number in parts.items())
-    return f"{count:,} {what} ({details})"
+def _describe_part(name: str, counts: Mapping[str, int]) -> str:
+    """Return how many there are, and of what: a single kind is named without its count."""
+    total = f"{sum(counts.values()):,} {name}"
+    if not counts:
+        return total
+    if len(counts) == 1:
+        return f"{total} ({next(iter(counts))})"
+    details = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    return f"{total} ({details})"

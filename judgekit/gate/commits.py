@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     Updates: TypeAlias = "Sequence[RefUpdate]"
 
-_NUMBERS = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
+_COUNT_LINES = (
+    "diff-tree",
+    "-r",
+    "-z",
+    "--numstat",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+)
 _FIELDS = 4  # of a line on a pre-push hook's stdin
 
 
@@ -74,12 +82,14 @@ class PushedChanges:
 
 
 class _Rule(NamedTuple):
+    """Patterns of paths, as they stand and in small letters, and patterns of authors in small letters."""
+
     patterns: Patterns
-    any_case: Patterns
+    small_patterns: Patterns
     authors: list[str]
 
     def covers(self, path: str) -> bool:
-        return self.patterns.match(path) or self.any_case.match(path.lower())
+        return self.patterns.match(path) or self.small_patterns.match(path.lower())
 
 
 class ChangeFilter:
@@ -93,22 +103,26 @@ class ChangeFilter:
     def __init__(self, *rules: tuple[Sequence[str], Sequence[str]]) -> None:
         self._rules: list[_Rule] = []
         for paths, authors in rules:
-            any_case = Patterns(path.lower() for path in paths)
-            folded = [author.casefold() for author in authors]
-            self._rules.append(_Rule(patterns=Patterns(paths), any_case=any_case, authors=folded))
+            rule = _Rule(
+                patterns=Patterns(paths),
+                small_patterns=Patterns(path.lower() for path in paths),
+                authors=[author.casefold() for author in authors],
+            )
+            self._rules.append(rule)
 
     def __call__(self, change: ChangedFile) -> bool:
         """Whether a change is judged; one whose author is not known may be by anybody."""
-        texts = []
+        signatures = []
         for text in (*change.commit.people, *change.commit.trailers):
-            texts.append(text.casefold())
+            signatures.append(text.casefold())
         for rule in self._rules:
             if not rule.covers(change.path):
                 continue
             if not rule.authors or not change.attributed:
                 return True
-            if any(fnmatchcase(text, author) for author in rule.authors for text in texts):
-                return True
+            for author in rule.authors:
+                if any(fnmatchcase(signature, author) for signature in signatures):
+                    return True
         return False
 
     def covers(self, path: str) -> bool:
@@ -116,17 +130,14 @@ class ChangeFilter:
         return any(rule.covers(path) for rule in self._rules)
 
 
-def parse(text: str) -> list[RefUpdate]:
+def parse_updates(text: str) -> list[RefUpdate]:
+    """Return the updates that git describes to a pre-push hook; raises `InputError` naming the line."""
     updates = []
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         fields = line.rsplit(" ", _FIELDS - 1)
-        if len(fields) == _FIELDS:
-            oids = fields[1::2]
-        else:
-            oids = [""]
-        if not all(len(oid) in (40, 64) and not oid.strip("0123456789abcdef") for oid in oids):
+        if len(fields) != _FIELDS or not (_is_object_id(fields[1]) and _is_object_id(fields[3])):
             raise InputError(
                 f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>"
             )
@@ -134,26 +145,33 @@ def parse(text: str) -> list[RefUpdate]:
     return updates
 
 
-def commit_id(repository: Repository, name: str) -> str:
+def _is_object_id(text: str) -> bool:
+    return len(text) in (40, 64) and not text.strip("0123456789abcdef")
+
+
+def resolve_commit(repository: Repository, name: str) -> str:
+    """Return the id of the commit that a name leads to; raises `UnknownCommit`."""
     commit = repository.commit(name)
     if commit is not None:
         return commit
     if not repository.holds("rev-parse", "--git-dir"):
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
-    shown = name or repr(name)
-    raise UnknownCommit(f"{shown}: not a commit of this repository; fetch it, or name another one")
+    visible_name = name or repr(name)
+    remedy = "fetch it, or name another one"
+    raise UnknownCommit(f"{visible_name}: not a commit of this repository; {remedy}")
 
 
-def lines_changed(repository: Repository, updates: Updates, known: Sequence[str]) -> dict[str, int]:
+def count_changed_lines(
+    repository: Repository, updates: Updates, known: Sequence[str]
+) -> dict[str, int]:
     """Return by path how many lines the updates add, or remove where these are more; what git can tell."""
     counts: dict[str, int] = {}
     for update in updates:
         # There may be no commit in common, or no file of it in this clone.
         with suppress(GitError):
             before = repository.ask("merge-base", update.local_oid, *known).decode().strip()
-            for entry in os.fsdecode(repository.ask(*_NUMBERS, before, update.local_oid)).split(
-                "\0"
-            )[:-1]:
+            raw = repository.ask(*_COUNT_LINES, before, update.local_oid)
+            for entry in os.fsdecode(raw).split("\0")[:-1]:
                 added, removed, path = entry.split("\t", 2)
                 if added.isdigit():  # else it is binary
                     counts[path] = max(counts.get(path, 0), int(added), int(removed))

@@ -26,10 +26,10 @@ NO_FILE = "a link or a submodule"
 UNCHANGED = "the same as before"
 REF_DELETED = "a deleted ref"
 NO_COMMIT = "it points to no commit in this clone, so its files are not judged"
-_MOST_EDGES = 20  # commits at the edge of a clone in which a file is looked for
+_MAX_EDGES = 20  # commits at the edge of a clone in which a file is looked for
 
 
-def of_push(
+def examine_push(
     repository: Repository, updates: Updates, known: Sequence[str], wanted: ChangeFilter
 ) -> PushedChanges:
     """Return the `wanted` changes beyond `known` commits that are still in what is pushed, and new there."""
@@ -37,11 +37,14 @@ def of_push(
     for update in updates:
         if update.deletes:
             pushed.skipped.add(REF_DELETED, update.remote_ref)
-        elif (tip := repository.commit(update.local_oid)) is None:
+            continue
+        tip = repository.commit(update.local_oid)
+        if tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-        else:
-            examination = _Examination(repository, update, tip, known, wanted, pushed)
-            examination.run()
+            continue
+        examination = _Examination(repository, update, tip, known, wanted, pushed)
+        examination.run()
+    # What one ref skips, another may bring to be judged.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
 
@@ -58,35 +61,29 @@ class _Examination:
     pushed: PushedChanges
 
     def run(self) -> None:
-        steps = history.read(self.repository, self.tip, self.known)
-        if steps.is_long:
-            told = "new commits; only files changed by the newest are judged"
-            self._leave_out(f"more than {history.MAX_COMMITS:,} {told}")
-        touched = self._touched_paths(steps.steps)
-        if not touched and not steps.gap:
+        news = history.read(self.repository, self.tip, self.known)
+        if news.is_long:
+            limit = f"more than {history.MAX_COMMITS:,} new commits"
+            self._add_omission(f"{limit}; only files changed by the newest are judged")
+        touched = self._touched_paths(news.steps)
+        if not touched and not news.gap:
             return
-        is_needed = self.wanted.covers if steps.gap else touched.__contains__
+        is_needed = self.wanted.covers if news.gap else touched.__contains__
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
-            self._leave_out(PARTIAL)
+            self._add_omission(PARTIAL)
             return
-        if self.update.is_new:
-            before = None
-        else:
-            before = self.repository.commit(self.update.remote_oid)
-        if before is None:
-            old_tree = None
-        else:
-            old_tree = self._read_tree(before, is_needed)
-        placed = _Placed(tree)
-        placed.follow(steps.steps)
-        changes = placed.changes(self.wanted)
-        if steps.gap or tree.repeated():
-            changes += self._unexplained(steps, tree, before, old_tree, placed)
+        old_tip = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
+        old_tree = None if old_tip is None else self._read_tree(old_tip, is_needed)
+        origins = _Origins(tree)
+        origins.follow(news.steps)
+        changes = origins.list_changes(self.wanted)
+        if news.gap or tree.repeated():
+            changes += self._unexplained_changes(news, tree, old_tip, old_tree, origins)
         self._sort_out(changes, old_tree)
-        self._skip_rest(touched, tree, placed, {change.path for change in changes})
+        self._skip_rest(touched, tree, origins, {change.path for change in changes})
 
-    def _leave_out(self, reason: str) -> None:
+    def _add_omission(self, reason: str) -> None:
         name = self.update.remote_ref or self.update.local_ref
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
 
@@ -121,10 +118,10 @@ class _Examination:
                 self.pushed.changes.append(change)
 
     def _skip_rest(
-        self, touched: Iterable[str], tree: Tree, placed: _Placed, changed: set[str]
+        self, touched: Iterable[str], tree: Tree, origins: _Origins, changed: set[str]
     ) -> None:
         """Say why paths of new commits are not judged where nothing of them is a change."""
-        moved = {path for path, _ in placed.moved}
+        moved = {path for path, _ in origins.moved_from}
         for path in touched:
             if path in changed:
                 continue
@@ -138,51 +135,59 @@ class _Examination:
                 reason = GONE
             self.pushed.skipped.add(reason, path)
 
-    def _unexplained(
-        self, steps: History, tree: Tree, before: str | None, old_tree: Tree | None, placed: _Placed
+    def _unexplained_changes(
+        self,
+        news: History,
+        tree: Tree,
+        old_tip: str | None,
+        old_tree: Tree | None,
+        origins: _Origins,
     ) -> list[ChangedFile]:
         """Return files of the tip that no step explains, and that no tree of the other side has.
 
         There are such files where a clone holds a part of the history only, and where a name stands twice in
         a tree.
         """
-        bases = self._merge_bases(before)
+        bases = self._merge_bases(old_tip)
         base_trees = [self._read_tree(base, self.wanted.covers) for base in bases]
-        trees = [one for one in (old_tree, *base_trees) if one is not None]
-        paths: Iterable[str] = tree.repeated()
-        if steps.gap:
-            if not trees:
-                self._leave_out(steps.gap)
+        old_trees = [one for one in (old_tree, *base_trees) if one is not None]
+        if news.gap:
+            if not old_trees:
+                self._add_omission(news.gap)
                 return []
             if not any(base_trees):
                 side = escaped(self.update.remote_ref) or "the base"
                 differ = f"files that differ from {side} are judged, whoever changed them"
-                self.pushed.notes.append(f"{steps.gap}; {differ}")
-            paths = tree.blobs
-        gone = _blobs_gone(trees, tree)
-        holders = _Holders(self.repository, steps.edges, self.tip, self.wanted)
+                self.pushed.notes.append(f"{news.gap}; {differ}")
+        paths: Iterable[str] = tree.blobs if news.gap else tree.repeated()
+        # Where the history is whole, it is known where a moved file comes from.
+        sources = old_trees if news.gap else None
+        gone = _blobs_gone(old_trees, tree)
+        holders = _Holders(self.repository, news.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
             for blob in tree.blobs[path]:
-                is_explained = placed.explains(path, blob, trees if steps.gap else None)
-                if is_explained or any(one.holds(path, blob) for one in trees):
+                if origins.is_explained(path, blob, sources):
+                    continue
+                if any(old.holds(path, blob) for old in old_trees):
                     continue
                 if blob in gone:
                     self.pushed.skipped.add(MOVED, path)
                     continue
-                commit = holders.find(path, blob)
+                commit = holders.find_commit(path, blob)
                 changes.append(ChangedFile(commit, path, blob, attributed=False))
         return changes
 
-    def _merge_bases(self, before: str | None) -> list[str]:
+    def _merge_bases(self, old_tip: str | None) -> list[str]:
         """Return the commits that both sides have, as far as this clone knows."""
-        sides = [before] if before is not None else self.known
-        if not sides:
+        other_side = self.known if old_tip is None else [old_tip]
+        if not other_side:
             return []
         try:
-            return self.repository.ask("merge-base", "--all", self.tip, *sides).decode().split()
+            output = self.repository.ask("merge-base", "--all", self.tip, *other_side)
         except GitError:  # there is none
             return []
+        return output.decode().split()
 
 
 def _blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
@@ -196,21 +201,23 @@ def _blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
 
 
 @dataclass
-class _Placed:
+class _Origins:
     """Which commit put each blob of a tree at its path.
 
     A file that was only moved counts as made where it was made, if that is among the steps too. If it is not,
-    it is `moved`: from which path is noted, since there is nothing new to judge if the gate covers that.
+    its earlier path is in `moved_from`, since there is nothing new to judge if the gate covers that.
     """
 
     tree: Tree
     newest: dict[tuple[str, str], ChangedFile] = field(default_factory=dict)
-    moved: dict[tuple[str, str], str] = field(default_factory=dict)
+    moved_from: dict[tuple[str, str], str] = field(default_factory=dict)
     hands: dict[str, list[Commit]] = field(default_factory=dict)  # who changed what is at a path
 
     def follow(self, steps: Iterable[Step]) -> None:
         """Go through steps, newest first."""
-        waiting: dict[tuple[str, str], list[tuple[str, str]]] = {}  # by where they were before
+        # The files of the tree that were moved, by where they were before: their making is still to come.
+        waiting: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        # Whose hands a step at a path belongs to: those of the files that were there then.
         followed: dict[str, list[list[Commit]]] = {}
         for step in steps:
             if step.what != "file":
@@ -219,41 +226,41 @@ class _Placed:
                 self.hands[step.path] = []
                 followed.setdefault(step.path, []).append(self.hands[step.path])
             key = (step.path, step.blob)
-            places = waiting.pop(key, [])
+            files = waiting.pop(key, [])
             if self.tree.holds(step.path, step.blob) and key not in self.newest:
                 self.newest[key] = ChangedFile(step.commit, step.path, step.blob)
-                places.append(key)
-            if step.before is None:
+                files.append(key)
+            if step.moved_from is None:
                 for hands in followed[step.path]:
                     hands.append(step.commit)
-                for place in places:
-                    self.newest[place] = self.newest[place]._replace(commit=step.commit)
+                for file in files:
+                    self.newest[file] = self.newest[file]._replace(commit=step.commit)
             else:
                 # Whoever changed it under its earlier name did so before.
-                followed.setdefault(step.before, []).extend(followed[step.path])
-                waiting.setdefault((step.before, step.blob), []).extend(places)
-        for (before, _), places in waiting.items():
-            self.moved.update(dict.fromkeys(places, before))
+                followed.setdefault(step.moved_from, []).extend(followed[step.path])
+                waiting.setdefault((step.moved_from, step.blob), []).extend(files)
+        for (earlier_path, _), files in waiting.items():
+            self.moved_from.update(dict.fromkeys(files, earlier_path))
 
-    def changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return what is new to judge: all but what was moved from where the gate looks, too."""
+    def list_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
+        """Return what is new to judge, and forget the moves of it: all but what the gate looked at before."""
         changes: list[ChangedFile] = []
         for key, change in self.newest.items():
-            before = self.moved.get(key)
-            if before is not None and wanted(change._replace(path=before)):
+            earlier_path = self.moved_from.get(key)
+            if earlier_path is not None and wanted(change._replace(path=earlier_path)):
                 continue
-            self.moved.pop(key, None)
-            others = dict.fromkeys(self.hands[change.path])
-            earlier = tuple(commit for commit in others if commit != change.commit)
+            self.moved_from.pop(key, None)
+            commits = dict.fromkeys(self.hands[change.path])
+            earlier = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier))
         return changes
 
-    def explains(self, path: str, blob: str, trees: Sequence[Tree] | None) -> bool:
-        """Whether steps say how a blob came to its path; of a moved one, the `trees` must have it."""
-        before = self.moved.get((path, blob))
-        if before is None or trees is None:
+    def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
+        """Whether steps say how a blob came to its path; a moved one must be in one of `sources`, if any."""
+        earlier_path = self.moved_from.get((path, blob))
+        if earlier_path is None or sources is None:
             return (path, blob) in self.newest
-        return any(tree.holds(before, blob) for tree in trees)
+        return any(tree.holds(earlier_path, blob) for tree in sources)
 
 
 class _Holders:
@@ -263,18 +270,20 @@ class _Holders:
         self, repository: Repository, edges: Sequence[Commit], tip: str, wanted: ChangeFilter
     ) -> None:
         self._repository = repository
-        self._edges = edges[:_MOST_EDGES]
+        self._edges = edges[:_MAX_EDGES]
         self._tip = tip
         self._wanted = wanted
         self._trees: dict[str, Tree] = {}
 
-    def find(self, path: str, blob: str) -> Commit:
+    def find_commit(self, path: str, blob: str) -> Commit:
+        """Return a commit at an edge of the history that has a file, else the tip."""
         for edge in self._edges:
-            if self._tree(edge).holds(path, blob):
+            if self._read_tree(edge).holds(path, blob):
                 return edge
         return history.read_commit(self._repository, self._tip)
 
-    def _tree(self, edge: Commit) -> Tree:
+    def _read_tree(self, edge: Commit) -> Tree:
+        """Return the files of a commit, none where a partial clone lacks them; read once."""
         if edge.oid not in self._trees:
             try:
                 self._trees[edge.oid] = Tree.read(self._repository, edge.oid, self._wanted.covers)

@@ -19,29 +19,13 @@ MAX_COMMITS = 2_000  # of one push that are looked at, the newest: a whole histo
 FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
 SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
 _FORMAT = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
+# It prints a commit as four fields, and behind it an entry for each path that it changed.
 _LOG = (
-    *(
-        "log",
-        "--ignore-missing",
-        "--stdin",
-        "--topo-order",
-        "--raw",
-        "-r",
-        "-z",
-        "-c",
-        "--root",
-        "-M100%",
-    ),
-    *(
-        "--combined-all-paths",
-        "--no-abbrev",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        _FORMAT,
-    ),
+    *("log", "--ignore-missing", "--stdin", "--topo-order", "--raw", "-r", "-z", "-c", "--root"),
+    *("-M100%", "--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv"),
+    *("--no-color", _FORMAT),
 )
-_NO_BLOB = "000000"  # the mode of nothing
+_NOTHING = "000000"  # the mode of a path that is gone
 _CO_AUTHOR = "co-authored-by:"
 
 
@@ -56,14 +40,14 @@ class Commit(NamedTuple):
 class Step(NamedTuple):
     """What a commit made of a path: a `blob` in a regular file, nothing, or what is no regular file.
 
-    `before` is the earlier path of a file that was only moved.
+    `moved_from` is the earlier path of a file that was only moved.
     """
 
     commit: Commit
     path: str
     what: What
     blob: str = ""
-    before: str | None = None
+    moved_from: str | None = None
 
 
 class History(NamedTuple):
@@ -79,27 +63,31 @@ class History(NamedTuple):
 
 
 def read(repository: Repository, tip: str, known: Sequence[str]) -> History:
-    """Return what the commits did that `tip` reaches and no `known` commit does."""
-    revisions = "".join(f"{line}\n" for line in (tip, *(f"^{oid}" for oid in known))).encode()
+    """Return what the commits did that `tip` reaches and no `known` commit does; raises `GitError`."""
+    revisions = [tip, *(f"^{oid}" for oid in known), ""]
     limit = f"--max-count={MAX_COMMITS + 1}"
     try:
-        raw = repository.ask(*_LOG, limit, stdin=revisions)
+        raw = repository.ask(*_LOG, limit, stdin="\n".join(revisions).encode())
     except GitError:
         if not is_partial(repository):
             raise
+        # Nothing is known of any commit; the tip is one that has the files.
         return History([], [read_commit(repository, tip)], gap=PARTIAL)
     shallow = _shallow_commits(repository)
     steps: list[Step] = []
     edges: list[Commit] = []
-    for count, (commit, changes) in enumerate(_commits(raw), 1):
-        if count > MAX_COMMITS:
-            return History(steps, edges, _edge_text(edges), is_long=True)
+    is_long = False
+    for number, (commit, commit_steps) in enumerate(_parse_log(raw), 1):
+        if number > MAX_COMMITS:
+            is_long = True
+            break
         # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
         if commit.oid in shallow:
             edges.append(commit)
         else:
-            steps += changes
-    return History(steps, edges, _edge_text(edges))
+            steps += commit_steps
+    gap = f"{counted(len(edges), 'commit is', 'commits are')} {SHALLOW}" if edges else ""
+    return History(steps, edges, gap, is_long)
 
 
 def is_partial(repository: Repository) -> bool:
@@ -108,13 +96,8 @@ def is_partial(repository: Repository) -> bool:
     return repository.holds("config", "--get-regexp", names)
 
 
-def _edge_text(edges: Sequence[Commit]) -> str:
-    if not edges:
-        return ""
-    return f"{counted(len(edges), 'commit is', 'commits are')} {SHALLOW}"
-
-
 def _shallow_commits(repository: Repository) -> set[str]:
+    """Return the oldest commits of a shallow clone: those whose parents it lacks."""
     place = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / place
     if file.exists():
@@ -125,11 +108,12 @@ def _shallow_commits(repository: Repository) -> set[str]:
 def read_commit(repository: Repository, oid: str) -> Commit:
     """Return one commit, without what it changed."""
     raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _FORMAT, oid)
-    return next(commit for commit, _ in _commits(raw + b"\0"))
+    commit, _ = next(_parse_log(raw + b"\0"))
+    return commit
 
 
-def _commits(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
-    """Yield each commit that git printed, with its steps."""
+def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
+    """Yield each commit that `git log` printed, with its steps."""
     fields = iter(os.fsdecode(raw).split("\0"))
     commit: Commit | None = None
     steps: list[Step] = []
@@ -137,54 +121,55 @@ def _commits(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
         entry = field.lstrip("\n:")
         if not entry:
             continue
+        # An entry about a path begins with a colon for each parent, a commit's id with none.
         parents = field.count(":", 0, len(field) - len(entry))
         if parents == 0:
             if commit is not None:
                 yield commit, steps
-            commit = _commit(entry, fields)
+            commit = _parse_commit(entry, fields)
             steps = []
-        elif (
-            commit is not None
-            and (step := _step(commit, entry.split(" "), parents, fields)) is not None
-        ):
-            steps.append(step)
+        elif commit is not None:
+            step = _parse_step(commit, entry.split(" "), parents, fields)
+            if step is not None:
+                steps.append(step)
     if commit is not None:
         yield commit, steps
 
 
-def _commit(oid: str, fields: Iterator[str]) -> Commit:
+def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
+    """Return a commit; the fields behind its id are its author, its committer and its trailers."""
     people = [next(fields), next(fields)]
     trailers = tuple(filter(None, lines_of(next(fields))))
-    authored = [trailer for trailer in trailers if trailer.casefold().startswith(_CO_AUTHOR)]
-    people += [trailer[len(_CO_AUTHOR) :].strip() for trailer in authored]
+    for trailer in trailers:
+        if trailer.casefold().startswith(_CO_AUTHOR):
+            people.append(trailer[len(_CO_AUTHOR) :].strip())
     return Commit(oid, tuple(people), trailers)
 
 
-def _step(commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]) -> Step | None:
-    """Return what one entry of the log says; None where the path is as in a parent of the commit."""
-    modes = parts[:parents]
-    blobs = parts[parents + 1 : -2]
+def _parse_step(
+    commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
+) -> Step | None:
+    """Return what an entry says; None where the path is as in a parent of the commit.
+
+    Its parts are a mode for each parent and the new one, a blob for each parent and the new one, and a
+    status. The fields behind it are the earlier paths, and the path where that is another.
+    """
+    *earlier_modes, mode = parts[: parents + 1]
+    *earlier_blobs, blob = parts[parents + 1 : -1]
     status = parts[-1]
-    mode = parts[parents]
-    blob = parts[-2]
-    if parents > 1:
-        earlier_paths = [next(fields) for _ in range(parents)]
-        path = next(fields)
-    else:
-        earlier_paths = [next(fields)]
-        if status[:1] in "RC":
-            path = next(fields)
-        else:
-            path = earlier_paths[0]
-    if mode == _NO_BLOB:
+    earlier_paths = [next(fields) for _ in range(parents)]
+    has_own_path = parents > 1 or status.startswith(("R", "C"))
+    path = next(fields) if has_own_path else earlier_paths[0]
+    if mode == _NOTHING:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
         return Step(commit, path, "no file")
-    before = None
-    for earlier_mode, earlier_blob, earlier_path in zip(modes, blobs, earlier_paths, strict=True):
+    moved_from = None
+    earlier = zip(earlier_modes, earlier_blobs, earlier_paths, strict=True)
+    for earlier_mode, earlier_blob, earlier_path in earlier:
         if earlier_blob != blob or not earlier_mode.startswith(FILE):
             continue
         if earlier_path == path:
             return None
-        before = earlier_path
-    return Step(commit, path, "file", blob, before)
+        moved_from = earlier_path
+    return Step(commit, path, "file", blob, moved_from)

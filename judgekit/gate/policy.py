@@ -17,6 +17,7 @@ from judgekit import environment, outputs
 from judgekit.errors import ConfigError
 from judgekit.gate import examine, remotes
 from judgekit.gate.commits import ChangeFilter
+from judgekit.gate.history import FILE
 from judgekit.git import GitError
 
 if TYPE_CHECKING:
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
     from judgekit.gate.commits import PushedChanges, Updates
     from judgekit.git import Repository, TreeEntry
 
-RULES = (".judgekit", ".claude/memory/memory-config.json")
+_MEMORY_CONFIG = ".claude/memory/memory-config.json"
+RULES = (".judgekit", _MEMORY_CONFIG)
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
 MAX_TOTAL = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
-_MOST = 20  # different rules that are compared
-_MOST_BRANCHES = 200  # in which they are looked for
-_ASKED = ("^{commit}", *(f":{path}" for path in RULES))  # of a commit: which it is, and its rules
+# What decides beside the rubrics; a link in place of another file in the folder changes no rule.
+_DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
 _RUBRICS = ".judgekit/rubrics/"
+_MAX_RULES = 20  # different ones that are compared
+_MAX_BRANCHES = 200  # in which they are looked for
 _VARIABLES = "JUDGEKIT_GATE_"
 
 
@@ -47,60 +50,60 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
     """
     known = remotes.read(repository, remote, url)
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
-    own_defaults = [known.default_branch(name, updated) for name in known.names]
-    own = [*updated.values(), *(ref.oid for ref in known.own_refs)]
-    for oids in (list(filter(None, own_defaults)), own):
-        if commits := _with_different_rules(repository, oids):
-            return commits
-    other_defaults = []
-    for name in known.refs:
-        if name not in known.names:
-            other_defaults.append(known.default_branch(name, {}))
-    others = list(filter(None, other_defaults)) or [ref.oid for ref in known.other_refs]
+    defaults = [known.default_branch(name, updated) for name in known.names]
+    commits = _with_different_rules(repository, defaults)
+    if not commits:
+        refs = [*updated.values(), *(ref.oid for ref in known.pushed_refs)]
+        commits = _with_different_rules(repository, refs)
+    if commits:
+        return commits
+    others = [name for name in known.refs if name not in known.names]
+    other_oids = [known.default_branch(name, {}) for name in others]
+    if not any(other_oids):
+        other_oids = [ref.oid for ref in known.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    earlier = _earlier_rules(repository, pushed)
-    return _with_different_rules(repository, [*others, *pushed, *earlier, *_branches(repository)])
+    earlier = _commits_that_changed_rules(repository, pushed)
+    branches = _own_branches(repository)
+    return _with_different_rules(repository, [*other_oids, *pushed, *earlier, *branches])
 
 
-def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[str]:
+def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
     """Return the commits that ids lead to, as far as they are here, one for each set of rules."""
-    questions = []
-    for oid in dict.fromkeys(oids):
-        for what in _ASKED:
-            questions.append(f"{oid}{what}")
-    answers = [line.split(" ") for line in repository.described(questions)]
-    # Of what is not here git says so, in place of a kind.
-    ids = []
-    for words in answers:
-        ids.append(words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "")
+    names = []
+    for oid in dict.fromkeys(filter(None, oids)):
+        names.append(f"{oid}^{{commit}}")
+        names.extend(f"{oid}:{path}" for path in RULES)
+    objects = []
+    for line in repository.described(names):
+        words = line.split(" ")
+        # Of an object that is not here git says so, in place of its kind.
+        is_here = words[1:2] in (["blob"], ["commit"], ["tree"])
+        objects.append(words[0] if is_here else "")
     commits: dict[tuple[str, ...], str] = {}
-    for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
+    groups = zip(*[iter(objects)] * (1 + len(RULES)), strict=True)  # as many as there are ids
+    for commit, *rules in groups:
         if commit:
             commits.setdefault(tuple(rules), commit)
-    return list(commits.values())[:_MOST]
+    return list(commits.values())[:_MAX_RULES]
 
 
-def _branches(repository: Repository) -> list[str]:
+def _own_branches(repository: Repository) -> list[str]:
     """Return where this clone's own branches stand, those that changed last."""
-    words = (
-        "for-each-ref",
-        "--format=%(objectname)",
-        "--sort=-committerdate",
-        f"--count={_MOST_BRANCHES}",
-    )
-    return repository.ask(*words, "refs/heads/").decode().split()
+    words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
+    return repository.ask(*words, f"--count={_MAX_BRANCHES}", "refs/heads/").decode().split()
 
 
-def _earlier_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """Return the newest commits that changed the rules, as far back as this clone goes."""
-    commits = [commit for oid in pushed if (commit := repository.commit(oid)) is not None]
-    if not commits:
+def _commits_that_changed_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
+    """Return the newest of them that what is pushed reaches, as far back as this clone goes."""
+    tips = list(filter(None, map(repository.commit, pushed)))
+    if not tips:
         return []
-    words = ("log", "--format=%H", "--full-history", f"--max-count={_MOST}", *commits, "--", *RULES)
+    limit = f"--max-count={_MAX_RULES}"
     try:
-        return repository.ask(*words).decode().split()
+        output = repository.ask("log", "--format=%H", "--full-history", limit, *tips, "--", *RULES)
     except GitError:  # this clone lacks a part of it
         return []
+    return output.decode().split()
 
 
 @contextmanager
@@ -109,78 +112,92 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:
-            _write(repository, commit, RULES, root)
-            from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
-
-            rubric = Path()
-            with suppress(ConfigError):  # the caller loads the settings too, and reports it
-                rubric = Path(settings.load(root).gate.rubric)
-            if rubric.suffix in (".yaml", ".yml") and rubric.is_relative_to(root):
-                _write(repository, commit, (rubric.relative_to(root).as_posix(),), root)
+            _write_rules(repository, commit, RULES, root)
+            rubric = _rubric_file(root)
+            if rubric is not None:
+                _write_rules(repository, commit, (rubric,), root)
         try:
             yield root
         except ConfigError as error:
-            if error.path:
-                path = Path(str(error.path))
-            else:
-                path = None
+            path = Path(str(error.path)) if error.path else None
             if commit is None or path is None or not path.is_relative_to(root):
                 raise
-            named = f"{commit[:12]}:{path.relative_to(root).as_posix()}"
-            errors = (error, *error.others)
+            name = _place(commit, path.relative_to(root).as_posix())
             renamed = []
-            for each in errors:
-                renamed.append(ConfigError(each.problem, path=named, line=each.line, key=each.key))
+            for one in (error, *error.others):
+                renamed.append(ConfigError(one.problem, path=name, line=one.line, key=one.key))
             raise ConfigError.of(renamed) from None
 
 
-def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
+def _rubric_file(root: Path) -> str | None:
+    """Return the path of the rubric's file that the rules in a folder name; None if they name no file."""
+    from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
+
+    try:
+        rubric = Path(settings.load(root).gate.rubric)
+    except ConfigError:  # the caller loads the settings too, and reports it
+        return None
+    if rubric.suffix not in (".yaml", ".yml") or not rubric.is_relative_to(root):
+        return None
+    return rubric.relative_to(root).as_posix()
+
+
+def _place(commit: str, path: str) -> str:
+    return f"{commit[:12]}:{path}"
+
+
+def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
     """Write the files at some paths of a commit; raises `ConfigError` for rules that cannot be had."""
-    # Other rules would hold without these.
-    deciding = {".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics", *paths} - {*RULES[1:]}
-    files: list[tuple[str, str]] = []
-    for entry in _entries(repository, commit, paths):
+    # Another tool's settings say nothing of the gate.
+    deciding = {*_DECIDING, *paths} - {_MEMORY_CONFIG}
+
+    def is_deciding(path: str) -> bool:
+        return path in deciding or path.startswith(_RUBRICS)
+
+    files: list[TreeEntry] = []
+    for entry in _list_files(repository, commit, paths):
         path = entry.path
         # A tree that was made by hand may hold `..`.
-        if not path.isascii() or "\\" in path or ".." in path.split("/") or path.startswith("/"):
+        is_safe = path.isascii() and "\\" not in path and ".." not in path.split("/")
+        if not is_safe or path.startswith("/"):
             continue
-        if entry.mode.startswith("100"):
-            files.append((entry.oid, path))
-        elif path in deciding or path.startswith(_RUBRICS):
+        if entry.mode.startswith(FILE):
+            files.append(entry)
+        elif is_deciding(path):
             problem = "not a regular file, and the gate follows no links; replace it with the file"
-            raise ConfigError(problem, path=f"{commit[:12]}:{path}")
-    blobs = repository.blobs((blob for blob, _ in files), MAX_BYTES)
+            raise ConfigError(problem, path=_place(commit, path))
+    blobs = repository.blobs((file.oid for file in files), MAX_BYTES)
     size = 0
-    for (_, path), (_, data) in zip(files, blobs, strict=True):
+    for file, (_, data) in zip(files, blobs, strict=True):
+        name = _place(commit, file.path)
         if data is not None:
             size += len(data)
             if size > MAX_TOTAL:
-                raise _too_much(commit, path, f"{MAX_TOTAL // 1_000_000} MB")
-            _write_file(root / path, data, f"{commit[:12]}:{path}")
-        elif path in deciding or path.startswith(_RUBRICS):
-            missing = (
-                f"not in this clone (fetch it with: git show {commit[:12]}:{shlex.quote(path)})"
-            )
-            problem = f"larger than {MAX_BYTES // 1000} kB, or {missing}"
-            raise ConfigError(problem, path=f"{commit[:12]}:{path}")
+                raise _too_much(name, f"{MAX_TOTAL // 1_000_000} MB")
+            _write_file(root / file.path, data, name)
+        elif is_deciding(file.path):
+            command = f"git show {_place(commit, shlex.quote(file.path))}"
+            missing = f"not in this clone (fetch it with: {command})"
+            raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {missing}", path=name)
 
 
-def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
+def _list_files(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
     """Return the files at some paths of a commit; raises `ConfigError` where they are too many."""
     entries: list[TreeEntry] = []
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
         if len(entries) > MAX_FILES:
-            raise _too_much(commit, entry.path, f"{MAX_FILES:,} files")
+            raise _too_much(_place(commit, entry.path), f"{MAX_FILES:,} files")
     return entries
 
 
-def _too_much(commit: str, path: str, limit: str) -> ConfigError:
+def _too_much(name: str, limit: str) -> ConfigError:
     problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
-    return ConfigError(problem, path=f"{commit[:12]}:{path}")
+    return ConfigError(problem, path=name)
 
 
 def _write_file(file: Path, data: bytes, name: str) -> None:
+    """Write one file of rules; raises `ConfigError` about its `name` where the disk does not take it."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
@@ -196,42 +213,50 @@ def nothing_to_judge(
     Raises `InputError` when git cannot answer.
     """
     if all(update.deletes for update in updates):
-        return examine.of_push(repository, updates, [], ChangeFilter())
-    path, key = _place(repository, commits_of(repository, updates, remote, url))
+        return examine.examine_push(repository, updates, [], ChangeFilter())
+    key = _choice_key(repository, commits_of(repository, updates, remote, url))
     try:
-        kept = json.loads(Path(path).read_bytes())
+        kept = json.loads(Path(_choice_file(repository)).read_bytes())
         if kept["key"] != key:
             return None
         wanted = ChangeFilter((kept["paths"], kept["authors"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     known = remotes.known_to(repository, updates, remote, url)
-    pushed = examine.of_push(repository, updates, known, wanted)
+    pushed = examine.examine_push(repository, updates, known, wanted)
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None
     return pushed
 
 
-def keep(
-    repository: Repository, rules: Sequence[str], patterns: list[str], authors: list[str]
+def keep_choice(
+    repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Keep what the one commit of `rules` chooses, for the next push; else that is read again."""
-    if len(rules) > 1:  # which of them hold is not known here
+    """Keep which changes the rules of `commits` choose, for the next push: none, or one commit's rules.
+
+    Which of several hold is not known here, so nothing is kept, and the next push reads them again.
+    """
+    if len(commits) > 1:
         return
-    path, key = _place(repository, rules)
+    choice = {"key": _choice_key(repository, commits), "paths": patterns, "authors": authors}
     with suppress(OSError):
         environment.GATE_RULES.make()
-        outputs.write_atomically(
-            path, json.dumps({"key": key, "paths": patterns, "authors": authors}), private=True
-        )
+        outputs.write_atomically(_choice_file(repository), json.dumps(choice), private=True)
 
 
-def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
-    rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
-    user = environment.stamp(environment.SETTINGS.path())
-    variables = sorted(
-        item for item in environment.environ().items() if item[0].startswith(_VARIABLES)
-    )
-    key = repr([environment.__version__, *rules, user, variables])
+def _choice_file(repository: Repository) -> str:
     name = environment.file_name_for(str(repository.folder))
-    return environment.GATE_RULES.path(f"{name}.json"), key
+    return environment.GATE_RULES.path(f"{name}.json")
+
+
+def _choice_key(repository: Repository, commits: Sequence[str]) -> str:
+    """Return a text that changes with all that decides which changes are chosen."""
+    rules = []
+    for commit in commits:
+        rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))
+    user = environment.stamp(environment.SETTINGS.path())
+    variables = []
+    for name, value in sorted(environment.environ().items()):
+        if name.startswith(_VARIABLES):
+            variables.append((name, value))
+    return repr([environment.__version__, *rules, user, variables])

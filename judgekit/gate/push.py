@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.config import settings as configuration
@@ -48,18 +48,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from judgekit.config import ModeName
     from judgekit.config.settings import Config, GateConfig
     from judgekit.gate.commits import ChangedFile, PushedChanges, RefUpdate
     from judgekit.git import Repository
+    from judgekit.judging.score import DocumentJudge
     from judgekit.judging.verdict import Depth, Verdict
+    from judgekit.ledger import Record
+    from judgekit.ledger.records import GateMode
 
-    Depths: TypeAlias = "Callable[[ChangedFile, Document], Depth]"
+    DepthChooser: TypeAlias = "Callable[[ChangedFile, Document], Depth]"
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
-AT_ONCE = 32
+MAX_CONCURRENT = 32  # files
 
 
-def read(change: ChangedFile, data: bytes | None, *, is_here: bool = True) -> tuple[Document, str]:
+class _Rules(NamedTuple):
+    """The settings that hold for a push, and the folder in which they and the rubrics stand."""
+
+    settings: Config
+    folder: Path
+
+    @property
+    def strictness(self) -> tuple[bool, ...]:
+        gate = self.settings.gate
+        return (
+            gate.mode == "blocking",
+            gate.undetermined == "block",
+            self.settings.judge.independence == "require",
+            gate.judge_mode == "strict",
+        )
+
+
+def read_changed_file(
+    change: ChangedFile, data: bytes | None, *, is_here: bool = True
+) -> tuple[Document, str]:
     """Return a changed file as it is pushed, and why it cannot be judged; its hash is empty then.
 
     Without `data` it is too large, or not in this clone.
@@ -81,16 +104,17 @@ def read(change: ChangedFile, data: bytes | None, *, is_here: bool = True) -> tu
         except InputError as error:
             reason = str(error).removeprefix(f"{path}: ")
     # The families of all models that had a hand in what the push makes of the file.
-    hands = () if reason else (commit, *change.earlier)
-    families = dict.fromkeys(
-        family for each in hands for family in panel.signed(each.people, each.trailers)
-    )
-    author = Author(name=encodable(commit.people[0]), family=", ".join(families) or None)
-    task_id = f"{path}@{(change.blob if reason else file.sha256)[:16]}"
+    families: list[str] = []
+    for signed in () if reason else (commit, *change.earlier):
+        families += panel.signed(signed.people, signed.trailers)
+    family = ", ".join(dict.fromkeys(families)) or None
+    author = Author(name=encodable(commit.people[0]), family=family)
+    digest = change.blob if reason else file.sha256
+    task_id = f"{path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
 
 
-def check(
+def judge_push(
     repository: Repository,
     updates: Sequence[RefUpdate],
     remote: str,
@@ -102,33 +126,31 @@ def check(
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
-        rules = policy.commits_of(repository, updates, remote, url)
+        rule_commits = policy.commits_of(repository, updates, remote, url)
         known = remotes.known_to(repository, updates, remote, url)
     else:
         push = PushRecord(ref=base)
-        rules = [commits.commit_id(repository, base)]
-        known = rules
-        updates = [commits.RefUpdate("HEAD", commits.commit_id(repository, "HEAD"), "", *rules)]
-    loaded: list[tuple[Config, Path]] = []
-    problem: ConfigError | None = None
+        base_commit = commits.resolve_commit(repository, base)
+        rule_commits = [base_commit]
+        known = [base_commit]
+        head = commits.resolve_commit(repository, "HEAD")
+        updates = [commits.RefUpdate("HEAD", head, "", base_commit)]
     gate: GateConfig | None = None
     with ExitStack() as stack:
         try:
-            for commit in rules or (None,):
-                try:
-                    folder = stack.enter_context(policy.rules(repository, commit))
-                    loaded.append((configuration.load(folder), folder))
-                except ConfigError as error:
-                    problem = problem or error
-            settings, folder = _strictest(loaded, problem)
-            gate = settings.gate
-            policy.keep(repository, rules, gate.paths, gate.authors)
-            wanted = commits.ChangeFilter(
-                *((each.gate.paths, each.gate.authors) for each, _ in loaded)
+            all_rules = _load_rules(repository, rule_commits, stack)
+            strictest = max(all_rules, key=operator.attrgetter("strictness"))
+            gate = strictest.settings.gate
+            policy.keep_choice(repository, rule_commits, gate.paths, gate.authors)
+            choices = []
+            for rules in all_rules:
+                choices.append((rules.settings.gate.paths, rules.settings.gate.authors))
+            changes = examine.examine_push(
+                repository, updates, known, commits.ChangeFilter(*choices)
             )
-            changes = examine.of_push(repository, updates, known, wanted)
-            depths = _depths(settings, partial(commits.lines_changed, repository, updates, known))
-            return _judged(repository, settings, folder, changes, push, run, depths)
+            count_lines = partial(commits.count_changed_lines, repository, updates, known)
+            choose_depth = _make_depth_chooser(strictest.settings, count_lines)
+            return _judge_changes(repository, strictest, changes, push, run, choose_depth)
         except Exception as error:
             gate = gate or configuration.load(None).gate
             if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
@@ -136,121 +158,132 @@ def check(
             raise
 
 
-def _strictest(
-    loaded: list[tuple[Config, Path]], problem: ConfigError | None
-) -> tuple[Config, Path]:
-    """Return the strictest of several rules, with their folder; raises the `problem` where there are none."""
+def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
+    """Return the rules of some commits, the user's alone without any; raises `ConfigError` if all are wrong.
+
+    Their folders are there until the stack is closed.
+    """
+    loaded: list[_Rules] = []
+    problem: ConfigError | None = None
+    for oid in oids or (None,):
+        try:
+            folder = stack.enter_context(policy.rules(repository, oid))
+            loaded.append(_Rules(configuration.load(folder), folder))
+        except ConfigError as error:
+            problem = problem or error
     if problem is not None and not loaded:
         raise problem
-
-    def strictness(rules: tuple[Config, Path]) -> tuple[bool, ...]:
-        gate = rules[0].gate
-        independence = rules[0].judge.independence
-        held = gate.mode == "blocking", gate.undetermined == "block"
-        return *held, independence == "require", gate.judge_mode == "strict"
-
-    return max(loaded, key=strictness)
+    return loaded
 
 
-def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths | None:
-    """Return what says how deep a changed file is judged, by the lines that `count` counts; else None."""
+def _make_depth_chooser(
+    settings: Config, count_lines: Callable[[], Mapping[str, int]]
+) -> DepthChooser | None:
+    """Return what chooses how deep a changed file is judged, None where that is not configured."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
 
-    own = configuration.load(None).gate
-    lines = cache(count)
+    users_gate = configuration.load(None).gate
+    count_lines_once = cache(count_lines)
 
-    def chosen(change: ChangedFile, document: Document) -> Depth:
-        hands = (change.commit, *change.earlier)
-        people = {text for each in hands for text in (*each.people, *each.trailers)}
-        whole = sum(len(lines_of(file.text)) for file in document.files)
-        changed = lines().get(change.path, whole)
-        return depth.choose(own, settings.gate, change.path, changed, sorted(people))
+    def choose_depth(change: ChangedFile, document: Document) -> Depth:
+        people: set[str] = set()
+        for commit in (change.commit, *change.earlier):
+            people.update(commit.people, commit.trailers)
+        all_lines = sum(len(lines_of(file.text)) for file in document.files)
+        lines = count_lines_once().get(change.path, all_lines)
+        return depth.choose(users_gate, settings.gate, change.path, lines, sorted(people))
 
-    return chosen
+    return choose_depth
 
 
-def _judged(
+def _judge_changes(
     repository: Repository,
-    settings: Config,
-    folder: Path,
+    rules: _Rules,
     pushed: PushedChanges,
     push: PushRecord,
     run: Run,
-    depths: Depths | None,
+    choose_depth: DepthChooser | None,
 ) -> Report:
-    mode = run.mode or settings.gate.mode
-    holds = settings.gate.undetermined == "block"
-    escalate = settings.escalate.model_dump(mode="json")
-    skipped = pushed.skipped.groups()
-    unexamined = [
-        Omission(name=encodable(each["name"]), reason=each["reason"]) for each in pushed.unexamined
-    ]
+    """Judge the files of a push; return the report about them and about what is not judged."""
+    settings = rules.settings
+    unexamined = []
+    for omission in pushed.unexamined:
+        unexamined.append(Omission(name=encodable(omission["name"]), reason=omission["reason"]))
+    report = Report(
+        rows=[],
+        mode=run.mode or settings.gate.mode,
+        notes=pushed.notes,
+        escalate=settings.escalate.model_dump(mode="json"),
+        skipped=pushed.skipped.groups(),
+        unexamined=unexamined,
+        holds=settings.gate.undetermined == "block",
+    )
     if not pushed.changes:
-        return Report(
-            rows=[],
-            mode=mode,
-            notes=pushed.notes,
-            escalate=escalate,
-            skipped=skipped,
-            unexamined=unexamined,
-            holds=holds,
-        )
+        return report
     ledger = Ledger.of(repository.folder)
-    loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
+    loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
     notes = list(pushed.notes)
+    mode = report.mode
     if mode == "blocking":
-        why, told = standing(ledger.records(window()), loaded.rubric.ref)
-    else:
-        why = []
-        told = False
-    if why:  # labels show that blocking is not earned
-        mode = "advisory"
-        notes += [f"blocking is suspended until the KPIs recover: {each}" for each in why]
-        if not told:
-            try:
-                ledger.add(ModeChange(mode="advisory", why=why))
-            except LedgerError as error:
-                notes.append(str(error))
+        mode = _earned_mode(ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
-    push = push.model_copy(update={"mode": mode})
-    keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run, notes, depths)
-    budget = settings.gate.budget - run.spent
-    run.on_start(
-        Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking")
+    keeper = _Gatekeeper(
+        settings=settings,
+        folder=rules.folder,
+        loaded=loaded,
+        ledger=ledger,
+        push=push.model_copy(update={"mode": mode}),
+        run=run,
+        notes=notes,
+        choose_depth=choose_depth,
     )
-    ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
-    files = _read_files(repository, ordered)
+    budget = settings.gate.budget - run.spent
+    holds = report.holds and mode == "blocking"
+    run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
+    changes = sorted(pushed.changes, key=operator.attrgetter("path"))
+    files = _read_files(repository, changes)
     running.run(keeper.judge(files, time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
-    rows = [keeper.rows[change.path, change.blob] for change in ordered]
-    return Report(
-        rows=rows,
-        mode=mode,
-        notes=list(dict.fromkeys(notes)),
-        escalate=escalate,
-        skipped=skipped,
-        unexamined=unexamined,
-        holds=holds,
-    )
+    rows = [keeper.rows[change.path, change.blob] for change in changes]
+    return report._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
+
+
+def _earned_mode(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
+    """Return `blocking`, or `advisory` where labels show that blocking is not earned; note why."""
+    reasons, is_recorded = standing(ledger.records(window()), rubric)
+    if not reasons:
+        return "blocking"
+    notes += [f"blocking is suspended until the KPIs recover: {reason}" for reason in reasons]
+    if not is_recorded:
+        try:
+            ledger.add(ModeChange(mode="advisory", why=reasons))
+        except LedgerError as error:
+            notes.append(str(error))
+    return "advisory"
 
 
 def _read_files(
     repository: Repository, changes: Sequence[ChangedFile]
 ) -> list[tuple[ChangedFile, Document, str]]:
     """Return each changed file with its document, and why it cannot be judged."""
-    blobs = [data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)]
-    unread = [change.blob for change, data in zip(changes, blobs, strict=True) if data is None]
-    here = set()
+    contents = [
+        data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)
+    ]
+    unread = []
+    for change, data in zip(changes, contents, strict=True):
+        if data is None:
+            unread.append(change.blob)
+    blobs_here = set()
     for line in repository.described(unread):
         if not line.endswith(" missing"):
-            here.add(line.split(" ")[0])
+            blobs_here.add(line.split(" ")[0])
     files: list[tuple[ChangedFile, Document, str]] = []
-    for change, data in zip(changes, blobs, strict=True):
-        document, reason = read(change, data, is_here=change.blob in here)
+    for change, data in zip(changes, contents, strict=True):
+        document, reason = read_changed_file(change, data, is_here=change.blob in blobs_here)
         files.append((change, document, reason))
     return files
 
@@ -266,90 +299,110 @@ class _Gatekeeper:
     push: PushRecord
     run: Run
     notes: list[str]
-    depths: Depths | None
+    choose_depth: DepthChooser | None
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> ModeName:
+        return self.settings.gate.judge_mode
 
     async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
         """Judge all files, `until` a time at the latest; raises `ConfigError` before a model is asked."""
-        any_override = self.settings.gate.override_without_terminal
-        mode = self.settings.gate.judge_mode
-        said = list(self.ledger.records(DECISIONS))
-        left: list[tuple[ChangedFile, Document]] = []
+        decisions = list(self.ledger.records(DECISIONS))
+        waiting: list[tuple[ChangedFile, Document]] = []
         for change, document, reason in files:
-            task = document.task_id
-            hashes = [file.sha256 for file in document.files]
-            override = newest_override(said, task, hashes, without_terminal=any_override)
-            if reason or override:
-                decided = None if reason else override
-                self._settle(
-                    change, tasks.without_models(self.loaded, mode, document, decided, reason)
-                )
-            else:
-                left.append((change, document))
-        if not left:
+            if not self._settle_without_models(change, document, reason, decisions):
+                waiting.append((change, document))
+        if not waiting:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            wanted = JudgeRequest(rubric=str(self.loaded.path), mode=mode, explain=True)
-            judge, models = service.document_judge(gateway, self.folder, wanted)
-            if (
-                not judge.models_by_tier and not judge.is_remote
-            ):  # no measurement, so nothing for the ledger
-                self.notes.append(f"not judged: {models}")
-                for change, document in left:
-                    verdict = tasks.without_models(
-                        self.loaded, mode, document, None, self.notes[-1]
-                    )
+            request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
+            judge, models = service.document_judge(gateway, self.folder, request)
+            if not judge.models_by_tier and not judge.is_remote:
+                reason = f"not judged: {models}"
+                self.notes.append(reason)
+                for change, document in waiting:
+                    # No measurement, so nothing for the ledger.
+                    verdict = tasks.without_models(self.loaded, self.mode, document, None, reason)
                     self._settle(change, verdict)
                 return
 
             async def judge_one(pair: tuple[ChangedFile, Document]) -> None:
                 change, document = pair
-                left = until - time.monotonic()
-                own = judge.with_settings(timeout=min(judge.settings.timeout, left))
-                if self.depths and not self.settings.server.url:
-                    from judgekit.judging import review  # noqa: PLC0415 - what few configure
+                verdict = await self._judge_file(judge, change, document, until)
+                self._note_and_settle(change, verdict, decisions)
 
-                    depth = self.depths(change, document)
-                    own = replace(own, instead=partial(review.at_depth, lambda _: depth))
-                verdict = tasks.held_by_findings(await own.judge(document))
-                try:
-                    if not verdict.depth or verdict.depth.depth == "tiers":
-                        verdict = noise.marked(judge, document, verdict)
-                except ConfigError as error:
-                    self.notes.append(f"noise not known: {error}")
-                if self.run.id:
-                    name = f"{self.run.id}\0{change.path}\0{change.blob}".encode(
-                        "utf-8", "surrogatepass"
-                    )
-                    verdict = verdict.model_copy(
-                        update={"id": hashlib.sha256(name).hexdigest()[:32]}
-                    )
-                cached = verdict.cost_source == "cache" and not any(
-                    each.failure for each in verdict.rounds
-                )
-                push = self.push.model_copy(update={"cached": cached})
-                lost = False
-                try:
-                    verdict = self.ledger.note(verdict, said, push, text=self.settings.ledger.text)
-                except LedgerError as error:
-                    self.notes.append(str(error))
-                    lost = True
-                self._settle(change, verdict, lost=lost)
-
-            limit = service.max_concurrency(judge, AT_ONCE)
-            stream = map_concurrently(judge_one, left, limit, in_order=False)
+            limit = service.max_concurrency(judge, MAX_CONCURRENT)
+            stream = map_concurrently(judge_one, waiting, limit, in_order=False)
             async with aclosing(stream):
                 async for _ in stream:
                     pass
 
-    def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
+    def _settle_without_models(
+        self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
+    ) -> bool:
+        """Settle a file that cannot be judged, or that a person decided about; return whether it is one."""
+        override = None
+        if not reason:
+            hashes = [file.sha256 for file in document.files]
+            any_override = self.settings.gate.override_without_terminal
+            override = newest_override(
+                decisions, document.task_id, hashes, without_terminal=any_override
+            )
+            if override is None:
+                return False
+        verdict = tasks.without_models(self.loaded, self.mode, document, override, reason)
+        self._settle(change, verdict)
+        return True
+
+    async def _judge_file(
+        self, judge: DocumentJudge, change: ChangedFile, document: Document, until: float
+    ) -> Verdict:
+        """Return the verdict on one file, with what is known of its judges' noise."""
+        left = until - time.monotonic()
+        judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, left))
+        if self.choose_depth and not self.settings.server.url:
+            from judgekit.judging import review  # noqa: PLC0415 - what few configure
+
+            depth = self.choose_depth(change, document)
+            judge_in_time = replace(
+                judge_in_time, instead=partial(review.at_depth, lambda _: depth)
+            )
+        verdict = tasks.held_by_findings(await judge_in_time.judge(document))
+        try:
+            if not verdict.depth or verdict.depth.depth == "tiers":
+                verdict = noise.marked(judge, document, verdict)
+        except ConfigError as error:
+            self.notes.append(f"noise not known: {error}")
+        if not self.run.id:
+            return verdict
+        name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
+        return verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
+
+    def _note_and_settle(
+        self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
+    ) -> None:
+        """Note a verdict in the ledger, and settle its file."""
+        has_failures = any(judged_round.failure for judged_round in verdict.rounds)
+        is_cached = verdict.cost_source == "cache" and not has_failures
+        push = self.push.model_copy(update={"cached": is_cached})
+        is_lost = False
+        try:
+            verdict = self.ledger.note(verdict, decisions, push, text=self.settings.ledger.text)
+        except LedgerError as error:
+            self.notes.append(str(error))
+            is_lost = True
+        self._settle(change, verdict, is_lost=is_lost)
+
+    def _settle(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
+        """Add the row of a file, and hand it on."""
         author, _, _ = change.commit.people[0].partition(" <")
         row = Row(
             path=encodable(change.path),
             word=word_of(verdict.verdict),
             commit=change.commit.oid,
             author=author,
-            lost=lost,
+            lost=is_lost,
             verdict=verdict.record(),
         )
         self.rows[change.path, change.blob] = row

@@ -55,23 +55,19 @@ class GateRecord(_Record):
 def gate_record(report: Report) -> dict[str, Any]:
     """Return the record of a run."""
     words = [row["word"] for row in report.judged]
-    omissions = report.not_examined
-    holds = report.holds and report.mode == "blocking"
-    judged = {word: words.count(word) for word in WORDS}
-    skipped = [SkipGroupRecord(**group) for group in report.skipped]
     not_examined = []
-    for one in omissions:
-        not_examined.append(OmissionRecord(name=one["name"], reason=encodable(one["reason"])))
-    notes = [encodable(note) for note in report.notes]
+    for omission in report.not_examined:
+        reason = encodable(omission["reason"])
+        not_examined.append(OmissionRecord(name=omission["name"], reason=reason))
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
         blocked=report.blocked,
-        holds=holds,
+        holds=report.holds and report.mode == "blocking",
         fault=report.fault,
-        judged=judged,
-        skipped=skipped,
+        judged={word: words.count(word) for word in WORDS},
+        skipped=[SkipGroupRecord(**group) for group in report.skipped],
         not_examined=not_examined,
-        notes=notes,
+        notes=[encodable(note) for note in report.notes],
     )
     return record.model_dump(mode="json", by_alias=True)

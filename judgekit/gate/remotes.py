@@ -47,8 +47,8 @@ class Refspec(NamedTuple):
     @property
     def folder(self) -> str:
         """The folder of all refs into which this fetches, or the one ref."""
-        before, star, _ = self.destination.partition("*")
-        return before.rpartition("/")[0] if star else before
+        before_star, star, _ = self.destination.partition("*")
+        return before_star.rpartition("/")[0] if star else before_star
 
 
 class TrackedRef(NamedTuple):
@@ -67,13 +67,20 @@ class Remotes(NamedTuple):
     refs: dict[str, list[TrackedRef]]
 
     @property
-    def own_refs(self) -> list[TrackedRef]:
+    def pushed_refs(self) -> list[TrackedRef]:
         """The refs of the remote that is pushed to."""
-        return [ref for name in self.names for ref in self.refs.get(name, ())]
+        refs = []
+        for name in self.names:
+            refs += self.refs.get(name, [])
+        return refs
 
     @property
     def other_refs(self) -> list[TrackedRef]:
-        return [ref for name, refs in self.refs.items() if name not in self.names for ref in refs]
+        others = []
+        for name, refs in self.refs.items():
+            if name not in self.names:
+                others += refs
+        return others
 
     def default_branch(self, name: str, updated: Mapping[str, str]) -> str | None:
         """Return where a remote's default branch stands, `updated` or as it was fetched, if that is known."""
@@ -94,29 +101,25 @@ class Remotes(NamedTuple):
 
 def read(repository: Repository, remote: str, url: str = "") -> Remotes:
     """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others."""
-    addresses = _addresses(repository)
+    addresses = _read_addresses(repository)
     names = _names_at(repository, addresses, remote, url)
-    refspecs = _refspecs(repository)
-    folders = set()
+    refspecs = _read_refspecs(repository)
+    folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
-        for spec in specs:
-            if spec.folder:
-                folders.add(spec.folder)
-    listed = _local_refs(repository, sorted({*folders, _REMOTES.rstrip("/")}))
+        folders.update(spec.folder for spec in specs if spec.folder)
+    listed = _list_refs(repository, sorted(folders))
     refs: dict[str, list[TrackedRef]] = {}
     owners: dict[str, set[str]] = {}
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
-        refs[name] = _tracked(name, refspecs.get(name, []), listed)
+        refs[name] = _tracked_refs(name, refspecs.get(name, []), listed)
         for ref in refs[name]:
             owners.setdefault(ref.name, set()).add(name)
+    tracked: set[str] = set()
     for name, tracked_refs in refs.items():
-        if name in names:
-            allowed = set(names)
-        else:
-            allowed = {name}
         # What another remote is fetched into as well may be that one's.
+        allowed = set(names) if name in names else {name}
         refs[name] = [ref for ref in tracked_refs if owners[ref.name] <= allowed]
-    tracked = {ref.name for own in refs.values() for ref in own}
+        tracked.update(ref.name for ref in refs[name])
     rest = [ref for ref in listed if ref.name.startswith(_REMOTES) and ref.name not in tracked]
     refs.setdefault("", []).extend(rest)  # of a remote that has no name any more
     return Remotes(names, refs)
@@ -126,12 +129,13 @@ def known_to(repository: Repository, updates: Updates, remote: str, url: str = "
     """Return commits that a remote, a name or a URL, has: those that its refs reach, whatever they are."""
     remotes = read(repository, remote, url)
     # Of one that was never fetched, only what others have is known.
-    refs = remotes.own_refs or remotes.other_refs
+    refs = remotes.pushed_refs or remotes.other_refs
     updated = [update.remote_oid for update in updates if not update.is_new]
     return list(dict.fromkeys([*updated, *(ref.oid for ref in refs)]))
 
 
 def _full_name(ref: str) -> str:
+    """Return a ref as git keeps it: a short name is that of a branch."""
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
         return ref
     return "HEAD" if ref == "@" else f"{_BRANCHES}{ref}"
@@ -147,11 +151,11 @@ def _middle(pattern: str, ref: str) -> str | None:
     return ref[len(before) : len(ref) - len(after)]
 
 
-def _addresses(repository: Repository) -> dict[str, list[str]]:
+def _read_addresses(repository: Repository) -> dict[str, list[str]]:
+    """Return the addresses of each remote, with git's `insteadOf` applied."""
     addresses: dict[str, list[str]] = {}
-    for line in os.fsdecode(repository.ask("remote", "-v")).split("\n")[
-        :-1
-    ]:  # with `insteadOf` applied
+    output = os.fsdecode(repository.ask("remote", "-v"))
+    for line in output.split("\n")[:-1]:
         name, _, address = line.partition("\t")
         addresses.setdefault(name, []).append(address.rpartition(" (")[0])
     return addresses
@@ -162,27 +166,29 @@ def _names_at(
 ) -> list[str]:
     """Return the names of the remotes at the place that is pushed to."""
     folder = os.path.realpath(repository.folder)
-
-    def place(address: str) -> str:
-        match = _URL.fullmatch(address) or _SCP.fullmatch(address)
-        if match is not None and match["host"]:
-            return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
-        if match is not None:
-            path = f"/{match['path']}"
-        else:
-            path = address
-        return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
-
-    own = {url, remote if remote not in addresses else "", *addresses.get(remote, ())} - {""}
-    places = {place(address) for address in own}
-    same = []
-    for name, theirs in addresses.items():
-        if not places.isdisjoint(map(place, theirs)):
-            same.append(name)
-    return list(dict.fromkeys([remote, *same]))
+    # Of a remote with a name, its addresses; else what is pushed to is itself an address.
+    pushed = {url, *addresses.get(remote, [remote])}
+    places = {_place(address, folder) for address in pushed if address}
+    names = [remote]
+    for name, own_addresses in addresses.items():
+        if any(_place(address, folder) in places for address in own_addresses):
+            names.append(name)
+    return list(dict.fromkeys(names))
 
 
-def _refspecs(repository: Repository) -> dict[str, list[Refspec]]:
+def _place(address: str, folder: str) -> str:
+    """Return what is the same for all addresses of a repository; relative paths are seen from a folder."""
+    match = _URL.fullmatch(address) or _SCP.fullmatch(address)
+    if match is None:
+        path = address
+    elif match["host"]:
+        return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
+    else:
+        path = f"/{match['path']}"
+    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
+
+
+def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
     """Return what is fetched of each remote, and into which refs."""
     try:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
@@ -196,11 +202,12 @@ def _refspecs(repository: Repository) -> dict[str, list[Refspec]]:
     return refspecs
 
 
-def _local_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
+def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
     """Return the refs in some folders that no commit of this clone moves: no branches, no tags."""
     words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
-    for line in os.fsdecode(repository.ask(*words, *folders)).split("\n")[:-1]:
+    output = os.fsdecode(repository.ask(*words, *folders))
+    for line in output.split("\n")[:-1]:
         name, oid, target = line.split(" ")
         # A mirror fetches into its branches; where they stand may be what nobody has pushed yet.
         if not name.startswith((_BRANCHES, _TAGS)):
@@ -208,21 +215,25 @@ def _local_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedR
     return refs
 
 
-def _tracked(
+def _tracked_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
     """Return the refs of a remote: into which it is fetched, else those that bear its name."""
     excluded = [spec for spec in refspecs if spec.is_negative]
-    below = f"{_REMOTES}{name}/"
+    folder = f"{_REMOTES}{name}/"
     tracked: list[TrackedRef] = []
     for ref in listed:
-        source = next(filter(None, (spec.source_of(ref.name) for spec in refspecs)), None)
-        if ref.name == f"{below}HEAD" and ref.target:  # what `git remote set-head` writes
+        sources = (spec.source_of(ref.name) for spec in refspecs)
+        source = next(filter(None, sources), None)
+        if ref.name == f"{folder}HEAD" and ref.target:  # what `git remote set-head` writes
             source = "HEAD"
         if source is None or any(_middle(spec.source, source) is not None for spec in excluded):
             continue
         tracked.append(ref._replace(source=source))
     if any(ref.source != "HEAD" for ref in tracked):
         return tracked
-    named = [ref for ref in listed if name and ref.name.startswith(below)]
-    return [ref._replace(source=_BRANCHES + ref.name.removeprefix(below)) for ref in named]
+    named = []
+    for ref in listed:
+        if name and ref.name.startswith(folder):
+            named.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
+    return named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import stat
 import uuid
@@ -48,26 +49,27 @@ class TaskFile(Strict):
     paths: list[Text] | None = None
 
 
-def of_project(project: Path) -> TaskFile:
+def read_task_file(project: Path) -> TaskFile:
+    """Return what a project's task file says, an empty one without a file; raises `ConfigError`."""
     path = project / FILE
     if yamlfile.check_own(path, project):
         return yamlfile.read(path, TaskFile)
     return TaskFile()
 
 
-def judge(
+def judge_task(
     document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
     """Return the verdict on a task, noted in the ledger, and notes; an override goes before any model."""
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task = document.task_id
-    hashes = [file.sha256 for file in document.files]
-    said = list(ledger.records(DECISIONS))
-    any_override = settings.gate.override_without_terminal
-    # The ledger has names without secrets.
+    decisions = list(ledger.records(DECISIONS))
     override = newest_override(
-        said, redact.redact(task).text, hashes, without_terminal=any_override
+        decisions,
+        redact.redact(task).text,  # the ledger has names without secrets
+        [file.sha256 for file in document.files],
+        without_terminal=settings.gate.override_without_terminal,
     )
     if override is not None:
         loaded = service.rubric(settings, project, request)
@@ -76,7 +78,7 @@ def judge(
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
     if verdict.rounds:
         try:
-            verdict = ledger.note(verdict, said, text=settings.ledger.text)
+            verdict = ledger.note(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
             return verdict, [str(error)]
     return verdict, []
@@ -84,8 +86,8 @@ def judge(
 
 def held_by_findings(verdict: Verdict) -> Verdict:
     """Return a verdict; undetermined, where decision models alone would hold a push, and nobody says why."""
-    is_held = verdict.verdict in ("reject", "improve")
-    if not is_held or verdict.findings or not is_wordless(verdict.record()):
+    would_hold = verdict.verdict in ("reject", "improve")
+    if not would_hold or verdict.findings or not is_wordless(verdict.record()):
         return verdict
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
     degraded = "; ".join(filter(None, (why, verdict.degraded)))
@@ -99,13 +101,19 @@ def without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    said = {"decision", "why", "who"}
-    decided = override and Override(at=override.timestamp, **override.model_dump(include=said))
-    subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
+    """Return the verdict of an override; without one, that nothing was determined for a reason."""
+    decided: Override | None = None
+    if override is not None:
+        decided = Override(
+            at=override.timestamp,
+            decision=override.decision,
+            why=override.why,
+            who=override.who,
+        )
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=subjects,
+        subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
@@ -120,46 +128,66 @@ def without_models(
     )
 
 
-def files(
+def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
     """Return the `most` uncommitted files changed last, after `since` (s) if given, that can be judged."""
-    wanted = Patterns(paths)
     repository = Repository(project)
-    root = os.path.realpath(project)
-    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    changed: list[tuple[float, str]] = []
-    for name in dict.fromkeys(
-        map(os.fsdecode, repository.ask(*listing, seconds=SECONDS).split(b"\0"))
-    ):
-        if name and wanted.match(name):
-            path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
-            with suppress(OSError):
-                status = os.lstat(path)
-                own = os.path.realpath(path) == os.path.normpath(path)  # no link leads to it
-                recent = since is None or status.st_mtime >= since - 2  # some file systems round it
-                if own and recent and stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
-                    changed.append((status.st_mtime, name))
-    committed: dict[str, str] = {}  # the blob of each file
-    if changed and repository.commit("HEAD") is not None:
-        tree = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
-        for about, _, raw in (entry.partition(b"\t") for entry in tree):
-            committed[os.fsdecode(raw)] = about.decode().rpartition(" ")[2]
-    read: list[File] = []
-    for _, path in sorted(changed, reverse=True):
-        if len(read) == most:
+    recent = _list_recent_files(repository, Patterns(paths), since)
+    committed = _committed_blobs(repository) if recent else {}
+    files: list[File] = []
+    for _, path in sorted(recent, reverse=True):
+        if len(files) == most:
             break
         with suppress(InputError, OSError):
             data = (project / path).read_bytes()
-            oid = committed.get(path, "")
-            # As git stores it, also with its own line ends. Git would run the filter that a clone names.
-            if len(oid) == _SHA1:
-                digest = hashlib.sha1
-            else:
-                digest = hashlib.sha256
-            stored = (
-                b"blob %d\0" % len(each) + each for each in (data, data.replace(b"\r\n", b"\n"))
-            )
-            if oid not in (digest(each).hexdigest() for each in stored):
-                read.append(documents.decode(path, data))
-    return sorted(read, key=lambda file: file.path)
+            if not _is_blob(data, committed.get(path, "")):
+                files.append(documents.decode(path, data))
+    return sorted(files, key=operator.attrgetter("path"))
+
+
+def _list_recent_files(
+    repository: Repository, wanted: Patterns, since: float | None
+) -> list[tuple[float, str]]:
+    """Return when files of a working tree changed, and their paths: regular ones that are not too large."""
+    root = os.path.realpath(repository.folder)
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    output = os.fsdecode(repository.ask(*words, seconds=SECONDS))
+    recent: list[tuple[float, str]] = []
+    for name in dict.fromkeys(output.split("\0")):
+        if not name or not wanted.match(name):
+            continue
+        path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
+        with suppress(OSError):
+            status = os.lstat(path)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+                continue
+            is_behind_link = os.path.realpath(path) != os.path.normpath(path)
+            is_recent = since is None or status.st_mtime >= since - 2  # some file systems round it
+            if is_recent and not is_behind_link:
+                recent.append((status.st_mtime, name))
+    return recent
+
+
+def _committed_blobs(repository: Repository) -> dict[str, str]:
+    """Return the blob of each file in the current commit; none before the first."""
+    if repository.commit("HEAD") is None:
+        return {}
+    blobs: dict[str, str] = {}
+    output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS))
+    for entry in output.split("\0"):
+        about, _, path = entry.partition("\t")
+        blobs[path] = about.rpartition(" ")[2]
+    return blobs
+
+
+def _is_blob(data: bytes, oid: str) -> bool:
+    """Whether git stored this file under an id, perhaps with its own line ends.
+
+    Git itself is not asked: it would run the filter that a clone names.
+    """
+    digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+    for stored in (data, data.replace(b"\r\n", b"\n")):
+        if digest(b"blob %d\0" % len(stored) + stored).hexdigest() == oid:
+            return True
+    return False

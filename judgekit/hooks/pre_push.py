@@ -24,7 +24,7 @@ from judgekit.gate import (
     Run,
     Skipped,
     commits,
-    ending,
+    describe_run,
     examine,
     policy,
     remotes,
@@ -78,7 +78,7 @@ def finish_early(words: Sequence[str]) -> int | None:
     if pushed is None:
         return None
     if updates:
-        _warn(ending([], pushed.skipped.groups(), []))
+        _warn(describe_run([], pushed.skipped.groups(), []))
     return Exit.ACCEPTED
 
 
@@ -199,7 +199,7 @@ def _judge(
 
         spent = 0.0 if asked_at is None else time.monotonic() - asked_at
         rest_of_run = run._replace(spent=spent)
-        return push.check(Repository(Path.cwd()), updates, remote, url, base, rest_of_run)
+        return push.judge_push(Repository(Path.cwd()), updates, remote, url, base, rest_of_run)
 
     return client.call(
         "gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn
@@ -215,7 +215,7 @@ def _read_stdin() -> bytes:
 
 def _read_updates() -> list[RefUpdate]:
     """Return the updates that git describes on stdin, or the one that the pre-commit framework names."""
-    updates = commits.parse(os.fsdecode(_read_stdin()))
+    updates = commits.parse_updates(os.fsdecode(_read_stdin()))
     if updates:
         return updates
     local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
@@ -229,7 +229,7 @@ def _read_updates() -> list[RefUpdate]:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     remote = remotes.read(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
-    sources = {ref.source for ref in remote.own_refs}
+    sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:
         # pre-commit names where it left what the remote has: no ref of the remote, and not its rules.

@@ -46,7 +46,7 @@ def answer(
     session = session or "unknown"
     folder = Path(project)
     try:
-        task = tasks.of_project(folder)
+        task = tasks.read_task_file(folder)
         if task.paths is not None:
             patterns = task.paths
         else:
@@ -56,7 +56,9 @@ def answer(
             since = transcript.started(path)
         else:
             since = None
-        files = tasks.files(folder, patterns, since=since, most=configured["max_files"])
+        files = tasks.read_changed_files(
+            folder, patterns, since=since, most=configured["max_files"]
+        )
         if not files:
             return "", []
         about = TaskDescription(task.description, task.acceptance)
@@ -74,7 +76,7 @@ def answer(
         if key in seen:
             return "", []
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
-        verdict, notes = tasks.judge(document, folder, request)
+        verdict, notes = tasks.judge_task(document, folder, request)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
     if verdict.human_override is not None:

@@ -29,13 +29,13 @@ def examined(
     """Return what differs since a base, as `judgekit gate --base` finds it."""
     oid = work("rev-parse", base)
     update = RefUpdate("HEAD", work("rev-parse", tip), "", oid)
-    return examine.of_push(Repository(work.folder), [update], [oid], wanted)
+    return examine.examine_push(Repository(work.folder), [update], [oid], wanted)
 
 
 def pushed_to_nowhere(work: GitRepo, tip: str = "HEAD") -> PushedChanges:
     """Return what a first push to a remote brings of which nothing is known."""
     update = RefUpdate("refs/heads/new", work("rev-parse", tip), "refs/heads/new", NONE)
-    return examine.of_push(Repository(work.folder), [update], [], ALL)
+    return examine.examine_push(Repository(work.folder), [update], [], ALL)
 
 
 def paths(pushed: PushedChanges) -> list[str]:
@@ -267,7 +267,7 @@ def test_refs_of_a_remote_are_where_it_was_fetched_to(world: World, refspecs: li
     remote_of(world.work, *refspecs)
     found = remotes.read(Repository(world.work.folder), "origin")
     assert found.default_branch("origin", {}) == known
-    assert "refs/heads/wip" not in {ref.source for ref in found.own_refs} or len(refspecs) == 1
+    assert "refs/heads/wip" not in {ref.source for ref in found.pushed_refs} or len(refspecs) == 1
     world.work.commit("mine", b_md=bad("b"))
     world.work("update-ref", "refs/heads/other", "HEAD")
     assert remotes.known_to(Repository(world.work.folder), [], "origin") == [known]
@@ -277,14 +277,14 @@ def test_branches_and_tags_of_this_clone_are_nobodys_word_of_a_remote(world: Wor
     """A mirror fetches into its own branches."""
     world.work("switch", "--quiet", "--detach")
     remote_of(world.work, "+refs/*:refs/*")
-    assert remotes.read(Repository(world.work.folder), "origin").own_refs == []
+    assert remotes.read(Repository(world.work.folder), "origin").pushed_refs == []
 
 
 def test_a_ref_that_two_remotes_are_fetched_into_is_no_ones(world: World) -> None:
     GitRepo(world.folder / "other.git", "--bare")
     world.work("remote", "add", "other", "../other.git")
     world.work("config", "remote.other.fetch", "+refs/heads/*:refs/remotes/origin/*")
-    assert remotes.read(Repository(world.work.folder), "origin").own_refs == []
+    assert remotes.read(Repository(world.work.folder), "origin").pushed_refs == []
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
     commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
     updates = [RefUpdate("HEAD", commit, "", work("rev-parse", "HEAD"))]
     with pytest.raises(GitError, match=r"git log: .*out of memory"):
-        examine.of_push(Repository(work.folder), updates, [], ChangeFilter((["*.md"], [])))
+        examine.examine_push(Repository(work.folder), updates, [], ChangeFilter((["*.md"], [])))
 
 
 def test_a_tree_with_more_files_than_are_looked_at_is_an_error(work: GitRepo) -> None:
@@ -198,7 +198,7 @@ def nothing_to_judge(work: GitRepo) -> bool:
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    policy.keep(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
+    policy.keep_choice(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
 
 
 def test_what_decides_a_choice_makes_it_read_again(
@@ -272,7 +272,7 @@ def uncommitted(tmp_path: Path) -> GitRepo:
 
 
 def left(uncommitted: GitRepo, folder: str = ".", **options: float) -> list[str]:
-    found = tasks.files(uncommitted.folder / folder, MARKDOWN, **options)  # type: ignore[arg-type]  # numbers
+    found = tasks.read_changed_files(uncommitted.folder / folder, MARKDOWN, **options)  # type: ignore[arg-type]  # numbers
     return [file.path for file in found]
 
 
@@ -290,10 +290,12 @@ def test_changed_staged_and_new_files_are_found(uncommitted: GitRepo, tmp_path: 
     uncommitted("mv", "moved.md", "docs/moved.md")
     found = ["docs/moved.md", "docs/staged one.md", "docs/ünï\ncödé.md", "edited.md", "new.md"]
     assert left(uncommitted) == found
-    texts = {file.path: file.text for file in tasks.files(uncommitted.folder, MARKDOWN)}
+    texts = {
+        file.path: file.text for file in tasks.read_changed_files(uncommitted.folder, MARKDOWN)
+    }
     assert texts["edited.md"] == "after\n"
     with pytest.raises(InputError):
-        tasks.files(tmp_path, MARKDOWN)
+        tasks.read_changed_files(tmp_path, MARKDOWN)
 
 
 def test_no_commit_yet_and_a_project_in_a_folder(uncommitted: GitRepo, tmp_path: Path) -> None:
@@ -373,7 +375,7 @@ def test_of_a_long_history_the_newest_are_judged(
     for name in "abc":
         work.commit(name, **{f"{name}_md": "x\n"})
     updates = [RefUpdate("main", work("rev-parse", "main"), "refs/heads/main", "0" * 40)]
-    pushed = examine.of_push(Repository(work.folder), updates, [], ChangeFilter((["*"], [])))
+    pushed = examine.examine_push(Repository(work.folder), updates, [], ChangeFilter((["*"], [])))
     assert sorted(change.path for change in pushed.changes) == ["b.md", "c.md"]
     reason = "more than 2 new commits; only files changed by the newest are judged"
     assert pushed.unexamined == [{"name": "refs/heads/main", "reason": reason}]
