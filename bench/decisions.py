@@ -95,7 +95,9 @@ the calls takes is litellm's own, a third of that for the price of a reply. Of o
 twentieth of litellm's part, and so is what tries a call again. The key of the reply cache is computed twice
 a row; its search for fences' tags took most of 0.36 ms (a prompt of 4,000 letters). The key takes 0.12 ms
 in all since the search skips to their first letters.
-What client and engine spend on handing a row on is not yet taken apart.
+Of client and engine under load, by samples of their threads: the client takes a ninth of the CPU. Of the
+engine's, 47 % is in the thread of the calls. Of the rest, 24 % is its HTTP server, 16 % looks for secrets,
+9 % looks whether files have changed that a judge is made of, and half is the judging itself.
 """
 
 
