@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from judgekit.retrieval.terms import Term
 
     # By stem or row of stems: the numbers of the terms that it stands for, and what one occurrence counts.
-    Wanted: TypeAlias = dict[str, dict[int, float]]
+    TermWeights: TypeAlias = dict[str, dict[int, float]]
+    # By the number of a term: the numbers of the entries that have it, as texts.
+    Postings: TypeAlias = dict[int, list[str]]
 
 POOL = 80  # hits that are scored; a page of results is far smaller
-POSTINGS = (
-    4_000  # occurrences that are asked for before more frequent terms are left to the scoring: 1 ms
-)
+# Occurrences that are asked for before more frequent terms are left to the scoring: 1 ms.
+POSTINGS = 4_000
 QUICK_POOL = 30
 QUICK_POSTINGS = 2_500  # the same for a prompt, of which three hits are shown at most
 LEAST = 5  # hits of each of several parts
@@ -32,8 +33,11 @@ PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _BODY = 8_000  # characters of a body's stems that are read
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
+_BEGINNING = 300  # words of a column where the subject of an entry shows
+_MOST_WORDS = 300  # whose rarity is looked up
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
+_TEXT_COLUMNS = 6  # that stand before these in `_ENTRIES`
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
 _ENTRIES = f"""SELECT number, c0, c1, substr(c2, 1, {_BODY}), c3, problem IS NOT NULL, {COLUMNS}
@@ -42,15 +46,31 @@ _AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
 
 class _Entry:
-    """An entry: the stems of its columns, how often it has which term, and what its length makes of that."""
+    """An entry: the stems of its columns, how often it has which term, and what its length makes of that.
 
-    __slots__ = ("candidate", "columns", "damping", "frequencies")
+    Terms go by their numbers here, while the sets of a hit hold places among the terms of one part.
+    """
+
+    __slots__ = ("candidate", "columns", "damping", "frequencies", "has_terms", "title_terms")
 
     def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
         self.candidate = candidate
         self.columns = columns
         self.frequencies: dict[int, float] = {}
+        self.has_terms: set[int] = set()  # of an entry that is not read whole
+        self.title_terms: set[int] = set()  # in its title or tags
         self.damping = 0.0
+
+
+class _Limits:
+    """How many entries are scored, and how many occurrences of terms are asked for: `enough`, and `most`."""
+
+    __slots__ = ("enough", "most", "pool")
+
+    def __init__(self, pool: int, enough: int, most: int) -> None:
+        self.pool = pool
+        self.enough = enough
+        self.most = most
 
 
 def match(
@@ -61,43 +81,25 @@ def match(
     An entry has the confidence of the part that it answers best. A `quick` answer scores fewer hits, by the
     terms alone, and leaves frequent terms of a large store to the scoring: what is injected hardly changes.
     """
-    wanted: Wanted = {}
-    terms = list({term.text: term for part in parts for term in part.terms}.values())
+    terms_by_text: dict[str, Term] = {}
+    for part in parts:
+        terms_by_text.update({term.text: term for term in part.terms})
+    terms = list(terms_by_text.values())
+    term_weights: TermWeights = {}
     for number, term in enumerate(terms):
-        _look_up(opened, number, term, wanted)
-    share = len(parts) or 1
-    pool = max(pool // share, min(pool, LEAST))
-    limits = pool, _ENOUGH * pool, POSTINGS
-    if quick:
-        limits = min(pool, QUICK_POOL), 1, QUICK_POSTINGS // share
-    postings: dict[int, list[str]] = {}
-    asked = []
-    for part in sorted(
-        parts, key=lambda each: min([term.count or opened.size for term in each.terms])
-    ):
-        if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
-            break  # what is left has frequent terms only
-        asked.append((part, _likeliest(opened, part.terms, postings, limits)))
-    found = sorted({number for _, likeliest in asked for number in likeliest})
-    if not found:
+        _look_up(opened, number, term, term_weights)
+    likeliest_by_part = _choose_entries(opened, parts, pool, quick=quick)
+    numbers: set[int] = set()
+    for _, likeliest in likeliest_by_part:
+        numbers |= likeliest
+    if not numbers:
         return []
-    entries = _read(opened, terms, found)
-    _count(opened, entries, wanted)
+    entries = _read(opened, terms, sorted(numbers))
+    _count(opened, entries, term_weights)
     rated: list[Candidate] = []
-    for part, likeliest in asked:
-        most = opened.profile.bm25["k1"] + 1
-        likely = [number for number in entries if number in likeliest]
-        own = {number: _hit(entries[number], part, most) for number in likely}
-        ranked = sorted(own, key=lambda number: -own[number].bm25)
-        if ranked:
-            best = own[ranked[0]].bm25 or 1.0
-        else:
-            best = 1.0
-        for hit in own.values():
-            hit.score = hit.bm25 / best
-        if not quick:
-            _add_likeness(opened, [(own[number], entries[number]) for number in ranked])
-        rated += confidence.order(list(own.values()), part.terms, opened.size, opened.profile)
+    for part, likeliest in likeliest_by_part:
+        likely = [entry for number, entry in entries.items() if number in likeliest]
+        rated += _rate(opened, part, likely, quick=quick)
     if len(parts) > 1:
         rated.sort(key=lambda hit: -hit.confidence)
     unique: dict[str, Candidate] = {}
@@ -106,50 +108,85 @@ def match(
     return list(unique.values())
 
 
-def _hit(entry: _Entry, part: Part, most: float) -> Candidate:
+def _choose_entries(
+    opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
+) -> list[tuple[Part, set[int]]]:
+    """Return the parts with the rarest terms first, and for each the likeliest entries."""
+    part_count = len(parts) or 1
+    pool = max(pool // part_count, min(pool, LEAST))
+    limits = _Limits(pool, enough=_ENOUGH * pool, most=POSTINGS)
+    if quick:
+        limits = _Limits(min(pool, QUICK_POOL), enough=1, most=QUICK_POSTINGS // part_count)
+
+    def count_rarest(part: Part) -> int:
+        return min([term.count or opened.size for term in part.terms])
+
+    postings: Postings = {}
+    likeliest_by_part = []
+    for part in sorted(parts, key=count_rarest):
+        if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
+            break  # what is left has frequent terms only
+        likeliest_by_part.append((part, _likeliest(opened, part.terms, postings, limits)))
+    return likeliest_by_part
+
+
+def _rate(opened: Index, part: Part, entries: Sequence[_Entry], *, quick: bool) -> list[Candidate]:
+    """Return entries as hits of one part, rated, best first."""
+    saturation = opened.profile.bm25["k1"] + 1
+    hits = [_score(entry, part, saturation) for entry in entries]
+    best = max([hit.bm25 for hit in hits], default=0.0) or 1.0
+    for hit in hits:
+        hit.score = hit.bm25 / best
+    if not quick:
+        pairs = zip(hits, entries, strict=True)
+        _add_likeness(opened, sorted(pairs, key=lambda pair: -pair[0].bm25))
+    return confidence.order(hits, part.terms, opened.size, opened.profile)
+
+
+def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
+    """Return an entry as a hit of one part, with its BM25 and the places of the terms that it has."""
+    # A copy of all values, since an entry may be a hit of several parts; `__init__` would set other ones.
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
-    frequencies = entry.frequencies
-    titled = entry.candidate.titled
     hit.part = part
     hit.matched = set()
     hit.titled = set()
     hit.bm25 = 0.0
     for place, term in enumerate(part.terms):
-        if term.number in frequencies:
-            hit.matched.add(place)
-            often = frequencies[term.number]
-            hit.bm25 += term.rarity * often * most / (often + entry.damping)
-            if term.number in titled:
-                hit.titled.add(place)
+        frequency = entry.frequencies.get(term.number)
+        if frequency is None:
+            continue
+        hit.matched.add(place)
+        hit.bm25 += term.rarity * frequency * saturation / (frequency + entry.damping)
+        if term.number in entry.title_terms:
+            hit.titled.add(place)
     return hit
 
 
-def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
+def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     """Return the candidate that a row of the index's table `file` stands for: the values of `COLUMNS`."""
-    name, title, category, tags, path, updated, status = row
-    own = tuple([tag for tag in tags.split(",") if tag])
-    hit = Candidate(name, title, category, own, updated, opened.root, path, opened.profile.kind)
+    name, title, category, joined_tags, path, updated, status = row
+    tags = tuple([tag for tag in joined_tags.split(",") if tag])
+    hit = Candidate(name, title, category, tags, updated, opened.root, path, opened.profile.kind)
     hit.status = status or ""
     return hit
 
 
-def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:
-    """Add to `wanted` what stands for a term; note in how many entries it occurs, or an upper bound."""
+def _look_up(opened: Index, number: int, term: Term, term_weights: TermWeights) -> None:
+    """Set a term's number, count (or an upper bound) and rarity; add what stands for it to `term_weights`."""
     count = 0
     for phrase in term.phrases:
-        wanted.setdefault(phrase, {})[number] = 1.0
+        term_weights.setdefault(phrase, {})[number] = 1.0
         if phrase == term.prefix:
-            longer = dict(
-                opened.connection.execute(_STARTING, (phrase, phrase + "\U0010ffff")).fetchall()
-            )
+            last = phrase + "\U0010ffff"
+            longer = dict(opened.connection.execute(_STARTING, (phrase, last)).fetchall())
             for stem in longer.keys() - {phrase}:
-                wanted.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
+                term_weights.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
             count += sum(longer.values())
         else:
             stems = phrase.split()
-            found = index_file.frequencies(opened.connection, stems)
-            count += min([found.get(stem, 0) for stem in stems], default=0)
+            counts = index_file.frequencies(opened.connection, stems)
+            count += min([counts.get(stem, 0) for stem in stems], default=0)
     term.number = number
     term.count = min(count, opened.size)
     term.rarity = confidence.rarity(
@@ -158,29 +195,24 @@ def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:
 
 
 def _likeliest(
-    opened: Index,
-    terms: Sequence[Term],
-    postings: dict[int, list[str]],
-    limits: tuple[int, int, int],
+    opened: Index, terms: Sequence[Term], postings: Postings, limits: _Limits
 ) -> set[int]:
-    """Return the entries in which the rarest terms occur; `limits`: entries, enough and most occurrences."""
-    pool, enough, most = limits
+    """Return the entries in which the rarest terms occur; `postings` keeps what was asked for."""
     worth: dict[str, float] = {}
-    seen = 0
+    occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
-        if seen >= enough and seen + term.count > most:
+        if occurrences >= limits.enough and occurrences + term.count > limits.most:
             break
-        if term.count:
-            seen += term.count
-            if term.number not in postings:
-                (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-                if found:
-                    postings[term.number] = found.split(",")
-                else:
-                    postings[term.number] = []
-            for entry in postings[term.number]:
-                worth[entry] = worth.get(entry, 0.0) + term.rarity
-    return {int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]}
+        if not term.count:
+            continue
+        occurrences += term.count
+        if term.number not in postings:
+            (numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+            postings[term.number] = numbers.split(",") if numbers else []
+        for entry in postings[term.number]:
+            worth[entry] = worth.get(entry, 0.0) + term.rarity
+    likeliest = sorted(worth, key=worth.__getitem__, reverse=True)[: limits.pool]
+    return set(map(int, likeliest))
 
 
 def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
@@ -189,64 +221,77 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
     entries = {}
     cut = []
     for row in execute(f"{_ENTRIES}({','.join(map(str, numbers))})").fetchall():
-        number, *columns, damaged = row[:6]
-        hit = candidate(opened, row[6:])
+        number, *columns, is_damaged = row[:_TEXT_COLUMNS]
+        _, _, body, _ = columns
         stems = [column.split() for column in columns]
-        hit.damaged = bool(damaged)
+        hit = make_candidate(opened, row[_TEXT_COLUMNS:])
+        hit.damaged = bool(is_damaged)
         hit.text = " ".join(columns)
         hit.length = sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
-        if len(columns[2]) == _BODY:
+        if len(body) == _BODY:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
-            hit.length = value = 0
-            for byte in sizes:  # FTS5's numbers: seven bits a byte, the first bits first
-                value = value << 7 | byte & 0x7F
-                if byte < 0x80:  # noqa: PLR2004 - the bit that says that there is more
-                    hit.length = hit.length + value
-                    value = 0
+            hit.length = _add_up(sizes)
             cut.append(number)
-    for place, term in enumerate(terms if cut else ()):
+    if cut:
         among = f"{_AMONG}({','.join(map(str, cut))})"
-        for (number,) in execute(among, (term.expression,)).fetchall():
-            entries[number].candidate.matched.add(place)
+        for term in terms:
+            for (number,) in execute(among, (term.expression,)).fetchall():
+                entries[number].has_terms.add(term.number)
     return entries
 
 
-def _count(opened: Index, entries: dict[int, _Entry], wanted: Wanted) -> None:
+def _add_up(sizes: bytes) -> int:
+    """Return the sum of numbers as FTS5 writes them: seven bits a byte, the first bits first."""
+    total = 0
+    value = 0
+    for byte in sizes:
+        value = value << 7 | byte & 0x7F
+        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the bit that says that there is more
+        if is_last_of_number:
+            total += value
+            value = 0
+    return total
+
+
+def _count(opened: Index, entries: dict[int, _Entry], term_weights: TermWeights) -> None:
     """Note how often each entry has which term, where, and what its length makes of that."""
-    bm25 = opened.profile.bm25
     profile = opened.profile
-    total = index_file.frequencies(opened.connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
-    average = total / (opened.size or 1) + bm25["padding"] or 1
-    phrases = {phrase: _spaced(phrase) for phrase in wanted if " " in phrase}
+    bm25 = profile.bm25
+    totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
+    average = totals.get(index_file.TOTAL, 0) / (opened.size or 1) + bm25["padding"] or 1
+    spaced_phrases = {phrase: _spaced(phrase) for phrase in term_weights if " " in phrase}
     for entry in entries.values():
-        hit = entry.candidate
         frequencies = entry.frequencies
-        for place, (words, weight) in enumerate(
-            zip(entry.columns, profile.weights.values(), strict=True)
-        ):
-            own = wanted.keys() & words
-            if len(own) <= _FEW:
-                counts = {word: words.count(word) for word in own}
-            else:
-                counts = dict.fromkeys(own, 0)
-                for word in words:
-                    if word in counts:
-                        counts[word] += 1
-            if phrases and words:
-                spaced = _spaced(" ".join(words))
-                counts |= {
-                    phrase: spaced.count(row) for phrase, row in phrases.items() if row in spaced
-                }
+        columns = zip(entry.columns, profile.weights.values(), strict=True)
+        for place, (words, column_weight) in enumerate(columns):
+            counts = _count_words(words, term_weights.keys() & words)
+            if spaced_phrases and words:
+                spaced_words = _spaced(" ".join(words))
+                for phrase, spaced_phrase in spaced_phrases.items():
+                    if spaced_phrase in spaced_words:
+                        counts[phrase] = spaced_words.count(spaced_phrase)
             for stem, count in counts.items():
-                for term, share in wanted[stem].items():
-                    frequencies[term] = frequencies.get(term, 0.0) + weight * share * count
+                for number, weight in term_weights[stem].items():
+                    worth = column_weight * weight * count
+                    frequencies[number] = frequencies.get(number, 0.0) + worth
                     if place < PROMINENT:
-                        hit.titled.add(term)
-        for term in hit.matched:
-            frequencies.setdefault(term, profile.weights["body"])
-        length = (hit.length + bm25["padding"]) / average
+                        entry.title_terms.add(number)
+        for number in entry.has_terms:
+            frequencies.setdefault(number, profile.weights["body"])
+        length = (entry.candidate.length + bm25["padding"]) / average
         entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
+
+
+def _count_words(words: list[str], counted: set[str]) -> dict[str, int]:
+    """Return how often each of the words `counted` is among `words`."""
+    if len(counted) <= _FEW:
+        return {word: words.count(word) for word in counted}
+    counts = dict.fromkeys(counted, 0)
+    for word in words:
+        if word in counts:
+            counts[word] += 1
+    return counts
 
 
 def _spaced(row: str) -> str:
@@ -254,33 +299,45 @@ def _spaced(row: str) -> str:
     return f" {row.replace(' ', '  ')} "
 
 
-def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None:
+def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
     """Let those move up that are like the best: that have their most typical words."""
     feedback = opened.profile.feedback
-    profile = opened.profile
-    first = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
-    if not first or not first[0][0].bm25:
+    best = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
+    if not best or not best[0][0].bm25:
         return
-    total = sum(hit.bm25 for hit, _ in first)
+    typical_words = _find_typical_words(opened, best)
+    likenesses = []
+    for _, entry in ranked:
+        words = set().union(*entry.columns)
+        weight = sum([weight for word, weight in typical_words.items() if word in words])
+        likenesses.append(weight / (1 + entry.damping))
+    most = max(likenesses)
+    if not most:
+        return
+    share = feedback["share"]
+    for (hit, _), likeness in zip(ranked, likenesses, strict=True):
+        hit.score = (1 - share) * hit.score + share * likeness / most
+
+
+def _find_typical_words(
+    opened: Index, best: Sequence[tuple[Candidate, _Entry]]
+) -> dict[str, float]:
+    """Return the words that are frequent in the best hits and rare in the store, with their weights."""
+    profile = opened.profile
+    total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
-    for hit, entry in first:
+    for hit, entry in best:
         share = hit.bm25 / (total * (hit.length + profile.bm25["padding"]))
         for column in entry.columns:
-            for word in column[:300]:  # where its subject shows
+            for word in column[:_BEGINNING]:
                 shares[word] = shares.get(word, 0.0) + share
-    words = [word for word in shares if len(word) > 1][:300]  # whose rarity is looked up
+    words = [word for word in shares if len(word) > 1][:_MOST_WORDS]
     rarities = {}
     for word, count in index_file.frequencies(opened.connection, words).items():
         if count > 1:
             rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
-    typical = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
-    subject = {word: weight * rarities[word] for weight, word in typical[: int(feedback["words"])]}
-    alike = []
-    for _, entry in ranked:
-        own = set().union(*entry.columns)
-        alike.append(
-            sum([weight for word, weight in subject.items() if word in own]) / (1 + entry.damping)
-        )
-    most = max(alike)
-    for (hit, _), likeness in zip(ranked, alike, strict=True) if most else ():
-        hit.score = (1 - feedback["share"]) * hit.score + feedback["share"] * likeness / most
+    typical = sorted(
+        ((shares[word] * rarity, word) for word, rarity in rarities.items()), reverse=True
+    )
+    most_typical = typical[: int(profile.feedback["words"])]
+    return {word: worth * rarities[word] for worth, word in most_typical}

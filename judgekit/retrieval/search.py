@@ -251,7 +251,7 @@ class _Search:
             if row is None and "/" not in pin:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
             if row is not None:
-                pinned[pin] = bm25.candidate(opened, row)
+                pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
 
     def _places(self, pin: str, root: str) -> list[str]:
