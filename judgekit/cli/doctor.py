@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -37,86 +37,48 @@ def doctor(
 ) -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
     checks: list[Check] = []
-    for check in _checks(project_path(), is_live=live):
+    for check in _check_all(project_path(), is_live=live):
         checks.append(check)
         if not as_json:
             say("{:<5}  {}: {}".format(*check))
     if as_json:
-        emit(
-            json.dumps(
-                [dict(zip(("state", "subject", "text"), check, strict=True)) for check in checks]
-            )
-        )
+        records = []
+        for state, subject, text in checks:
+            records.append({"state": state, "subject": subject, "text": text})
+        emit(json.dumps(records))
     if any(state == "wrong" for state, *_ in checks):
         return Exit.BAD_CONFIG
     return 0
 
 
-def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
-    from judgekit.config import settings
-    from judgekit.hooks import git_hook, install
-    from judgekit.rubric import loader
-
+def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
     python = f"Python {platform.python_version()} at {sys.executable}"
     yield "ok", "judgekit", f"{environment.__version__}, {python}"
-    yield from _storage()
-    yield from _guarded("rubrics", _rubrics(project))
-    yield from _guarded("providers", _providers())
-    try:
-        config = settings.load(project)
-    except JudgekitError as error:
-        yield "wrong", "configuration", str(error)
-    else:
-        found = [str(path) for path in settings.sources(project) if path.is_file()]
-        yield "ok", "configuration", ", ".join(found) or "none; the defaults apply"
-        for section in get_args(loader.Section):
-            yield from _guarded(
-                "rubrics", _named_rubric(section, getattr(config, section).rubric, project)
-            )
-        if config.server.url is not None:
-            yield from _guarded("shared judge", _shared_judge(config))
-        yield from _guarded("models", _models(config, project))
-        if is_live:
-            yield from _guarded("models, live", _live_models(config, project))
-        if words := config.retrieval.command:
-            yield from _guarded(
-                "retrieval.command", _command(words, config.retrieval.deadline, project)
-            )
-        for root in config.retrieval.roots:
-            yield from _guarded(f"store {root}", _store(root, project))
-        if unheeded := settings.judge_without_effect(project):
-            yield "note", "judge of prompts", unheeded
-    of_hooks = list(install.check_prompt_hooks(project))
-    yield from of_hooks
-    if any((state, subject) == ("ok", "prompt hook") for state, subject, _ in of_hooks):
-        yield install.check_agent_command()
-    yield from git_hook.check_git_hook(project)
-    if environment.is_on("JUDGEKIT_DISABLE"):
-        yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
-    if not any(
-        name.endswith("_API_KEY") and value for name, value in environment.environ().items()
-    ):
+    yield from _check_storage()
+    yield from _guarded("rubrics", _check_rubrics(project))
+    yield from _guarded("providers", _check_providers())
+    yield from _check_configuration(project, is_live=is_live)
+    yield from _check_hooks(project)
+    variables = environment.environ()
+    if not any(value for name, value in variables.items() if name.endswith("_API_KEY")):
         unseen = "hooks do not see keys that are set only for interactive shells"
         yield "note", "keys", f"no key is set in this shell; {unseen}"
 
 
 def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks; an error that ends them is one."""
+    """Yield checks; an error that ends them is one, of the subject."""
     try:
         yield from checks
     except JudgekitError as error:
         yield "wrong", subject, str(error)
 
 
-def _storage() -> Iterator[Check]:
+def _check_storage() -> Iterator[Check]:
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
-        yield (
-            "note",
-            "search index",
-            "this Python's SQLite has no FTS5: search covers titles and tags only",
-        )
+        lost = "this Python's SQLite has no FTS5: search covers titles and tags only"
+        yield "note", "search index", lost
     folder = environment.cache_home()
     try:
         environment.private_folder(folder)
@@ -127,13 +89,63 @@ def _storage() -> Iterator[Check]:
         yield "note", "cache", lost
 
 
-def _rubrics(project: Path) -> Iterator[Check]:
+def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
+    """Check the settings, and all that they name; nothing of it where they cannot be read."""
+    from judgekit.config import settings
+
+    try:
+        config = settings.load(project)
+    except JudgekitError as error:
+        yield "wrong", "configuration", str(error)
+        return
+    files_there = [str(path) for path in settings.sources(project) if path.is_file()]
+    yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
+    rubrics: dict[Section, str] = {
+        "judge": config.judge.rubric,
+        "gate": config.gate.rubric,
+        "retrieval": config.retrieval.rubric,
+    }
+    for section, rubric in rubrics.items():
+        yield from _guarded("rubrics", _check_named_rubric(section, rubric, project))
+    if config.server.url is not None:
+        yield from _guarded("shared judge", _check_shared_judge(config))
+    yield from _guarded("models", _check_models(config, project))
+    if is_live:
+        yield from _guarded("models, live", _ask_models(config, project))
+    words = config.retrieval.command
+    if words:
+        deadline = config.retrieval.deadline
+        yield from _guarded("retrieval.command", _check_search_command(words, deadline, project))
+    for root in config.retrieval.roots:
+        yield from _guarded(f"store {root}", _check_store(root, project))
+    unheeded = settings.judge_without_effect(project)
+    if unheeded:
+        yield "note", "judge of prompts", unheeded
+
+
+def _check_hooks(project: Path) -> Iterator[Check]:
+    from judgekit.hooks import git_hook, install
+
+    is_installed = False
+    for state, subject, text in install.check_prompt_hooks(project):
+        yield state, subject, text
+        if (state, subject) == ("ok", "prompt hook"):
+            is_installed = True
+    if is_installed:
+        yield install.check_agent_command()
+    yield from git_hook.check_git_hook(project)
+    if environment.is_on("JUDGEKIT_DISABLE"):
+        yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
+
+
+def _check_rubrics(project: Path) -> Iterator[Check]:
     from judgekit.rubric import loader
 
-    yield "ok", "rubrics", f"{counted(len(list(loader.rubrics(project))), 'is', 'are')} valid"
+    count = len(list(loader.rubrics(project)))
+    yield "ok", "rubrics", f"{counted(count, 'is', 'are')} valid"
 
 
-def _named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
+def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
     """Check a rubric that the configuration names, which judging alone would read."""
     from judgekit.rubric import loader
 
@@ -143,24 +155,24 @@ def _named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Chec
         yield "note", "rubrics", f"{other}: {loaded.path}"
 
 
-def _providers() -> Iterator[Check]:
+def _check_providers() -> Iterator[Check]:
     from judgekit.config.settings import load, wrong
     from judgekit.providers import registry
 
     known = {profile.provider for profile in registry.profiles()}
     yield "ok", "providers", f"{counted(len(known), 'profile is', 'profiles are')} sound"
     try:
-        own = load(None).providers
+        config = load(None).providers
     except ConfigError:  # which is said of the configuration
         return
-    for key, names in (("allow", own.allow), ("order", own.order)):
+    for key, names in (("allow", config.allow), ("order", config.order)):
         for name in names or ():
             if registry.unaliased(name) not in known:
                 problem = f"no provider {name!r}; judgekit provider list shows all"
                 yield "wrong", "providers", str(wrong("providers", key, problem, None))
 
 
-def _models(config: Config, project: Path) -> Iterator[Check]:
+def _check_models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
@@ -170,66 +182,60 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
             lost = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
         yield "note", "models", f"{reason}. Until then {lost}"
     for tier, jury in panel.items():
-        models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
-        yield "ok", f"models, {tier}", models
-    for family, tiers in list(by_author(config, project))[1:]:
-        models = ", ".join(
-            f"{tier} {endpoint.model}" for tier, jury in tiers.items() for endpoint in jury
-        )
-        yield "ok", f"texts by {family}", models
+        models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
+        yield "ok", f"models, {tier}", ", ".join(models)
+    for family, tiers in by_author(config, project):
+        if not family:  # texts of no known author go to the panel above
+            continue
+        models = []
+        for tier, jury in tiers.items():
+            models += [f"{tier} {endpoint.model}" for endpoint in jury]
+        yield "ok", f"texts by {family}", ", ".join(models)
     if not importlib.util.find_spec("xllamacpp"):
-        yield (
-            "note",
-            "local model",
-            f"not installed; to judge without a key: {files.install_extra('local')}",
-        )
+        remedy = f"to judge without a key: {files.install_extra('local')}"
+        yield "note", "local model", f"not installed; {remedy}"
 
 
-def _shared_judge(config: Config) -> Iterator[Check]:
+def _check_shared_judge(config: Config) -> Iterator[Check]:
     """Ask the shared judge which rubrics it has: a request with the token, and without a text."""
     from judgekit.judging import shared
 
     server = shared.configured(config)
     if server is not None:
         count = counted(server.check(), "rubric", "rubrics")
-        yield (
-            "ok",
-            "shared judge",
-            f"documents go to {server.url}; it takes the token, and has {count}",
-        )
+        accepts = f"it takes the token, and has {count}"
+        yield "ok", "shared judge", f"documents go to {server.url}; {accepts}"
 
 
-def _live_models(config: Config, project: Path) -> Iterator[Check]:
+def _ask_models(config: Config, project: Path) -> Iterator[Check]:
     """Have each model judge a sentence, after a line that says what that costs at most."""
-    from judgekit.cli.provider import outcome
+    from judgekit.cli.provider import describe_trial
     from judgekit.judging import trial
     from judgekit.judging.panel import resolve_panel
     from judgekit.providers import running
 
     panel, _ = resolve_panel(config, project)
-    endpoints = {}
+    by_model = {}
     for jury in panel.values():
         for endpoint in jury:
-            endpoints[endpoint.model] = endpoint
-    if not endpoints:
+            by_model[endpoint.model] = endpoint
+    if not by_model:
         yield "note", "models, live", "no model is set up on this machine, so none is asked"
         return
-    yield "note", "models, live", trial.cost_in_words([*endpoints.values()])
-    for tried in running.run(trial.try_models([*endpoints.values()])):
+    endpoints = list(by_model.values())
+    yield "note", "models, live", trial.cost_in_words(endpoints)
+    for tried in running.run(trial.try_models(endpoints)):
         state: State = "ok" if tried.answer.failure is None else "wrong"
-        yield state, f"model {tried.endpoint.model}", outcome(tried)
+        yield state, f"model {tried.endpoint.model}", describe_trial(tried)
 
 
-def _command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
-    found = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
-    yield (
-        "ok",
-        "retrieval.command",
-        f"{words[0]}: it answers ({len(found)} found for the word judgekit)",
-    )
+def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
+    hits = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
+    answer = f"it answers ({len(hits)} found for the word judgekit)"
+    yield "ok", "retrieval.command", f"{words[0]}: {answer}"
 
 
-def _store(root: str, project: Path) -> Iterator[Check]:
+def _check_store(root: str, project: Path) -> Iterator[Check]:
     from judgekit.config.settings import user_roots
 
     folder = search.resolve(root, str(project))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -29,69 +29,81 @@ def start() -> int:
     from judgekit.config import settings
 
     settings.load(None)  # here a person reads what is wrong with it
-    known = process.start(_START_SECONDS)
-    if known is None:
+    engine = process.start(_START_SECONDS)
+    if engine is None:
         warn("the engine could not start; judging works without it (see docs/engine.md)")
         return Exit.INTERNAL
-    _print(known)
+    _print_engine(engine)
     return 0
 
 
 @app.command()
 def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] = False) -> None:
     """Stop the engine and engines of other versions after they finish their requests."""
-    known = process.running()
-    for each in known:
-        stopped = process.stop(each, at_once=now)
-        how = "stopped" if stopped else "stops after its running requests; --now stops it at once"
-        say(f"{each.place.socket}: {how}")
-    if not known:
+    engines = process.running()
+    for engine in engines:
+        if process.stop(engine, at_once=now):
+            outcome = "stopped"
+        else:
+            outcome = "stops after its running requests; --now stops it at once"
+        say(f"{engine.place.socket}: {outcome}")
+    if not engines:
         say("no engine is running")
 
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show running engines: process, version, start time, requests, memory, socket and log."""
-    known = process.running()
+    engines = process.running()
     if as_json:
-        records = [
-            {"pid": each.process, "leaving": each.leaving, **(process.health(each.place) or {})}
-            | {"socket": each.place.socket, "log": each.place.log}
-            for each in known
-        ]
-        emit(json.dumps({"engines": records}))
+        emit(json.dumps({"engines": [_engine_record(engine) for engine in engines]}))
         return
-    for each in known:
-        _print(each)
-    if not known:
-        why = (
-            "the first command that judges starts one"
-            if engine_wanted()
-            else "it is switched off here"
-        )
+    for engine in engines:
+        _print_engine(engine)
+    if not engines:
+        why = "it is switched off here"
+        if engine_wanted():
+            why = "the first command that judges starts one"
         say(f"no engine is running; {why}")
 
 
-def _print(known: process.Running) -> None:
-    if known.leaving:
-        how = "judgekit engine stop --now stops it at once"
-        say(f"process {known.process}: stops after its running requests; {how}")
-    elif (health := process.health(known.place)) is None:
-        say("an engine does not answer; judgekit engine stop ends it")
+def _engine_record(engine: process.Running) -> dict[str, Any]:
+    """Return what is known of an engine; what it says of itself goes first."""
+    return {
+        "pid": engine.process,
+        "leaving": engine.leaving,
+        **(process.health(engine.place) or {}),
+        "socket": engine.place.socket,
+        "log": engine.place.log,
+    }
+
+
+def _print_engine(engine: process.Running) -> None:
+    if engine.leaving:  # it has given up its socket, so it cannot be asked
+        remedy = "judgekit engine stop --now stops it at once"
+        say(f"process {engine.process}: stops after its running requests; {remedy}")
     else:
-        if health["leaving"]:
-            state = "leaving"
+        health = process.health(engine.place)
+        if health is None:
+            say("an engine does not answer; judgekit engine stop ends it")
         else:
-            state = "ready" if health["ready"] else "starting"
-        memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
-        say(
-            f"engine {health['version']}, process {health['pid']}: {state} since {health['since']}, {memory}"
-        )
-        say(
-            f"    {counted(health['requests'], 'request', 'requests')}, {health['waiting']:,} unanswered"
-        )
-    say(f"    socket {known.place.socket}")
-    say(f"    log    {known.place.log}")
+            _print_health(health)
+    say(f"    socket {engine.place.socket}")
+    say(f"    log    {engine.place.log}")
+
+
+def _print_health(health: dict[str, Any]) -> None:
+    if health["leaving"]:  # it still answers, and will give up its socket
+        state = "leaving"
+    elif health["ready"]:
+        state = "ready"
+    else:
+        state = "starting"
+    memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
+    who = f"engine {health['version']}, process {health['pid']}"
+    say(f"{who}: {state} since {health['since']}, {memory}")
+    requests = counted(health["requests"], "request", "requests")
+    say(f"    {requests}, {health['waiting']:,} unanswered")
 
 
 serving = typer.Typer(help="A shared judge for a team.", invoke_without_command=True)
@@ -132,38 +144,37 @@ def migrate(
     store = settings.load(None).server.store
     if store is None:
         raise UsageError("no store is set up; server.store in your own configuration names it")
-    taken = Database(store).migrate(runtime_role)
-    for name in taken:
+    applied = Database(store).migrate(runtime_role)
+    for name in applied:
         say(f"applied {name}")
-    say("the schema is complete" if taken else "nothing to do: the schema is complete")
+    say("the schema is complete" if applied else "nothing to do: the schema is complete")
 
 
 @token.command()
 def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> None:
     """Create a token and print it once; only its hash is stored."""
-    say(_tokens().create(name))
+    say(_load_tokens().create(name))
 
 
 @token.command("list")
 def list_() -> None:
     """List the tokens: owner and date."""
-    tokens = _tokens()
-    for token in tokens.all():
-        say(f"{token.name}  since {token.created.date()}")
+    tokens = _load_tokens()
+    for one in tokens.all():
+        say(f"{one.name}  since {one.created.date()}")
     for name in tokens.damaged():
-        warn(
-            f"{name}: no token, and nobody is let in by it; remove it with judgekit serve token revoke"
-        )
+        remedy = "remove it with judgekit serve token revoke"
+        warn(f"{name}: no token, and nobody is let in by it; {remedy}")
 
 
 @token.command()
 def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> None:
     """Revoke a token; its next request is refused (after a second, where servers share a store)."""
-    _tokens().revoke(name)
+    _load_tokens().revoke(name)
     say(f"{name}: token revoked")
 
 
-def _tokens() -> Tokens:
+def _load_tokens() -> Tokens:
     from judgekit.config import settings
     from judgekit.engine.replicas import tokens_of
 

@@ -99,7 +99,9 @@ def check(
     for tried in running.run(trial.try_models([*endpoints.values()])):
         if tried.answer.failure is not None:
             code = Exit.HUMAN_NEEDED
-        say(f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {outcome(tried)}")
+        say(
+            f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {describe_trial(tried)}"
+        )
     return code
 
 
@@ -122,7 +124,7 @@ def _check_shared_judge() -> Exit | None:
     return Exit.ACCEPTED
 
 
-def outcome(tried: Trial) -> str:
+def describe_trial(tried: Trial) -> str:
     """Return what came of a trial in one line: the time, the cost and what was seen, or why nothing did."""
     failure = tried.answer.failure
     usage = tried.answer.usage

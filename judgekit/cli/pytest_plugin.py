@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.judging.verdict import Verdict
     from judgekit.rubric.schema import ScoreRubric
@@ -43,21 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
-    record, replay, usual = (
-        *map(config.getoption, (_RECORD, _REPLAY)),
-        config.getini("judge_replay"),
-    )
+    record = config.getoption(_RECORD)
+    replay = config.getoption(_REPLAY)
+    usual_replay = config.getini("judge_replay")
     if record and replay:
         raise pytest.UsageError(f"{_RECORD} and {_REPLAY} exclude each other: give one of them")
-    given = record or replay
-    if given:
-        folder = config.invocation_params.dir / given
-    else:
-        folder = config.rootpath / usual
-    if given or usual:
-        config.stash[_FOLDER] = folder
-    else:
-        config.stash[_FOLDER] = None
+    folder: Path | None = None
+    if record or replay:
+        folder = config.invocation_params.dir / (record or replay)
+    elif usual_replay:
+        folder = config.rootpath / usual_replay
+    config.stash[_FOLDER] = folder
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -72,32 +68,34 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     Any other verdict fails the test; where no model could judge the text, the test is skipped.
     """
 
-    def check(text: str, *, rubric: str | None = None, **given: Any) -> Verdict:  # noqa: ANN401 - handed on
+    def check(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
         __tracebackhide__ = True
         from judgekit.errors import JudgekitError
 
-        told = request.node.user_properties
+        properties = request.node.user_properties
         try:
-            used = _rubric(rubric, given)
-            verdict = _verdict(request, text, rubric, given)
+            loaded = _load_rubric(rubric, options)
+            verdict = _judge_or_replay(request, text, rubric, options)
         except JudgekitError as error:
             raise error.with_traceback(None) from None
-        if request.config.stash[_FOLDER] is None or request.config.getoption(_RECORD):
-            told.append((_COST, verdict.cost_usd or 0.0))
-            told += [(_UNPRICED, True)] if verdict.cost_complete is False else []
+        is_replayed = request.config.stash[_FOLDER] and not request.config.getoption(_RECORD)
+        if not is_replayed:
+            properties.append((_COST, verdict.cost_usd or 0.0))
+            if verdict.cost_complete is False:
+                properties.append((_UNPRICED, True))
         if verdict.verdict == "undetermined":
-            why = (verdict.degraded or "").removeprefix("not judged: ")
-            told.append((_UNJUDGED, why))
-            pytest.skip(f"not judged: {why}")
-        told.append((_VERDICT, verdict.verdict))
+            reason = (verdict.degraded or "").removeprefix("not judged: ")
+            properties.append((_UNJUDGED, reason))
+            pytest.skip(f"not judged: {reason}")
+        properties.append((_VERDICT, verdict.verdict))
         if verdict.verdict != "accept":
-            raise AssertionError(_problem(verdict, text, used))
+            raise AssertionError(_describe_failure(verdict, text, loaded))
         return verdict
 
     return check
 
 
-def _rubric(name: str | None, given: Mapping[str, Any]) -> ScoreRubric:
+def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
     """Return the rubric to judge by; raises `UsageError` where the test gives less than it needs."""
     from judgekit import environment
     from judgekit.config import check, settings
@@ -109,109 +107,144 @@ def _rubric(name: str | None, given: Mapping[str, Any]) -> ScoreRubric:
     check("assert_accepted", rubric=name)
     loaded = service.rubric(settings.load(project), project, JudgeRequest(rubric=name))
     rubric = cast("ScoreRubric", loaded.rubric)
-    if missing := [need for need in rubric.given.needs if not given.get(need)]:
-        raise UsageError(
-            f"assert_accepted: {rubric.ref} needs {' and '.join(missing)}; pass {missing[0]}="
-        )
+    missing = [need for need in rubric.given.needs if not options.get(need)]
+    if missing:
+        needs = " and ".join(missing)
+        raise UsageError(f"assert_accepted: {rubric.ref} needs {needs}; pass {missing[0]}=")
     return rubric
 
 
-def _verdict(
-    request: pytest.FixtureRequest, text: str, rubric: str | None, given: Mapping[str, Any]
+def _judge_or_replay(
+    request: pytest.FixtureRequest, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> Verdict:
     """Return the verdict on a text, by models or by its recording; a missing recording fails the test."""
     __tracebackhide__ = True
     from judgekit import environment
-    from judgekit.text import short_line
 
     folder = request.config.stash[_FOLDER]
     if folder is None:
-        return _judged(text, rubric, given)
+        return _judge(text, rubric, options)
     # The name stands for all that is judged: another text or another question has no recording yet.
-    judged = sorted((name, value) for name, value in given.items() if name not in LIMITS)
+    question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
+    digest = environment.digest(repr((text, rubric, question)))
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
-    file = folder / f"{test}-{environment.digest(repr((text, rubric, judged)))}.jsonl"
+    file = folder / f"{test}-{digest}.jsonl"
     if request.config.getoption(_RECORD):
-        part = file.with_suffix(f".{os.getpid()}")
-        try:
-            verdict = _judged(text, rubric, given, JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
-            if verdict.verdict != "undetermined":  # an older recording is worth more
-                part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-        return verdict
-    shown = _shown(request.config)
-    missing = f"{shown / file.name} is missing"
-    if file.is_file():
-        verdict = _judged(text, rubric, given, JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
-        failures = [each.failure for each in verdict.rounds if each.failure]
-        missing = next((each.message for each in failures if each.kind == "not_recorded"), "")
-    if missing:
-        todo = f"run pytest {_RECORD} {shown} where a model is set up"
-        pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {todo}")
+        return _record(file, text, rubric, options)
+    return _replay(file, request.config, text, rubric, options)
+
+
+def _record(file: Path, text: str, rubric: str | None, options: Mapping[str, Any]) -> Verdict:
+    """Return the verdict of models, and keep their replies in a file."""
+    __tracebackhide__ = True
+    part = file.with_suffix(f".{os.getpid()}")
+    try:
+        verdict = _judge(text, rubric, options, JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
+        if verdict.verdict != "undetermined":  # an older recording is worth more
+            part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
     return verdict
 
 
-def _shown(config: pytest.Config) -> Path:
+def _replay(
+    file: Path, config: pytest.Config, text: str, rubric: str | None, options: Mapping[str, Any]
+) -> Verdict:
+    """Return the verdict by the replies in a file; fail the test where one is missing."""
+    __tracebackhide__ = True
+    from judgekit.text import short_line
+
+    folder = _relative_folder(config)
+    missing = f"{folder / file.name} is missing"
+    if file.is_file():
+        verdict = _judge(text, rubric, options, JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
+        failures = [judged_round.failure for judged_round in verdict.rounds]
+        unrecorded = [one for one in failures if one and one.kind == "not_recorded"]
+        missing = unrecorded[0].message if unrecorded else ""
+    if missing:
+        remedy = f"run pytest {_RECORD} {folder} where a model is set up"
+        pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
+    return verdict
+
+
+def _relative_folder(config: pytest.Config) -> Path:
     """Return the folder of the recordings as it is seen from where pytest was started."""
     return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
 
 
-def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables: str) -> Verdict:
+def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variables: str) -> Verdict:
+    """Return the verdict on a text, judged with some environment variables set."""
     __tracebackhide__ = True
     from judgekit import api, environment
 
-    own = {}
-    for name, value in given.items():
+    of_text = {}
+    of_request = {}
+    for name, value in options.items():
         if name in api.Text.__dataclass_fields__:
-            own[name] = value
-    others = {}
-    for name, value in given.items():
-        if name not in own:
-            others[name] = value
+            of_text[name] = value
+        else:
+            of_request[name] = value
     with environment.Brought({**os.environ, **variables}):
-        return api.judge_texts({"text": api.Text(text, **own)}, rubric=rubric, **others)[0]
+        texts = {"text": api.Text(text, **of_text)}
+        return api.judge_texts(texts, rubric=rubric, **of_request)[0]
 
 
-def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
+def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
+    """Return what the rubric asks, the verdict and the text, for the report of a failed test."""
     from judgekit.cli import output
     from judgekit.cli.formats.table import verdict_text
     from judgekit.text import short_line
 
     accept = getattr(rubric.modes, verdict.mode).accept
-    if accept.mean is None:
-        mean = ""
-    else:
-        mean = f", and their mean {accept.mean:g}"
-    asked = f"{verdict.verdict}; to be accepted, each score must be at least {accept.each:g}{mean}"
-    shown = verdict_text(verdict.record(), headed=False)
-    return output.printable(f"{asked}\n    {shown}\n    text: {short_line(text, 200)}")
+    condition = f"each score must be at least {accept.each:g}"
+    if accept.mean is not None:
+        condition = f"{condition}, and their mean {accept.mean:g}"
+    return output.printable(
+        f"{verdict.verdict}; to be accepted, {condition}\n"
+        f"    {verdict_text(verdict.record(), headed=False)}\n"
+        f"    text: {short_line(text, 200)}"
+    )
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say in a line each how many verdicts there are and what they cost, and which tests have none."""
-    reports = []
-    for several in terminalreporter.stats.values():
-        reports.extend(several)
-    ends = [report for report in reports if getattr(report, "when", "") == "teardown"]
-    told = []
-    for each in ends:
-        for name, value in each.user_properties:
-            told.append((name, value))
-    verdicts = sum(name == _VERDICT for name, _ in told)
-    cost = sum(value for name, value in told if name == _COST)
+    """Print how many verdicts there are and what they cost; and how many tests were not judged, and why."""
+    from judgekit.text import counted
+
+    properties = _judgekit_properties(terminalreporter)
+    verdicts = sum(name == _VERDICT for name, _ in properties)
+    cost = sum(value for name, value in properties if name == _COST)
     if verdicts or cost:
-        said = f"{cost:.4f} USD"
-        if any(name == _UNPRICED for name, _ in told):
-            said = f"at least {said}" if cost else "cost unknown"
-        elif not any(name == _COST for name, _ in told):
-            said = f"replayed from {_shown(config)}"
-        terminalreporter.write_line(f"judgekit: {verdicts} verdict{'s' * (verdicts != 1)}, {said}")
-    if whys := Counter(value for name, value in told if name == _UNJUDGED):
-        tests = f"{whys.total()} test{'s' * (whys.total() != 1)}"
-        reasons = "; ".join(
-            f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items()
+        count = counted(verdicts, "verdict", "verdicts")
+        terminalreporter.write_line(
+            f"judgekit: {count}, {_describe_cost(properties, cost, config)}"
         )
-        terminalreporter.write_line(f"judgekit: {tests} not judged: {reasons}")
+    reasons = Counter(value for name, value in properties if name == _UNJUDGED)
+    if reasons:
+        texts = list(reasons)
+        if len(reasons) > 1:
+            texts = [f"{reason} ({count})" for reason, count in reasons.items()]
+        tests = counted(reasons.total(), "test", "tests")
+        terminalreporter.write_line(f"judgekit: {tests} not judged: {'; '.join(texts)}")
+
+
+def _judgekit_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
+    """Return what all tests said of their verdicts, by the report that ends a test and has it all."""
+    properties = []
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                properties += report.user_properties
+    return properties
+
+
+def _describe_cost(
+    properties: Sequence[tuple[str, Any]], cost: float, config: pytest.Config
+) -> str:
+    names = {name for name, _ in properties}
+    if _COST not in names:
+        return f"replayed from {_relative_folder(config)}"
+    if _UNPRICED not in names:
+        return f"{cost:.4f} USD"
+    return f"at least {cost:.4f} USD" if cost else "cost unknown"
