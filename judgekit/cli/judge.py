@@ -124,8 +124,12 @@ def judge(
         output_files.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
-    how = rows.How(jobs or row_options.JOBS, use_engine, show_prompt)
-    words = _judge(subjects, request, format_, how, as_task=task_id is not None)
+    if show_prompt:
+        _show_prompts(subjects, request)
+        words: set[str] = set()
+    else:
+        how = rows.How(jobs or row_options.JOBS, use_engine, show_prompt)
+        words = _judge(subjects, request, format_, how, as_task=task_id is not None)
     if unreadable:
         unread = unreadable[-1].exit_code
     else:
@@ -193,15 +197,7 @@ def _judge(
     *,
     as_task: bool,
 ) -> set[str]:
-    """Judge documents as they come, print each verdict, and return the words of all; or print the prompts."""
-    if how.show_prompt:
-        from judgekit.judging.request import JudgeRequest
-        from judgekit.judging.service import prompts
-
-        for document in list(subjects):
-            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**request))
-            output.say_prompts(document.task_id, shown)
-        return set()
+    """Judge documents as they come, print each verdict, and return the words of all."""
     verdicts: list[Record] = []
     project = environment.project_root()
     is_streamed = formats.FORMATS[form].is_streamed
@@ -223,10 +219,12 @@ def _judge(
         from judgekit.judging.service import ajudge_documents
         from judgekit.providers import running
 
-        def each(given: Document, verdict: Verdict) -> None:
-            on_verdict(given, verdict.record())
+        def hand_on(document: Document, verdict: Verdict) -> None:
+            on_verdict(document, verdict.record())
 
-        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**request), each, how.jobs))
+        running.run(
+            ajudge_documents(rest, Path(project), JudgeRequest(**request), hand_on, how.jobs)
+        )
 
     if as_task:
         (task,) = subjects
@@ -238,16 +236,35 @@ def _judge(
     if not is_streamed:
         progress.show("")
         formats.print_verdicts(form, verdicts)
-    undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
-    for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
-        warn(f"undetermined: {reason}")
-    substitutes = (name for verdict in verdicts for name in verdict.get("substitutes") or ())
-    output.tell_sent(substitutes, sum(verdict.get("redacted") or 0 for verdict in verdicts))
+    _say_what_matters(verdicts)
+    return {verdict["verdict"] for verdict in verdicts}
+
+
+def _show_prompts(subjects: Iterable[Document], request: Record) -> None:
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.service import prompts
+
+    project = Path(environment.project_root())
+    for document in list(subjects):
+        output.say_prompts(document.task_id, prompts(document, project, JudgeRequest(**request)))
+
+
+def _say_what_matters(verdicts: Iterable[Record]) -> None:
+    """Say why documents are undetermined, who else was sent them, what was left out, and who only decided."""
+    reasons = set()
+    substitutes: list[str] = []
+    secrets = 0
     deciders = Deciders()
     for verdict in verdicts:
+        if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
+            reasons.add(verdict["degraded"])
+        substitutes += verdict.get("substitutes") or ()
+        secrets += verdict.get("redacted") or 0
         deciders.add(verdict)
+    for reason in sorted(reasons):
+        warn(f"undetermined: {reason}")
+    output.tell_sent(substitutes, secrets)
     note(*deciders.notes())
-    return {verdict["verdict"] for verdict in verdicts}
 
 
 def _judge_task(

@@ -10,9 +10,9 @@ import json
 import queue
 import threading
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from judgekit.engine import client
 from judgekit.engine.client import (
@@ -103,80 +103,110 @@ def many(
         warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
-    waiting: queue.SimpleQueue[tuple[int, Thing] | None] = queue.SimpleQueue()
-    answered: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    connections: set[Connection] = set()
-    over = threading.Event()
-
-    def work() -> None:
-        while (taken := waiting.get()) is not None:
-            number, thing = taken
-            answer = _answer(place, f"/v1/{operation}", partial(body, thing), connections, over)
-            answered.put((number, answer))
-
-    asked: dict[int, Thing] = {}
-    answers: dict[int, Any] = {}
     most = AHEAD * at_once if in_order else at_once
     rest = iter(things)
+    questions = _Questions(place, f"/v1/{operation}", body, at_once)
     try:
-        for number, thing in enumerate(chain(rest, [None])):
-            if thing is not None:
-                asked[number] = thing
-                waiting.put((number, thing))
-                if number < at_once:
-                    threading.Thread(target=work, daemon=True).start()
-            while asked and (thing is None or len(asked) >= most or not answered.empty()):
-                answers.update([answered.get()])
-                while (first := next(iter(asked if in_order else answers), None)) in answers:
-                    answer = answers.pop(first)
-                    if isinstance(answer, NoEngine):
-                        warn(
-                            "the engine refused the request or stopped; continuing in this process"
-                        )
-                        locally(chain(asked.values(), rest), on_answer)
-                        return
-                    if isinstance(answer, Exception):
-                        raise answer
-                    on_answer(asked.pop(first), answer)
+        for thing in rest:
+            questions.ask(thing)
+            while len(questions.open) >= most or questions.has_answers():
+                questions.hand_on(on_answer, in_order=in_order)
+        while questions.open:
+            questions.hand_on(on_answer, in_order=in_order)
+    except _EngineGone:
+        warn("the engine refused the request or stopped; continuing in this process")
+        locally(chain(questions.open.values(), rest), on_answer)
     finally:
-        over.set()
-        for connection in list(connections):
+        questions.close()
+
+
+class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
+    """The engine answered something with `NoEngine`."""
+
+
+class _Questions(Generic[Thing]):
+    """What an engine is asked, each on a connection and in a thread of `at_once`, and what it answered."""
+
+    def __init__(
+        self, place: EngineAddress, path: str, body: Callable[[Thing], bytes], at_once: int
+    ) -> None:
+        self.open: dict[int, Thing] = {}
+        """What is asked about and not yet handed on, by number."""
+        self._place = place
+        self._path = path
+        self._body = body
+        self._at_once = at_once
+        self._numbers = count()
+        self._waiting: queue.SimpleQueue[tuple[int, Thing] | None] = queue.SimpleQueue()
+        self._answered: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._answers: dict[int, Any] = {}
+        self._connections: set[Connection] = set()
+        self._over = threading.Event()
+
+    def ask(self, thing: Thing) -> None:
+        """Have the next free thread ask about a thing."""
+        number = next(self._numbers)
+        self.open[number] = thing
+        self._waiting.put((number, thing))
+        if number < self._at_once:
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def has_answers(self) -> bool:
+        return not self._answered.empty()
+
+    def hand_on(self, on_answer: Callable[[Thing, Any], object], *, in_order: bool) -> None:
+        """Wait for an answer, and hand on each whose turn it is; raises the first that is an error."""
+        number, answer = self._answered.get()
+        self._answers[number] = answer
+        while True:
+            turns = self.open if in_order else self._answers
+            number = next(iter(turns), -1)
+            if number not in self._answers:
+                return
+            answer = self._answers.pop(number)
+            if isinstance(answer, NoEngine):
+                raise _EngineGone
+            if isinstance(answer, Exception):
+                raise answer
+            on_answer(self.open.pop(number), answer)
+
+    def close(self) -> None:
+        """End all threads, also those that wait for an answer."""
+        self._over.set()
+        for connection in list(self._connections):
             connection.abort()
-        for _ in range(at_once):
-            waiting.put(None)
+        for _ in range(self._at_once):
+            self._waiting.put(None)
 
+    def _work(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            number, thing = waiting
+            self._answered.put((number, self._answer(thing)))
 
-def _answer(
-    place: EngineAddress,
-    path: str,
-    body: Callable[[], bytes],
-    connections: set[Connection],
-    over: threading.Event,
-) -> Any:  # noqa: ANN401 - any JSON
-    """Return an answer, or the error to raise where it is taken; the first `NoEngine` is the end for all."""
-    try:
-        sent = body()
-
-        def ask() -> Any:  # noqa: ANN401 - any JSON
-            with Connection(place) as connection:
-                connections.add(connection)
-                try:
-                    if over.is_set():
-                        return NoEngine()
-                    return value(connection.ask("POST", path, sent, seconds=_PATIENCE))
-                finally:
-                    connections.discard(connection)
-
+    def _answer(self, thing: Thing) -> Any:  # noqa: ANN401 - any JSON
+        """Return an answer, or the error to raise where it is taken; `NoEngine` is the end for all."""
         try:
-            return ask()
-        except EngineBusy as busy:
-            if not busy.retry_after:
-                raise
-        return _when_it_is_less_busy(ask, over)
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
-        if isinstance(error, NoEngine):
-            over.set()
-        return error
+            ask = partial(self._post, self._body(thing))
+            try:
+                return ask()
+            except EngineBusy as busy:
+                if not busy.retry_after:
+                    raise
+            return _when_it_is_less_busy(ask, self._over)
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+            if isinstance(error, NoEngine):
+                self._over.set()
+            return error
+
+    def _post(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
+        with Connection(self._place) as connection:
+            self._connections.add(connection)
+            try:
+                if self._over.is_set():
+                    return NoEngine()
+                return value(connection.ask("POST", self._path, body, seconds=_PATIENCE))
+            finally:
+                self._connections.discard(connection)
 
 
 def _when_it_is_less_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
