@@ -419,7 +419,7 @@ def _read(path: Path) -> Layer:
 def _project(project: Path) -> Layer:
     """Return what a project's files say, where they may say it."""
     path = project_file(project)
-    errors: list[ConfigError] = []
+    errors = []
     if yamlfile.check_own(path, project):
         layer = _read(path)
     else:

@@ -164,7 +164,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     yaml.width = len(text) + 4096
     yaml.explicit_start = "---" in lines
     written = io.StringIO()
-    changed: list[str] = []
+    changed = []
     empty = "" if parsed(text) is not None else "{}"  # for a text of comments
     with suppress(
         YAMLError, ValueError, TypeError, AttributeError, LookupError

@@ -85,8 +85,8 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    found: list[Model] = []
-    errors: list[ConfigError] = []
+    found = []
+    errors = []
     for number, line in enumerate(lines, 1):
         try:
             found += [model.model_validate_json(line)] if line.strip() else []
@@ -155,7 +155,7 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found = {}
     for key, value in pairs:
         if key in found:
             raise ValueError(f"duplicate key {json.dumps(key)}")
@@ -244,7 +244,7 @@ def problems(
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
     got = _faults()["got"]
     left = [(each, _place(each, data)) for each in details]
-    meant: set[Location] = set()
+    meant = set()
     while left:
         same = _alternatives([each for each, _ in left], left[0][1])
         first, place = max((left[number] for number in same), key=lambda pair: len(pair[1]))
@@ -324,7 +324,7 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 def _place(error: ErrorDetails, data: object) -> list[int]:
     """Return which parts of an error's place are keys of `data`, or missing there; others name types."""
-    found: list[int] = []
+    found = []
     location = error["loc"]
     for position, part in enumerate(location):
         try:

@@ -90,9 +90,9 @@ class _Reader:
         yield from self._read_blocks(blocks, speaker, where)
 
     def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
-        texts: list[str] = []
-        calls: list[str] = []
-        results: list[Turn] = []
+        texts = []
+        calls = []
+        results = []
         for block in blocks:
             form = _form_of(block)
             if form == "thought":

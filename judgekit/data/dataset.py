@@ -71,7 +71,7 @@ def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], l
     head = list(islice(stream, _LOOKED_AT if rows.lasting else 1))
     if not head:
         raise InputError(f"{rows.name}: no rows; nothing to judge")
-    names: dict[str, None] = {}
+    names = {}
     has_row = False
     for row in head:
         if isinstance(row, DataRow):

@@ -101,7 +101,7 @@ class Fields(NamedTuple):
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
     """Return columns by field from `FIELD=COLUMN`; raises `UsageError`."""
-    found: dict[str, str] = {}
+    found = {}
     for item in items:
         field, sign, column = item.partition("=")
         if not sign or not field:
@@ -124,7 +124,7 @@ def fields_of(
     Raises `UsageError` for an unknown field or column, where no column gives a text, and where several may;
     its text says how to name one, by `naming`.
     """
-    usual: dict[str, list[str]] = {}
+    usual = {}
     for field, names in USUAL[task].items():
         usual[field] = [plain(usual_name) for usual_name in names.split()]
     _check_given(given, usual, columns, name, naming)
@@ -142,7 +142,7 @@ def fields_of(
     if task == "compare" and not (given.get("a") or given.get("b")):
         usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
     chosen = {field: column for field, column in given.items() if column}
-    others: dict[str, list[str]] = {}
+    others = {}
     for field, names_of_field in usual.items():
         fitting = [plain_name for plain_name in names_of_field if plain_name in free]
         if field not in given and fitting:
@@ -153,8 +153,8 @@ def fields_of(
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
     taken = set(chosen.values())
-    columns_of_fields: dict[str, str] = {}
-    other_columns: dict[str, list[str]] = {}
+    columns_of_fields = {}
+    other_columns = {}
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]

@@ -113,8 +113,8 @@ class ResultFile:
         self._names: tuple[str, ...] = ()  # of columns that a row had last
         self._fields: Fields | None = None
         task: TaskName | None = None
-        head: list[DataRow | UnreadableRow] = []
-        names: dict[str, None] = {}
+        head = []
+        names = {}
         stream: Any = iter(rows)  # a generator
         for number, row in enumerate(stream, 1):
             if not rows.lasting:
@@ -255,7 +255,7 @@ def read_labels(
     kinds: dict[str, str] = {}
     counts = Counter[str]()
     left_out = LeftOut()
-    strange: list[object] = []
+    strange = []
     has_id_column = False
     for row, row_id, value in _answers(rows, rows.name, field, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
@@ -399,7 +399,7 @@ def add_sample(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
     raw = b""
-    labelled_ids: set[str] = set()
+    labelled_ids = set()
     if target.exists():
         raw = target.read_bytes()
         sheet = open_rows(path, io.BytesIO())

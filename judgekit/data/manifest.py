@@ -227,7 +227,7 @@ class Manifest:
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
         """Keep the answers of a batch that is over; forget requests with none, or with two that differ."""
         told: dict[str, str] = {}
-        contradicted: set[str] = set()
+        contradicted = set()
         place = json.dumps(batch.place)
 
         def rows() -> Iterator[tuple[str, str | None, str, int]]:

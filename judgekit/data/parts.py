@@ -162,9 +162,9 @@ def run_of(name: str) -> int:
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
     """Return what is in these files, the first of which has the number `first`; raises `UsageError`."""
-    lines: list[tuple[Any, ...]] = []
+    lines = []
     schemas: dict[pa.Schema, None] = {}
-    replaced: list[str] = []
+    replaced = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
         if not {*_READ} <= {*schema.names}:
@@ -278,7 +278,7 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape, key: Key) -> None:
     """Write a file in these columns, without some of its rows; seal those that the user trusts."""
     gone = {*dropped}
-    rows: list[dict[str, Any]] = []
+    rows = []
     for at, row in enumerate(folder.rows(name)):
         if at not in gone:
             rows.append(seals.sealed_row(row, key.key))

@@ -319,7 +319,7 @@ def summarise(
     tally = totals.tally
     _refuse_nothing(name, tally, column, groups)
     if totals.ranks:
-        task: Literal["judge", "compare"] = "compare"
+        task = "compare"
         best = "A"
         accept_rate = None
     else:

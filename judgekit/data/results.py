@@ -114,7 +114,7 @@ def result(
     }
     known |= {"fingerprint": fingerprint, "judged": record}
     ours = _finite({name: known.get(name) for name in OURS})
-    found: dict[str, Any] = {}
+    found = {}
     for name, value in _finite(row.columns).items():
         new = name
         while new in ours or (new != name and new in row.columns):

@@ -47,7 +47,7 @@ def judges(
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
     """Return what gives the judge of a subject, one for each kind, which `adapt` makes of the usual one."""
-    judges_by_kind: dict[object, Any] = {}
+    judges_by_kind = {}
 
     def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
         kind = kind_of(subject)
@@ -83,7 +83,7 @@ async def judged(
             return record
 
         # How many are judged at once depends on the models that the first of them is for.
-        head: list[PendingRow] = []
+        head = []
         rest = iter(rows)
         limit = at_once
         for row in rest:

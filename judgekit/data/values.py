@@ -25,7 +25,7 @@ class NoJsonValueError(Exception):
 
 def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a row of a Python program as JSON has it; raises `NoJsonValueError`, which names the column."""
-    row: dict[str, Any] = {}
+    row = {}
     for key, value in columns.items():
         name = _name_of(key)
         if name in row:

@@ -77,7 +77,7 @@ def check(
     """Read a file as far as it would be judged; ids of `wanted` digests are returned with their rows."""
     checked = Checked()
     ids = parts.Digests(wanted)
-    unchecked: list[dict[str, Any]] = []
+    unchecked = []
     # In place of a verdict stands what no cell can hold, so that every own column counts.
     ours = dict.fromkeys(OURS, "\0")
     with files.opened(path) as file:
@@ -112,7 +112,7 @@ class Block(NamedTuple):
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
     """Yield the rows that are not kept, a few at a time; raises `InputError` for one that cannot be read."""
-    rows: list[PendingRow] = []
+    rows = []
     size = 0
     for row in run.pending():
         rows.append(row)
@@ -229,7 +229,7 @@ class Worker:
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
-        records: dict[str, Record | None] = {}
+        records = {}
         for row in self._job.folder.rows(name):
             if key is None or seals.is_row_valid(row, key):
                 record = row["judged"]

@@ -115,7 +115,7 @@ def choose_rules(
     doubt = 1 - promise.confidence
     able = _testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
-    refused: list[RefusedRule] = []
+    refused = []
     steps: dict[Chain, int] = {}
     for chain, members in chains.items():
         if chain not in able:
@@ -286,7 +286,7 @@ def _test_gate(
             gains += 1
     labels = len(members)
     limit = bound(labels, losses, gains, level, promise)
-    evidence: dict[str, Any] = {
+    evidence = {
         "tier": chain.tier,
         "outcome": chain.outcome,
         "after": chain.after,
@@ -476,7 +476,7 @@ def _course(
     for tier, recorded in answers.items():
         opinions[tier] = reader.opinions(rubric, case, recorded)
     cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
-    ends: dict[str, Final] = {}
+    ends = {}
     asked_tiers = set[TierName]()
     for part in next(iter(opinions.values())):
         voices = {tier: by_part[part] for tier, by_part in opinions.items()}
@@ -517,7 +517,7 @@ def learn(
         raise InputError(f"{wanted}; a calibration needs a next tier")
     read, tiers_read_otherwise = score_sources(cases)
     ranked_cases = ranked(cases, rubric, mode)
-    likelihoods: dict[TierName, calibration.Likelihood] = {}
+    likelihoods = {}
     if ranked_cases:
         choice = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
         with_gates = [case.walk(choice.finality) for case in ranked_cases]

@@ -382,7 +382,7 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 
 
 def _items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
-    items: dict[str, Item] = {}
+    items = {}
     for place, line in lines(path, wanted):
         item = read(line, place)
         if item.id in items:

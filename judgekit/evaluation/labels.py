@@ -147,7 +147,7 @@ def winner_of(
     parts = _ORDER.split(text)
     if len(parts) == 1:
         return _by_side(text, most)
-    sides: list[str] = []
+    sides = []
     for part in parts[::2]:
         side = names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most)
         if side is None or side == TIE or side in sides:

@@ -108,9 +108,9 @@ def _logistic(labelled: Labelled) -> _Logistic:
 
 def _steps(labelled: Labelled) -> _Steps:
     """Return the rising steps of least squared error, by pooling neighbours that fall."""
-    starts: list[float] = []
-    sums: list[float] = []
-    counts: list[int] = []
+    starts = []
+    sums = []
+    counts = []
     for leaning, is_accepted in labelled:
         starts.append(leaning)
         sums.append(float(is_accepted))

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, page, shares
+from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, page, shares
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
 
@@ -85,7 +85,7 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
 
 def judges_table(report: JudgingReport) -> Table:
     figures = _intervals(report.judges)
-    rows: list[Row] = []
+    rows = []
     for at, judge in enumerate(report.judges):
         cells = []
         for intervals in figures.values():
@@ -135,7 +135,7 @@ def kpi_page(evidence: Evidence) -> str:
 
 
 def _kpi_table(evidence: Evidence) -> Table:
-    rows: list[Row] = []
+    rows = []
     for measure in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
         limit = measure.limit
         span = limit.range_text(measure.interval) if measure.interval else None

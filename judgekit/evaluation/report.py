@@ -223,7 +223,7 @@ def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recor
 
 def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     """Return what each judge said of each original, those that they disagree about first."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes = {}
     for judge, items_of_judge in items.items():
         for item in items_of_judge:
             if not item.is_original:

@@ -207,10 +207,10 @@ def shown_by_hook(
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
-    gain: list[float] = []
-    recalled: list[float] = []
-    precise: list[float] = []
-    reciprocal: list[float] = []
+    gain = []
+    recalled = []
+    precise = []
+    reciprocal = []
     for answer in seen:
         if answer.query in grades:
             judgements = grades[answer.query]
@@ -304,8 +304,8 @@ def search(
         seen = []
         for done, query in enumerate(collection.queries, 1):
             name = scope(query.id) if scoped else ""
-            ranking: list[str] = []
-            candidates: list[Candidate] = []
+            ranking = []
+            candidates = []
             if name in stores:
                 ranking = stores[name].ranking(query.text, DEPTH)
                 candidates = stores[name].candidates(query.text, PROMPT_POOL)

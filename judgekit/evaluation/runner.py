@@ -207,7 +207,7 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
     judge, subject = prepared(judge, case, folder)
     subject, secrets = judge.redacted(subject)
     state = JudgingState(subject, judge.session(), judge.settings.refusal(secrets), secrets)
-    cut: set[TierName] = set()
+    cut = set()
     if isinstance(judge, RankingJudge):  # which of the subjects go up depends on what is learned
         for tier, jury in judge.models_by_tier.items():
             task = replace(judge.question(tier, state), letters=tuple(subject.letters))
@@ -413,7 +413,7 @@ def trial(
 ) -> list[Tried]:
     """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
     config = configuration.load(project)
-    trials: list[Tried] = []
+    trials = []
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
     async def run() -> None:

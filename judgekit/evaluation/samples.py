@@ -42,7 +42,7 @@ DISTANCE = ""
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
     """Return the model of each tier in recorded answers; raises `InputError` unless each has one."""
-    models: dict[TierName, str] = {}
+    models = {}
     for tier in TIERS:
         names = set()
         for case in cases:
@@ -297,14 +297,14 @@ class Reader(NamedTuple):
         answers = by_tier(case)
         ties: frozenset[TierName] = frozenset()
         is_lenient_pair = False
-        opinions: dict[TierName, dict[str, TierOpinion]] = {}
+        opinions = {}
         if isinstance(self.rubric, CompareRubric):
             # A pair is told from the side of the first winner, as the rules of escalation see it.
             votes = {tier: tier_vote(case, recorded) for tier, recorded in answers.items()}
             outcomes = jury.outcomes(votes)
             for tier, vote in votes.items():
                 opinions[tier] = {WHOLE: TierOpinion(outcomes[tier], vote.lead)}
-            labels: Mapping[str, str] = {WHOLE: self._label_of_pair(case, jury.favourite(votes))}
+            labels = {WHOLE: self._label_of_pair(case, jury.favourite(votes))}
             # Where no winner is the costly error, a tie over a win does not count as right.
             is_lenient_pair = self.mode == "lenient"
             ties = _ties(outcomes, up_to_a_win=is_lenient_pair)

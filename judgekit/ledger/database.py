@@ -146,7 +146,7 @@ class Database:
 
         All or nothing, one process at a time. Raises `ConfigError` while a replica runs that would not work.
         """
-        taken: list[str] = []
+        taken = []
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
@@ -232,7 +232,7 @@ class Database:
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
         """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
-        asked: dict[str, Any] = {"before": before, "project": project}
+        asked = {"before": before, "project": project}
         asked |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
         rows = self._do("count" if preview else "purge", asked)
         return Counter(

@@ -91,7 +91,7 @@ def forward(
     """
     end = time.monotonic() + seconds
     count = 0
-    remarks: list[str] = []
+    remarks = []
     try:
         with file_lock(ledger.folder / LOCK, timeout=0):
             for lines, note in _batches(ledger):
@@ -138,7 +138,7 @@ def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
             state = os.fstat(file.fileno())
             inode, offset = places.get(path.name, (0, 0))
             file.seek(offset if inode == state.st_ino and offset <= state.st_size else 0)
-            lines: list[bytes] = []
+            lines = []
             size = 0
             more = True
             while more:

@@ -69,7 +69,7 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
         average = round(fmean(scores.values()), 2) if scores else None
     rest = {key: value for key, value in older.items() if key not in known_keys}
     whole = json.dumps(older, sort_keys=True, ensure_ascii=True)
-    common: Fields = {
+    common = {
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
@@ -237,7 +237,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     ids = set(before)
     known = 0
     damaged: list[Damage] = []
-    waiting: list[Record] = []
+    waiting = []
     for path in store.files(places, damaged.append):
         for number, raw in store.raw_lines(path, damaged.append):
             record = _read(raw, text=text)

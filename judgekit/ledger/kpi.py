@@ -179,8 +179,8 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}
-    contents: dict[str, str] = {}
-    tasks: dict[str, str] = {}
+    contents = {}
+    tasks = {}
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
             name = content(record)
@@ -339,8 +339,8 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     under, which is the same but for the provider before it and a date behind it.
     """
     learned: dict[str, set[str]] = {}
-    configured: set[str] = set()
-    replied: set[str] = set()
+    configured = set()
+    replied = set()
     for verdict in verdicts:
         for name, behind in verdict.configured.items():
             learned.setdefault(name, set()).add(behind)
@@ -404,7 +404,7 @@ def readiness(
     strata = recent.strata()
     now = now or datetime.now(UTC)
     covered = now - min((verdict.timestamp for verdict in recent.verdicts), default=now)
-    missing: list[str] = []
+    missing = []
     if covered < CALIBRATION:
         days = counted(covered.days, "day", "days")
         missing.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")

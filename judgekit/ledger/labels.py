@@ -62,7 +62,7 @@ def waiting(
         wanted = lacking.labels
         evidence = lacking.evidence
         open_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
-    queue: list[tuple[bool, float, VerdictLine]] = []
+    queue = []
     for word in _WORDS:
         first: list[VerdictLine] = []
         rest = []
@@ -164,7 +164,7 @@ def triage(records: Iterable[Record]) -> Triage:
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
     last: dict[tuple[str, str], VerdictLine] = {}
-    stumbled: set[tuple[str, str]] = set()
+    stumbled = set()
     for line in lines:
         if isinstance(line, OverrideLine):
             triage.overrides.insert(0, line)

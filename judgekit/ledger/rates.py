@@ -226,7 +226,7 @@ def wanted(
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
         # Where none helps alone, as with no label at all, the stratum with the fewest is first.
-        steps: list[tuple[float, bool, int, int, Stratum]] = []
+        steps = []
         for place, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
                 grown = _grow(stratum, start)

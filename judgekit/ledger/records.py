@@ -261,7 +261,7 @@ def newest_override(
     without_terminal: bool = False,
 ) -> OverrideLine | None:
     """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
-    overrides: list[OverrideLine] = []
+    overrides = []
     for record in records:
         if not isinstance(record, OverrideLine):
             continue

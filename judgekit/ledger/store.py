@@ -149,7 +149,7 @@ def entries(
 ) -> Iterator[ReadLine]:
     """Yield the wanted lines day by day, each id of a person once; `damaged` gets what is unreadable."""
     # Ids with who acted: otherwise one member of a team could hide another's lines.
-    seen: set[tuple[str, str]] = set()
+    seen = set()
     first = wanted.since and wanted.since.astimezone(UTC).date()
     if wanted.kinds is None:
         schemas = None
@@ -211,8 +211,8 @@ def sort_out(
     lines: Iterable[bytes], why_not: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
     """Return the records in lines from elsewhere, and by their places why other lines are not taken."""
-    taken: list[Record] = []
-    refused: dict[int, str] = {}
+    taken = []
+    refused = {}
     for place, raw in enumerate(lines):
         record = parse(raw)
         if isinstance(record, str):
@@ -232,7 +232,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
     def unread(error: OSError) -> None:
         damaged(Damage(Path(str(error.filename)), 0, f"cannot be read ({error.strerror or error})"))
 
-    paths: set[Path] = set()
+    paths = set()
     for place in places:
         # os.path, since pathlib's tests raise where a folder above is closed to us.
         if not os.path.isdir(place):  # noqa: PTH112
@@ -255,7 +255,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
                     problem = "not a regular file (a folder, a broken link or a device)"
                     damaged(Damage(path, 0, problem))
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
-    order: list[tuple[date, int, str, Path]] = []
+    order = []
     for path in paths:
         day = date.min
         named = _DAY.fullmatch(path.name)
@@ -397,7 +397,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     Returns how many lines of each kind go (an unreadable file is one `damaged`). Raises `LedgerError`.
     """
     counts: Counter[str] = Counter()
-    gone: set[str] = set()
+    gone = set()
     label = SCHEMAS[Label].encode()
     try:
         with nullcontext() if preview else file_lock(folder / LOCK, timeout=SECONDS):

@@ -12,7 +12,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from judgekit.errors import FailureKind, GatewayError, Usage, free, usage_of_failed_call
@@ -40,7 +40,7 @@ _TAG = "judgekit"  # in a batch's metadata
 _PROXY = (
     "litellm_proxy/"  # it routes a file, and the batches of it, by the model that a header names
 )
-_ABOUT_LIMIT: Final = re.compile(
+_ABOUT_LIMIT = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
 # Headers, from variables that mean OpenAI alone.
@@ -118,7 +118,7 @@ def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
     """Return the path and the body that an ordinary call would send; nothing is sent."""
-    sent: list[tuple[str, bytes]] = []
+    sent = []
 
     def catch(asked: httpx.Request) -> None:
         sent.append(
@@ -176,7 +176,7 @@ class BatchCalls:
         """Return the id of a new file."""
         model = self.endpoint.model
         file = (name, content, "application/jsonl")
-        routed: dict[str, Any] = {}
+        routed = {}
         if model.startswith(_PROXY):
             routed["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
         made = await self._do(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from judgekit.providers.failures import status_of
 
-PATH: Final = "/chat/completions"
-_PARTS: Final = re.compile(rb'"content"\s*:\s*\[')
-_CHOICES: Final = re.compile(rb'"choices"\s*:')
-_THOUGHTS: Final = ("thinking", "reasoning")
+PATH = "/chat/completions"
+_PARTS = re.compile(rb'"content"\s*:\s*\[')
+_CHOICES = re.compile(rb'"choices"\s*:')
+_THOUGHTS = ("thinking", "reasoning")
 
 
 class Body(NamedTuple):

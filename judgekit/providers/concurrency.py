@@ -48,7 +48,7 @@ async def map_concurrently(
     workers = [asyncio.create_task(work_on_things()) for _ in range(limit)]
     for worker in workers:
         worker.add_done_callback(complete.put_nowait)
-    results: dict[int, tuple[Thing, Value]] = {}
+    results = {}
     count = 0
     ended = 0
     try:

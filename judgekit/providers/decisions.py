@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.text import short_line
@@ -17,12 +17,12 @@ from judgekit.text import short_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MOST_QUESTIONS: Final = 128  # in one request, on both wires
-MOST_LEVELS: Final = 10  # of a score question
-YES: Final = "yes"
-NO: Final = "no"
-_SUM_WITHIN: Final = 0.02  # probabilities are rounded on the wire
-_WORDS: Final = 120  # characters of a server's own words
+MOST_QUESTIONS = 128  # in one request, on both wires
+MOST_LEVELS = 10  # of a score question
+YES = "yes"
+NO = "no"
+_SUM_WITHIN = 0.02  # probabilities are rounded on the wire
+_WORDS = 120  # characters of a server's own words
 
 
 class DecisionOption(NamedTuple):
@@ -135,7 +135,7 @@ class _Doubled(list[Any]):
 
 def _with_doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON, in which no value of a doubled key is lost."""
-    values: dict[str, Any] = {}
+    values = {}
     for key, value in pairs:
         if key not in values:
             values[key] = value
@@ -200,7 +200,7 @@ def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[s
         pairs = [(item.get("value"), item.get("probability")) for item in listed]
     else:
         raise ValueError("was answered without probabilities")
-    by_value: dict[str, float] = {}
+    by_value = {}
     for key, number in pairs:
         value = _value(question, key)
         if value in by_value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
@@ -18,26 +18,24 @@ from judgekit.providers.pace import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_TABLE: Final[dict[str, Any]] = environment.table(__file__, "failures.toml")
-_TEXTS: Final = _TABLE.pop("texts")
+_TABLE: dict[str, Any] = environment.table(__file__, "failures.toml")
+_TEXTS = _TABLE.pop("texts")
 _BY_CAUSE = {
     name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()
 }
 _BY_STATUS = {
     status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())
 }
-KINDS: Final = {
-    name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()
-}
+KINDS = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
-_ENDINGS: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["endings"]]
-_OBJECTIONS: Final = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
+_BY_TEXT = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
+_ENDINGS = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["endings"]]
+_OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
 # The model's words did not fit what was asked for, or its template has no such role: whatever the status is.
-_MEANING: Final = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
-_ROOM: Final = [re.compile(text) for text in _TEXTS["room"]]
-_CAP: Final = [re.compile(text) for text in _TEXTS["cap"]]
+_MEANING = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
+_ROOM = [re.compile(text) for text in _TEXTS["room"]]
+_CAP = [re.compile(text) for text in _TEXTS["cap"]]
 _BROKEN_REPLY = {
     "AttributeError",
     "IndexError",
@@ -61,7 +59,7 @@ class Words(NamedTuple):
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
-    causes: list[BaseException] = [error]
+    causes = [error]
     while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
         causes.append(cause)  # a chain may be a ring
     if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):

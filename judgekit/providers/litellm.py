@@ -446,7 +446,7 @@ def _arguments(
             content[0]["cache_control"] = {"type": "ephemeral"}
         messages.append({"role": message.role, "content": content})
     limit = style.reply_tokens(endpoint, request)
-    arguments: dict[str, Any] = {
+    arguments = {
         **_transport_arguments(endpoint, profile, end),
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,

@@ -147,7 +147,7 @@ def _kept(path: Path) -> _Answer:
     """Return what a proxy said to an earlier process; nothing, long ago, where nothing is kept."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(path.read_bytes())
-        models: dict[str, Known] = {}
+        models = {}
         for name, (family, is_thinking) in content["models"].items():
             models[str(name)] = Known(str(family), bool(is_thinking))
         return _Answer(models, float(content["at"]))
@@ -157,7 +157,7 @@ def _kept(path: Path) -> _Answer:
 def _read(rows: list[Any]) -> dict[str, Known]:
     """Return what a proxy's list of models says; raises whatever a strange list raises."""
     families: dict[str, set[str]] = {}
-    thinking: set[str] = set()
+    thinking = set()
     for row in rows:
         name = str(row["model_name"])
         details = row.get("model_info") or {}

@@ -297,7 +297,7 @@ _ALIASES = {"custom": "openai-compatible"}
 
 def profiles() -> list[Profile]:
     """Return all profiles in the order in which they are tried; raises `ConfigError`."""
-    found: list[Profile] = []
+    found = []
     for path in files.profile_files():
         profile = yamlfile.read(path, ProfileFile, version_key="provider").root
         if path.stem != (name := profile.provider):

@@ -11,7 +11,7 @@ import json
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
@@ -19,10 +19,10 @@ from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
-KEPT_SECONDS: Final = 7 * 86_400.0  # after which the usual way is tried again: servers are upgraded
-_VERSION: Final = 1
-_MOST_TOKENS: Final = 1_000_000
-_MOST_BYTES: Final = 10_000
+KEPT_SECONDS = 7 * 86_400.0  # after which the usual way is tried again: servers are upgraded
+_VERSION = 1
+_MOST_TOKENS = 1_000_000
+_MOST_BYTES = 10_000
 
 
 class _Entry(NamedTuple):

@@ -140,7 +140,7 @@ def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
 def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
     """Return the recorded endpoints of the model that all tiers are to ask; raises `UsageError`."""
     (name,) = wanted.models["quick"] or ("",)
-    found: dict[TierName, tuple[Endpoint, ...]] = {}
+    found = {}
     for tier, jury in recorded.items():
         if own := tuple(each for each in jury if f"/{each.model}".endswith(f"/{name}")):
             found[tier] = own
@@ -156,7 +156,7 @@ def _detected(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
     """Yield the panel of each provider that is there, in order; one without models says what is wrong."""
-    unnamed: list[Panel] = []
+    unnamed = []
     for profile in _addressed(known, environ):
         models, problem = _models_at(profile, environ)
         if problem is None:
@@ -287,7 +287,7 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
-    fitting: list[AnyApi] = []
+    fitting = []
     for profile in known:
         if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
             fitting.append(profile)

@@ -12,7 +12,7 @@ import json
 import re
 from contextlib import suppress
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound="BaseModel")
 
-MAX_MENTIONS: Final = 250  # a reply that names keys of its answer more often is refused
-_MAX_READ: Final = 200_000  # characters that are read of the values of all mentions together
-_LEAST_READ: Final = 4_000  # and of each
-_LEAST_SCORES: Final = (
+MAX_MENTIONS = 250  # a reply that names keys of its answer more often is refused
+_MAX_READ = 200_000  # characters that are read of the values of all mentions together
+_LEAST_READ = 4_000  # and of each
+_LEAST_SCORES = (
     2  # that make an assessment of numbers in prose: one beside an answer may be anything
 )
-_THINKING: Final = re.compile(r"\s*+<think>")
-_THOUGHT: Final = "</think>"
-_FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
-_MENTION: Final = re.compile(
+_THINKING = re.compile(r"\s*+<think>")
+_THOUGHT = "</think>"
+_FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
+_MENTION = re.compile(
     rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
     r"|[{,]\s*+(?P<bare>[A-Za-z_][\w-]{0,80}+)\s*+:"
 )
-_FIRST: Final = re.compile(r"\{\s*\Z")
-_STRING: Final = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
-_ESCAPED: Final = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
-_AMOUNT: Final = re.compile(fit.WORDS["amount"])
+_FIRST = re.compile(r"\{\s*\Z")
+_STRING = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
+_ESCAPED = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
+_AMOUNT = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
@@ -150,7 +150,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
 
 
 def _decisive(model: type[BaseModel]) -> list[str]:

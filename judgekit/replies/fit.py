@@ -216,7 +216,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     _refuse_other_scale(value, model)
     value = _unwrapped(value, model)
     _refuse_other_scale(value, model)
-    shaped: dict[str, object] = {}
+    shaped = {}
     matched = {name: _match(value, name, model, where) for name in model.model_fields}
     used = {name: key for name, key in matched.items() if key is not None}
     for name, field in model.model_fields.items():

@@ -7,7 +7,7 @@ texts, but a score that is missing or off the scale, or a list of unknown labels
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Characters beyond which a text of a reply is cut, not refused: it decides nothing.
-MAX_REASONING: Final = 8_000
-MAX_TEXT: Final = 2_000
-MAX_WORD: Final = 80
-KEEP: Final = "keep"  # the one key of a reply to a rubric with a single criterion
-_NO_WINNER: Final = (TIE, "both", "neither", "equal", "none")
+MAX_REASONING = 8_000
+MAX_TEXT = 2_000
+MAX_WORD = 80
+KEEP = "keep"  # the one key of a reply to a rubric with a single criterion
+_NO_WINNER = (TIE, "both", "neither", "equal", "none")
 
 
 def _text(value: object, most: int) -> str:
@@ -93,7 +93,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_STRING: Final[dict[str, Any]] = {"type": "string"}
+_STRING: dict[str, Any] = {"type": "string"}
 _Reasoning = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_REASONING))]
 _Text = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_TEXT))]
 _Word = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_WORD))]

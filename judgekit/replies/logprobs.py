@@ -10,7 +10,7 @@ import math
 import re
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from judgekit.errors import InvalidReply
 from judgekit.replies.extract import extract
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from judgekit.replies.forms import ScoreReply
 
 # Alternatives of each token that are requested: five points and other ways to write them. xAI gives no more.
-ALTERNATIVES: Final = 8
+ALTERNATIVES = 8
 # With less probability on the scale's points, the model was about to write something else there.
-LEAST_MASS: Final = 0.8
+LEAST_MASS = 0.8
 # An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
-SURE: Final = 0.05
-_MOST_PLACES: Final = 32  # in a text with more numbers that may be scores, none is looked for
-_SLACK: Final = 0.01  # how far above 1 rounding may bring a sum of probabilities
-_BEFORE: Final = " \t\r\n\"'“”:"
-_BEHIND: Final = " \t\r\n\"'“”,}]"
-_NUMBER: Final = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
+SURE = 0.05
+_MOST_PLACES = 32  # in a text with more numbers that may be scores, none is looked for
+_SLACK = 0.01  # how far above 1 rounding may bring a sum of probabilities
+_BEFORE = " \t\r\n\"'“”:"
+_BEHIND = " \t\r\n\"'“”,}]"
+_NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
 def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
@@ -46,7 +46,7 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     start = at - reply.text.index(core)
     ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
-    expected: dict[str, float] = {}
+    expected = {}
     for name, (first, last) in places(reply.text, answer, points).items():
         at = bisect_right(ends, start + first)
         if start + last <= ends[at]:  # a number of several tokens has no probability of its own
@@ -68,7 +68,7 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
             numbers.append(each.span(1))
     if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
-    found: dict[str, tuple[int, int]] = {}
+    found = {}
     for start, end in numbers:
         other = next(point for point in points if point != int(text[start:end]))
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies.extract import read
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Form = TypeVar("Form", bound=ReplyForm)
 
-_REFUSING: Final = re.compile(WORDS["refusing"])
-_READ: Final = 400  # characters of a beginning in which a refusal is said
+_REFUSING = re.compile(WORDS["refusing"])
+_READ = 400  # characters of a beginning in which a refusal is said
 
 
 def read_reply(reply: Reply, form: type[Form]) -> Form:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any, Final
+from typing import Any
 
 from judgekit.errors import InvalidReply
 
-MAX_DEPTH: Final = 64  # objects nested deeper are no reply; keeps memory and recursion small
-MAX_ENTRIES: Final = 50_000  # a text with more objects, keys and items is a flood, not a reply
-MAX_OBJECTS: Final = 256  # that are considered, counted from the end of a reply
-MAX_RESCUES: Final = 8  # readings of one reply from an object that an unclosed string had swallowed
+MAX_DEPTH = 64  # objects nested deeper are no reply; keeps memory and recursion small
+MAX_ENTRIES = 50_000  # a text with more objects, keys and items is a flood, not a reply
+MAX_OBJECTS = 256  # that are considered, counted from the end of a reply
+MAX_RESCUES = 8  # readings of one reply from an object that an unclosed string had swallowed
 
-_DOUBLE: Final = '"“”„'
-_SINGLE: Final = "'\u2018\u2019"
-QUOTES: Final = _DOUBLE + _SINGLE
+_DOUBLE = '"“”„'
+_SINGLE = "'\u2018\u2019"
+QUOTES = _DOUBLE + _SINGLE
 
 _BODY = r"(?:[^{0}\\]|\\[\s\S])"
 _QUOTED = "|".join(
@@ -31,21 +31,19 @@ _COMMENT = r"//|/\*|\#"
 # A comment that nothing ends is none: it would hide whatever stands behind the object.
 _NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 
-_KEY: Final = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
+_KEY = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
 # Braces in prose have neither a key nor their end behind them.
-_START: Final = re.compile(
-    rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))"
-)
-_BEFORE_VALUE: Final = re.compile(rf"(?:\s|{_NOTE})*+")
+_START = re.compile(rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))")
+_BEFORE_VALUE = re.compile(rf"(?:\s|{_NOTE})*+")
 # Commas are not counted; only their absence matters, to words.
-_BETWEEN_ENTRIES: Final = re.compile(rf"(?:[\s,]|{_NOTE})*+")
-_WORD: Final = re.compile(r'(?:(?!//|/\*)[^,{}\[\]"\n\#])++')
+_BETWEEN_ENTRIES = re.compile(rf"(?:[\s,]|{_NOTE})*+")
+_WORD = re.compile(r'(?:(?!//|/\*)[^,{}\[\]"\n\#])++')
 
 _COMMA = r",[\s,]*+"
 _NEXT_KEY = rf"(?:{_QUOTED})\s*+(?::|\Z)|[{QUOTES}][^{QUOTES}]*+\Z"
 _NEXT_ITEM = rf"[{QUOTES}{{\[\]]|-?[0-9]|(?:true|false|null|True|False|None)\b"
 
-_AFTER_WORD: Final = {  # what ends a number or word, in an object (True) and in an array
+_AFTER_WORD = {  # what ends a number or word, in an object (True) and in an array
     # A comma counts only before something that can follow it: `4,5` and `2, or 3` are not 4 and 2.
     True: re.compile(
         rf"[^\S\n]*+(?:\}}|\n|{_COMMENT}|{_COMMA}(?:\Z|\}}|{_COMMENT}|[{QUOTES}]|{_BARE}\s*+:)|,[^\S\n]*+\n"
@@ -62,22 +60,22 @@ def _ends_in_object(next_key: str) -> str:
 
 
 _ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-_STRING_ENDS: Final = {
+_STRING_ENDS = {
     (True, True): _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:"),
     (True, False): _ends_in_object(_NEXT_KEY),
     (False, True): _ENDS_IN_ARRAY,
     (False, False): _ENDS_IN_ARRAY,
 }
-_AFTER_STRING: Final = {
+_AFTER_STRING = {
     in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)
 }
 # A string's text up to its first unescaped quote, by opening quote: where JSON ends it.
-_FIRST_QUOTE: Final = {
+_FIRST_QUOTE = {
     opening: re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
     for opening, closing in zip(QUOTES, ('"', *[_DOUBLE] * 3, "'", *[_SINGLE] * 2), strict=True)
 }
 # Up to the first quote that something follows which ends a string: by quote, in an object, with bare keys.
-_LAST_QUOTE: Final = {
+_LAST_QUOTE = {
     (opening, *how): re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{ends}))*+[{quotes}]")
     for quotes in (_DOUBLE, _SINGLE)
     for opening in quotes
@@ -85,7 +83,7 @@ _LAST_QUOTE: Final = {
 }
 
 # As JSON writes a number, of a size that a score may have.
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 
 SPELT_NUMBER = re.compile(
     r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
@@ -118,7 +116,7 @@ def _decoded(text: str) -> str:
     return text
 
 
-CUT: Final = object()
+CUT = object()
 """Stands for a value that was begun and of which the end was not seen."""
 
 

@@ -24,7 +24,7 @@ _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nt
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
     """Return the terms in the file `name`, each with that of its dimension; raises `InputError`."""
-    found: list[tuple[str, str, str]] = []
+    found = []
     if text.lstrip()[:1] == "{":
         try:
             found = [

@@ -35,7 +35,7 @@ def read(file: BinaryIO, name: str) -> Stream:
     while True:
         lines.begin()
         problem: CellError | None = None
-        row: dict[str, str] = {}
+        row = {}
         try:
             cells = next(reader, None)
             if cells is None:

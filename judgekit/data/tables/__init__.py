@@ -158,13 +158,13 @@ class Columns:
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
         """Return the kinds of each column, in order, and new names of those called like a score."""
-        renamed: dict[str, str] = {}
+        renamed = {}
         for name in self.own.keys() & self.scores.keys():
             new = name
             while new in self.scores or new in self.own:
                 new = f"row.{new}"
             renamed[name] = new
-        kinds: dict[str, set[str]] = {}
+        kinds = {}
         for name, kinds_of_own in self.own.items():
             kinds[renamed.get(name, name)] = kinds_of_own
         for name in self.ours:

@@ -45,7 +45,7 @@ def _write_to(file: IO[bytes], table: Table, types: Mapping[str, pa.DataType]) -
 
 def _groups(table: Table) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows in groups, each small enough for the memory."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     size = 0
     for length, row in table.rows():
         rows.append(row)
