@@ -14,7 +14,6 @@ results which that chain could have had.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from math import ceil
 from statistics import fmean
@@ -46,7 +45,7 @@ from judgekit.judging.wording import wording
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from judgekit.judging.score import DocumentJudge
@@ -201,7 +200,7 @@ def _chains(
 ) -> Chains:
     """Return the classes of opinions with their members, an earlier tier's first."""
     chains: Chains = {}
-    last = list(tiers).index(reference) if reference else len(tiers) - 1
+    last = tiers.index(reference or tiers[-1])
     for place, tier in enumerate(tiers[:last]):
         for sample in samples:
             outcome = sample.united(tier)
@@ -249,9 +248,14 @@ def _margins(
     if least is None or len(margins) <= least:
         return margins[-1:]
     steps: list[float] = []
-    most = LEANING_STEPS if chain.leans else STEPS
+    most = STEPS
+    wider = WIDER
+    if chain.leans:
+        most = LEANING_STEPS
+        wider = 1.0
     # As many steps as there are lead to the whole class in even ratios.
-    wider = max(1.0 if chain.leans else WIDER, (len(margins) / least) ** (1 / (most - 1)))
+    even = (len(margins) / least) ** (1 / (most - 1))
+    wider = max(wider, even)
     size = float(least)
     while size < len(margins) and len(steps) < most - 1:
         margin = margins[ceil(size) - 1]
@@ -299,7 +303,8 @@ def _test_gate(
     }
     if limit <= promise.rate:
         return CalibratedRule(**evidence)
-    labels_needed = _labels_needed(promise, level, max(0.0, (losses - gains) / labels))
+    share = max(0.0, (losses - gains) / labels)
+    labels_needed = _labels_needed(promise, level, share)
     if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
     return RefusedRule(**evidence, why="too few labels", more=max(1, labels_needed - labels))
@@ -318,17 +323,16 @@ class Walked(NamedTuple):
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
     calls = dict.fromkeys(tiers, 0)
+    decided = 0
+    errors = 0
+    by_gate = 0
     for walked in walks:
         for tier in tiers:
             calls[tier] += walked.calls.get(tier, 0)
-    judgements = [walked.right for walked in walks]
-    errors = judgements.count(False)
-    return calibration.Measured(
-        decided=errors + judgements.count(True),
-        errors=errors,
-        by_gate=sum(walked.by_gate for walked in walks),
-        calls=calls,
-    )
+        decided += walked.right is not None
+        errors += walked.right is False
+        by_gate += walked.by_gate
+    return calibration.Measured(decided=decided, errors=errors, by_gate=by_gate, calls=calls)
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
@@ -340,8 +344,8 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     by_gate = False
     if gates and final.tier != gates.last:
         outcomes = {tier: sample.united(tier) for tier in tiers}
-        is_decided = gates.decided(final.tier, sample.leanings) is not None
-        by_gate = is_decided or bool(gates.final(final.tier, outcomes, sample.margins))
+        by_gate = gates.decided(final.tier, sample.leanings) is not None
+        by_gate = by_gate or bool(gates.final(final.tier, outcomes, sample.margins))
     return Walked(calls, sample.is_right(final.verdict), by_gate)
 
 
@@ -433,7 +437,9 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
-        means = {tier: points(case, recorded) for tier, recorded in by_tier(case).items()}
+        means = {}
+        for tier, recorded in by_tier(case).items():
+            means[tier] = points(case, recorded)
         best = reader.labels(case)[WHOLE]
         ranked_cases.append(RankedCase(case, rubric, mode, means, best, apart))
     return ranked_cases
@@ -458,44 +464,53 @@ class Opinions(NamedTuple):
         _, apart_by_case = score_sources(self.cases)
         cases = []
         for case, apart in zip(self.cases, apart_by_case, strict=True):
-            course = Recorded(**_course(case, apart, rules, rubric, reader))
-            cases.append(case.model_copy(update={"judges": case.judges | {COURSE: course}}))
+            course = Recorded(**_walk_case(case, apart, rules, rubric, reader))
+            cases.append(case.with_judges({COURSE: course}))
         return cases
 
 
-def _course(
+def _walk_case(
     case: Case,
-    apart: Iterable[TierName],
+    apart: Collection[TierName],
     rules: EscalationRules,
     rubric: ScoreRubric | SelectRubric,
     reader: Reader,
 ) -> dict[str, Any]:
     """Return what the tiers come to about a case, as the fields of `Recorded`."""
-    answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
     opinions = {}
-    for tier, recorded in answers.items():
-        opinions[tier] = reader.opinions(rubric, case, recorded)
-    cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+    for tier in rules.tiers:
+        if tier in case.judges:
+            opinions[tier] = reader.opinions(rubric, case, case.judges[tier])
+    cut = frozenset(tier for tier in opinions if case.judges[tier].cut)
     ends = {}
     asked_tiers = set[TierName]()
     for part in next(iter(opinions.values())):
-        voices = {tier: by_part[part] for tier, by_part in opinions.items()}
-        for tier in apart:
-            voices[tier] = voices[tier]._replace(margin=None)
+        voices = {}
+        for tier, opinion_by_part in opinions.items():
+            voices[tier] = opinion_by_part[part]
+            if tier in apart:
+                voices[tier] = voices[tier]._replace(margin=None)
         # A tier that was not asked is none to wait for.
         rules_of_asked = replace(rules, tiers=tuple(voices))
-        ends[part], tiers = walk_tiers(Sample(part, "accept", voices, cut), rules_of_asked)
+        sample = Sample(part, "accept", voices, cut)
+        ends[part], tiers = walk_tiers(sample, rules_of_asked)
         asked_tiers.update(tiers)
-    calls = sum(answers[tier].calls for tier in asked_tiers)
+    calls = sum(case.judges[tier].calls for tier in asked_tiers)
     if WHOLE not in ends:
-        keep = [part for part, end in ends.items() if end.verdict == "accept"]
-        unjudged = [part for part, end in ends.items() if not end.tier]
+        keep = []
+        unjudged = []
+        for part, end in ends.items():
+            if end.verdict == "accept":
+                keep.append(part)
+            if not end.tier:
+                unjudged.append(part)
         return {"calls": calls, "keep": keep, "unjudged": unjudged}
     end = ends[WHOLE]
     if not end.tier:
         return {"calls": calls, "failure": end.verdict}
     rated = opinions[end.tier][WHOLE].rated or {}
-    return {"calls": calls, "scores": {name: rated[name] for name in rubric.questions}}
+    scores = {name: rated[name] for name in rubric.questions}
+    return {"calls": calls, "scores": scores}
 
 
 def learn(
@@ -518,30 +533,30 @@ def learn(
     read, tiers_read_otherwise = score_sources(cases)
     ranked_cases = ranked(cases, rubric, mode)
     likelihoods = {}
+    saved = None
+    with_gates = []
+    without_gates = []
     if ranked_cases:
         choice = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
-        with_gates = [case.walk(choice.finality) for case in ranked_cases]
-        without_gates = [case.walk(None) for case in ranked_cases]
+        for case in ranked_cases:
+            with_gates.append(case.walk(choice.finality))
+            without_gates.append(case.walk(None))
     else:
         labelled = samples(cases, rubric, mode)
         choice = choose_rules(labelled, tiers, promise)
-        likelihoods = _likelihoods(labelled)
-        models_by_tier = {}
-        for tier, name in models.items():
-            models_by_tier[tier] = frozenset(name.split(calibration.TOGETHER))
-        rules = EscalationRules(
-            getattr(rubric.modes, mode).confirm,
-            tiers,
-            models=models_by_tier,
-            unproven=_deciding(read) if mode == "strict" else (),
-        )
+        rules = _usual_rules(rubric, mode, models, read)
         gated_rules = replace(rules, finality=choice.finality)
-        with_gates = [walk(sample, gated_rules) for sample in labelled]
-        without_gates = [walk(sample, rules) for sample in labelled]
-    counts: Counter[TierName] = Counter()
-    for tiers_of_case in tiers_read_otherwise:
-        counts.update(tiers_of_case)
-    read_otherwise = {tier: counts[tier] for tier in TIERS if counts[tier]}
+        for sample in labelled:
+            with_gates.append(walk(sample, gated_rules))
+            without_gates.append(walk(sample, rules))
+        likelihoods = _likelihoods(labelled)
+    if likelihoods:
+        saved = _saved(cases, with_gates, tiers)
+    read_otherwise = {}
+    for tier in TIERS:
+        count = sum(tier in tiers_of_case for tiers_of_case in tiers_read_otherwise)
+        if count:
+            read_otherwise[tier] = count
     reference = RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256)
     learned = Calibration(
         schema=calibration.SCHEMA,
@@ -565,14 +580,26 @@ def learn(
         with_gates=measured(with_gates, tiers),
         without=measured(without_gates, tiers),
         likelihoods=likelihoods,
-        saved=_saved(cases, with_gates, tiers) if likelihoods else None,
+        saved=saved,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
 
 
-def _deciding(read: calibration.Readings) -> list[TierName]:
-    """Return the tiers whose models all decide, and write nothing."""
-    return [tier for tier, sources in read.items() if set(sources.values()) == {"decided"}]
+def _usual_rules(
+    rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], read: calibration.Readings
+) -> EscalationRules:
+    """Return the rules of escalation without gates."""
+    models_by_tier = {}
+    unproven = []
+    for tier in TIERS:
+        if tier in models:
+            models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
+        # Its models all decide, and write nothing.
+        if mode == "strict" and {*read.get(tier, {}).values()} == {"decided"}:
+            unproven.append(tier)
+    confirm = getattr(rubric.modes, mode).confirm
+    tiers = tuple(models_by_tier)
+    return EscalationRules(confirm, tiers, models=models_by_tier, unproven=unproven)
 
 
 def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
@@ -597,17 +624,20 @@ def _saved(
     costs = []
     waits = []
     for case in cases:
-        recorded = by_tier(case).get(second)
+        recorded = case.judges.get(second)
         if recorded is not None and recorded.cost_usd is not None:
             costs.append(recorded.cost_usd)
         if recorded is not None and recorded.latency_ms is not None:
             waits.append(recorded.latency_ms / 1000)
     final = sum(walked.by_gate and second not in walked.calls for walked in walks)
     share = 100 * final / len(walks)
-    return calibration.Saved(
-        usd=round(share * fmean(costs), 6) if costs else None,
-        seconds=round(share * fmean(waits), 1) if waits else None,
-    )
+    usd = None
+    seconds = None
+    if costs:
+        usd = round(share * fmean(costs), 6)
+    if waits:
+        seconds = round(share * fmean(waits), 1)
+    return calibration.Saved(usd=usd, seconds=seconds)
 
 
 def _count_subjects(cases: Sequence[RankedCase]) -> calibration.Subjects | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config import ModeName
+    from judgekit.config import ModeName, TierName
     from judgekit.evaluation.labels import LeftOut
     from judgekit.providers.base import Endpoint
     from judgekit.rubric.schema import Rubric
@@ -111,9 +111,7 @@ class Recorded(Strict):
 
     @property
     def name(self) -> str:
-        if self.jury:
-            return TOGETHER.join(juror.model for juror in self.jurors)
-        return self.model
+        return TOGETHER.join(juror.model for juror in self.jurors)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -122,8 +120,10 @@ class Recorded(Strict):
     @property
     def unanswered(self) -> str | None:
         """The failure because of which no model answered; None where one did, readable or not."""
-        failures = [None if juror.failure in _ANSWERED else juror.failure for juror in self.jurors]
-        return failures[0] if all(failures) else None
+        for juror in self.jurors:
+            if not juror.failure or juror.failure in _ANSWERED:
+                return None
+        return self.jurors[0].failure
 
 
 class Case(Strict):
@@ -172,8 +172,8 @@ class Case(Strict):
 
     def not_understood(self) -> InputError:
         """Return what is wrong with a label that means nothing for such a case."""
-        kinds = [kind for key, kind in _LABELS.items() if getattr(self, key)]
-        expected = next(iter(kinds), _OF_DOCUMENTS)
+        kinds = (kind for key, kind in _LABELS.items() if getattr(self, key))
+        expected = next(kinds, _OF_DOCUMENTS)
         if isinstance(self.label, float):
             shown = f"{self.label:g}"
         elif isinstance(self.label, str):
@@ -185,6 +185,9 @@ class Case(Strict):
     def wrong(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""
         return InputError(f"{place}case {self.id}: {text}")
+
+    def with_judges(self, judges: Mapping[str, Recorded] | Mapping[TierName, Recorded]) -> Case:
+        return self.model_copy(update={"judges": {**self.judges, **judges}})
 
     @property
     def letters(self) -> str:
@@ -217,13 +220,14 @@ class Case(Strict):
             wrong = str(problem)
             if problem.location[:1] == ("label",) and problem.text.startswith("expected"):
                 label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-                kinds = [kind for key, kind in _LABELS.items() if f'"{key}"' in line]
-                expected = next(iter(kinds), "accept, improve or reject")
+                kinds = (kind for key, kind in _LABELS.items() if f'"{key}"' in line)
+                expected = next(kinds, "accept, improve or reject")
                 wrong = f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
-        winners = {labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient"))}
-        if case.a and case.a == case.b and winners & {"A", "B"}:
+        strict = labels.winner_of(case.right("strict"))
+        lenient = labels.winner_of(case.right("lenient"))
+        if case.a and case.a == case.b and {strict, lenient} & {"A", "B"}:
             raise InputError(
                 f"{place}: a and b are the same text, which is always a tie; change one"
             )
@@ -232,10 +236,10 @@ class Case(Strict):
 
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
-    cases = _items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
+    cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
-        is_original = case.variant == "original"
+        is_original = case.id in originals
         if is_original and case.pair:
             raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
         if not is_original and case.pair not in originals:
@@ -279,8 +283,10 @@ def with_understood_labels(
 
 def _sense(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> tuple[bool, dict[str, str]]:
     """Return whether the labels of documents are scores, and else what each kind of them means."""
-    documents = [case for case in cases if not _has_winner(case, rubric)]
-    counts = Counter(labels.kind_of(case.right(mode)) for case in documents)
+    counts = Counter[str]()
+    for case in cases:
+        if not _has_winner(case, rubric):
+            counts[labels.kind_of(case.right(mode))] += 1
     return labels.are_scores(counts), labels.meanings(counts)
 
 
@@ -357,16 +363,17 @@ class Collection(NamedTuple):
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     """Return the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
-    documents = _items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
-    queries = _items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
+    documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
+    queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _grades(folder / QRELS)
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
     strays = 0
-    for query_id, by_document in grades.items():
-        for document_id in by_document:
-            if query_id not in query_ids or document_id not in document_ids:
-                strays += 1
+    for query_id, document_grades in grades.items():
+        if query_id in query_ids:
+            strays += len(document_grades.keys() - document_ids)
+        else:
+            strays += len(document_grades)
     if scoped:
         _check_scopes(folder / CORPUS, documents)
         _check_scopes(folder / QUERIES, queries)
@@ -381,7 +388,7 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
             raise InputError(f"{problem}; {remedy}")
 
 
-def _items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
+def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
     items = {}
     for place, line in lines(path, wanted):
         item = read(line, place)

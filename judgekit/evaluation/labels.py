@@ -68,8 +68,8 @@ def outcome_of(value: object) -> Outcome | None:
     if not isinstance(value, str):
         return None
     text = value.strip()[:_NAME_CHARS]
-    found = _OUTCOME_SIGNS.get(text) or _OUTCOME_WORDS.get(plain(text))
-    return cast("Outcome | None", found)
+    word = _OUTCOME_SIGNS.get(text) or _OUTCOME_WORDS.get(plain(text))
+    return cast("Outcome | None", word)
 
 
 def number_of(value: object) -> float | None:
@@ -87,7 +87,7 @@ def is_no_label(value: object) -> bool:
     """Whether a cell says nothing: it is empty, blank or not a number, as tables write it."""
     if value is None or value != value:  # noqa: PLR0124 - not a number
         return True
-    return isinstance(value, str) and (not value.strip() or value.strip().casefold() == "nan")
+    return isinstance(value, str) and value.strip().casefold() in ("", "nan")
 
 
 def kind_of(value: object) -> str:
@@ -110,17 +110,18 @@ def kind_of(value: object) -> str:
 
 def are_scores(counts: Mapping[str, int]) -> bool:
     """Whether labels are scores, by how many there are of each kind: numbers, not all of them 0 or 1."""
+    if not counts.get(NUMBER):
+        return False
     numbers = sum(counts.get(kind, 0) for kind in (*_DIGITS, NUMBER))
-    words = sum(counts.get(word, 0) for word in OUTCOMES)
-    return counts.get(NUMBER, 0) > 0 and numbers > words
+    return numbers > sum(counts.get(word, 0) for word in OUTCOMES)
 
 
 def meanings(counts: Mapping[str, int]) -> dict[str, str]:
     """Return the outcome of each kind of label that names one, among so many labels of each kind."""
-    words = {word: word for word in OUTCOMES}
-    if are_scores(counts):
-        return words
-    return {**words, **_DIGITS}
+    words = dict(zip(OUTCOMES, OUTCOMES, strict=True))
+    if not are_scores(counts):
+        words |= _DIGITS
+    return words
 
 
 # --- Winners
@@ -153,7 +154,7 @@ def winner_of(
         if side is None or side == TIE or side in sides:
             return None
         sides.append(side)
-    return _first_of(sides, signs=[sign[0] for sign in parts[1::2]])
+    return _first_of(sides, signs=parts[1::2])
 
 
 def _by_number(number: float, most: int) -> str | None:
@@ -169,18 +170,21 @@ def _by_side(text: str, most: int) -> str | None:
     if match is None or text.strip().startswith("-"):
         return None
     side = match[1]
-    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
+    if side.isdigit():
+        place = int(side) - 1
+    else:
+        place = LETTERS.index(side.upper())
     return LETTERS[place] if 0 <= place < most else None
 
 
 def _first_of(sides: list[str], signs: list[str]) -> str | None:
     """Return which text stands first in an order such as A>B=C; None where the signs contradict."""
-    rising = any(sign in "<≺" for sign in signs)
-    falling = any(sign in ">≻" for sign in signs)
-    if rising and falling:
+    marks = {*"".join(signs)}
+    rising = not marks.isdisjoint("<≺")
+    if rising and not marks.isdisjoint(">≻"):
         return None
     top_sign = signs[-1] if rising else signs[0]
-    if top_sign in "=~≈":
+    if top_sign[0] in "=~≈":
         return TIE
     return sides[-1] if rising else sides[0]
 
@@ -202,7 +206,7 @@ def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
 
 
 def agrees(label: str, said: str, *, binary: bool) -> bool:
-    return compared([(label, said)], binary=binary)[0] == (label, label)
+    return compared([(label, said)], binary=binary) == [(label, label)]
 
 
 @dataclass
@@ -244,11 +248,11 @@ def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, L
     counts = Counter[str]()
     for (kind, _), count in pairs.items():
         counts[kind] += count
-    meaning = meanings(counts)
+    winners = (TIE, *LETTERS)
+    meaning = {**dict(zip(winners, winners, strict=True)), **meanings(counts)}
     meaningful = Counter[tuple[str, str]]()
     for (kind, said), count in pairs.items():
-        is_winner = kind == TIE or (len(kind) == 1 and kind in LETTERS)
-        label = kind if is_winner else meaning.get(kind)
+        label = meaning.get(kind)
         if label is not None:
             meaningful[label, said] += count
     binary = is_binary(label for label, _ in meaningful)

@@ -32,7 +32,9 @@ class _Logistic(NamedTuple):
     offset: float
 
     def at(self, leaning: float) -> float:
-        return _bounded(1 / (1 + exp(-max(-30.0, min(30.0, self.slope * leaning + self.offset)))))
+        exponent = self.slope * leaning + self.offset
+        exponent = max(-30.0, min(30.0, exponent))
+        return _bounded(1 / (1 + exp(-exponent)))
 
 
 class _Steps(NamedTuple):
@@ -52,21 +54,26 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
     ordered = sorted(labelled)
     if _loss(_logistic, ordered) <= _loss(_steps, ordered):
         curve = _logistic(ordered)
-        leanings = [leaning for leaning, _ in ordered]
-        spread = (len(leanings) - 1) / 10
-        points = sorted({leanings[round(spread * tenth)] for tenth in range(11)})
-        return Likelihood(kind="platt", points=[(x, round(curve.at(x), 4)) for x in points])
+        leanings = set()
+        for tenth in range(11):
+            place = round((len(ordered) - 1) / 10 * tenth)
+            leanings.add(ordered[place][0])
+        points = [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
+        return Likelihood(kind="platt", points=points)
     steps = _steps(ordered)
-    pairs = list(zip(steps.leanings, steps.shares, strict=True))
-    thinned = pairs[:: max(1, len(pairs) // _MOST_STEPS)]
-    return Likelihood(kind="isotonic", points=[(x, round(_bounded(y), 4)) for x, y in thinned])
+    points = []
+    for leaning, share in zip(steps.leanings, steps.shares, strict=True):
+        points.append((leaning, round(_bounded(share), 4)))
+    every = max(1, len(points) // _MOST_STEPS)
+    return Likelihood(kind="isotonic", points=points[::every])
 
 
 def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
     """Return the mean logarithmic loss on labels that a curve did not learn from."""
     losses = []
     for fold in range(_FOLDS):
-        rest = [pair for place, pair in enumerate(labelled) if place % _FOLDS != fold]
+        rest = list(labelled)
+        del rest[fold::_FOLDS]
         curve = fit(rest)
         for leaning, is_accepted in labelled[fold::_FOLDS]:
             share = curve.at(leaning)

@@ -35,7 +35,8 @@ class Figure(NamedTuple):
 
     def place(self, value: float) -> float:
         """Return where a value is, in percent of the scale."""
-        return 100 * min(1.0, max(0.0, (value - self.least) / (1 - self.least)))
+        share = (value - self.least) / (1 - self.least)
+        return 100 * min(1.0, max(0.0, share))
 
 
 class Cell(NamedTuple):
@@ -61,7 +62,7 @@ class Table(NamedTuple):
     def turned(self) -> Table:
         """The same with rows for columns."""
         names, *rows = zip(self.columns, *self.rows, strict=True)
-        return Table([shown(each) for each in names], rows, self.title)
+        return Table(list(map(shown, names)), rows, self.title)
 
 
 Point: TypeAlias = "tuple[float, Interval]"

@@ -68,6 +68,17 @@ def _intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]
 
 
 def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
+    spread = None
+    if judge.spread:
+        spread = judge.spread.distance
+    lift = None
+    if judge.injection:
+        lift = judge.injection.lift
+    mean_error = None
+    correlation = None
+    if judge.scores:
+        mean_error = judge.scores.mean_error
+        correlation = judge.scores.spearman
     return {
         "accuracy": judge.accuracy,
         "Cohen's kappa": judge.kappa,
@@ -75,10 +86,10 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
         "unreadable": judge.unreadable,
         "order flips": judge.order_flips.rate,
         "rerun flips": judge.rerun_flips.rate,
-        "spread of the distance": judge.spread.distance if judge.spread else None,
-        "injection lift": judge.injection.lift if judge.injection else None,
-        "mean error of scores": judge.scores.mean_error if judge.scores else None,
-        "Spearman's correlation": judge.scores.spearman if judge.scores else None,
+        "spread of the distance": spread,
+        "injection lift": lift,
+        "mean error of scores": mean_error,
+        "Spearman's correlation": correlation,
         "less accurate than the best": judge.behind,
     }
 
@@ -94,7 +105,8 @@ def judges_table(report: JudgingReport) -> Table:
         cost = judge.cost
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
         milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
-        name = Cell(judge.title, below="" if judge.model == judge.judge else judge.model)
+        model = "" if judge.model == judge.judge else judge.model
+        name = Cell(judge.title, below=model)
         rows.append([name, *cells, cost.calls, usd, milliseconds])
     return Table(["judge", *figures, "calls", "USD", "ms"], rows)
 
@@ -113,8 +125,9 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
 
 
 def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]) -> list[Figure]:
-    is_signed = any(interval.low < 0 for interval in intervals if interval)
-    least = -1.0 if is_signed else 0.0
+    least = 0.0
+    if any(interval and interval.low < 0 for interval in intervals):
+        least = -1.0
     figures = []
     for judge, interval in zip(judges, intervals, strict=True):
         if interval:
@@ -146,26 +159,31 @@ def _kpi_table(evidence: Evidence) -> Table:
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     """Return the measures over the seven days up to the end of each day, from the first verdict's on."""
-    dates = sorted(verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts)
     days: dict[date, list[Kpi]] = {}
-    if not dates:
+    if not evidence.verdicts:
         return days
-    for count in range((dates[-1] - dates[0]).days + 1):
-        day = dates[0] + timedelta(days=count)
-        end = datetime.combine(day + timedelta(days=1), time(), UTC)
+    moments = [verdict.timestamp for verdict in evidence.verdicts]
+    day = min(moments).astimezone(UTC).date()
+    last = max(moments).astimezone(UTC).date()
+    while day <= last:
+        tomorrow = day + timedelta(days=1)
+        end = datetime.combine(tomorrow, time(), UTC)
         start = end - timedelta(days=7)
         within = [verdict for verdict in evidence.verdicts if start <= verdict.timestamp < end]
         days[day] = kpi.measure(evidence.only(within))
+        day = tomorrow
     return days
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
     days = kpi_days(evidence)
-    dates = [day.isoformat() for day in days] or [""]
-    ends = (dates[0], dates[-1] if len(dates) > 1 else "")
+    dates = list(map(str, days)) or [""]
+    last = dates[-1] if len(dates) > 1 else ""
+    measures = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
     charts = []
-    for at, name in enumerate(name for name in kpi.LIMITS if name not in kpi.RELIANCE):
-        charts.append(_kpi_chart(kpi.LIMITS[name], [kpis[at] for kpis in days.values()], ends))
+    for at, name in enumerate(measures):
+        daily = [kpis[at] for kpis in days.values()]
+        charts.append(_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last)))
     return charts
 
 
@@ -173,14 +191,16 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
     """Return a chart of one measure, day by day."""
     top = 1.0
     if limit.unit == "seconds":
-        top = max([2 * (limit.high or 1), *(each.value for each in kpis if each.value)])
+        values = [measure.value or 0.0 for measure in kpis]
+        top = max(2 * (limit.high or 1), *values)
     points: list[Point | None] = []
-    for place, each in enumerate(kpis):
-        if each.value is None:
+    for place, measure in enumerate(kpis):
+        if measure.value is None:
             points.append(None)
         else:
             left = place / max(1, len(kpis) - 1)
-            points.append((left, _height(each.value, each.interval, top)))
+            height = _height(measure.value, measure.interval, top)
+            points.append((left, height))
     guides = []
     for edge in (limit.low, limit.high):
         if edge is not None:
@@ -194,4 +214,5 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
 def _height(value: float, interval: Interval | None, top: float) -> Interval:
     """Return a value and its bounds as parts of the greatest height."""
     low, high = interval.bounds if interval else (value, value)
-    return Interval(min(value / top, 1.0), low=min(low / top, 1.0), high=min(high / top, 1.0))
+    value, low, high = (min(height / top, 1.0) for height in (value, low, high))
+    return Interval(value, low, high)

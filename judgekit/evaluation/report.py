@@ -94,7 +94,7 @@ class Outcome(stats.ReportPart):
 
     @property
     def is_disputed(self) -> bool:
-        return len({said for said in self.said.values() if said is not None}) > 1
+        return len({*self.said.values()} - {None}) > 1
 
 
 class JudgeReport(stats.ReportPart):
@@ -184,7 +184,7 @@ def report(
     for judge, recorded_cases in answers.items():
         items[judge] = []
         for case, recorded in recorded_cases:
-            items[judge].extend(_items(case, judge, recorded, reader))
+            items[judge].extend(_read_items(case, judge, recorded, reader))
         _, first_answer = recorded_cases[0]
         judges.append(_report_judge(judge, first_answer.name, items[judge], wanted or "accept"))
     outcomes = _outcomes(items)
@@ -193,11 +193,12 @@ def report(
     for judge_report in judges:
         behind = _behind(judge_report, best, outcomes)
         compared_judges.append(judge_report.model_copy(update={"behind": behind}))
+    variants = [case.variant for case in cases]
     return JudgingReport(
         file=name,
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
-        items=Counter(case.variant for case in cases)["original"],
+        items=variants.count("original"),
         judges=compared_judges,
         outcomes=outcomes,
         left_out=left_out or LeftOut(),
@@ -239,27 +240,36 @@ def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) 
     """Return by how much the best judge is more accurate, on the items that both answered."""
     if judge is best or best.accuracy is None:
         return None
-    triples = []
+    labels = []
+    answers = []
     for outcome in outcomes:
         best_answer = outcome.said.get(best.judge)
         answer = outcome.said.get(judge.judge)
         if isinstance(outcome.label, str) and best_answer and answer:
-            triples.append((outcome.label, str(best_answer), str(answer)))
-    binary = is_binary(label for label, _, _ in triples)
-    best_right = [float(agrees(label, said, binary=binary)) for label, said, _ in triples]
-    right = [float(agrees(label, said, binary=binary)) for label, _, said in triples]
+            labels.append(outcome.label)
+            answers.append((str(best_answer), str(answer)))
+    binary = is_binary(labels)
+    best_right = []
+    right = []
+    for label, (best_answer, answer) in zip(labels, answers, strict=True):
+        best_right.append(float(agrees(label, best_answer, binary=binary)))
+        right.append(float(agrees(label, answer, binary=binary)))
     return stats.difference(best_right, right)
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
     originals = [item for item in items if item.is_original]
-    worded = [item for item in originals if item.scores is None]
-    answered = [(item.label, item.said) for item in worded if item.said is not None]
-    binary = is_binary(item.label for item in worded)
+    labels = []
+    answered = []
+    for item in originals:
+        if item.scores is None:
+            labels.append(item.label)
+            if item.said is not None:
+                answered.append((item.label, item.said))
+    binary = is_binary(labels)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
-    swapped = _matched(items, "swapped")
-    swapped += _without_unreadable(_answers_by_order(originals))
+    swapped = _matched(items, "swapped") + _answers_by_order(originals)
     repeats = _group_repeats(items)
     repeated_words = []
     repeated_scores = []
@@ -300,8 +310,8 @@ def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
 
 
 def _count_failures(items: Iterable[Item]) -> dict[str, int]:
-    failures = Counter(item.recorded.unanswered for item in items if item.recorded.unanswered)
-    return dict(failures)
+    failures = Counter(item.recorded.unanswered for item in items)
+    return {failure: count for failure, count in failures.items() if failure}
 
 
 def _unreadable_share(items: Iterable[Item]) -> Interval | None:
@@ -314,40 +324,47 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
     return [Confusion(label=label, said=said, count=count) for (label, said), count in counts]
 
 
-def _answers_by_order(items: Iterable[Item]) -> list[tuple[str | None, ...]]:
-    """Return the answers to the same two texts in both orders, where both were asked."""
-    answers: list[tuple[str | None, ...]] = []
+def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
+    """Return the answers to the same two texts in both orders, where both could be read."""
+    pairs: list[stats.Pair] = []
     for item in items:
-        by_order = tuple((item.recorded.orders or {}).values())
-        if len(by_order) == len(ORDERS):
-            answers.append(by_order)
-    return answers
+        answers = list((item.recorded.orders or {}).values())
+        if len(answers) == len(ORDERS):
+            one, other = answers
+            if one is not None and other is not None:
+                pairs.append((one, other))
+    return pairs
 
 
 def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
     injected = _matched(items, "injected")
     if not injected:
         return None
-    before = [float(original == wanted_answer) for original, _ in injected]
-    after = [float(attacked == wanted_answer) for _, attacked in injected]
-    share_before = stats.interval(stats.mean(before))
-    share_after = stats.interval(stats.mean(after))
+    before = []
+    after = []
+    for original, attacked in injected:
+        before.append(float(original == wanted_answer))
+        after.append(float(attacked == wanted_answer))
     return Lift(
         wanted=wanted_answer,
         pairs=len(injected),
-        before=share_before,
-        after=share_after,
+        before=stats.interval(stats.mean(before)),
+        after=stats.interval(stats.mean(after)),
         lift=stats.difference(after, before),
     )
 
 
 def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    costs = [item.cost_usd for item in originals if item.cost_usd is not None]
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
             waits.append(item.recorded.latency_ms)
-    calls = [item.calls for item in originals]
+    calls = []
+    costs = []
+    for item in originals:
+        calls.append(item.calls)
+        if item.cost_usd is not None:
+            costs.append(item.cost_usd)
     return MeanCost(
         calls=fmean(calls) if calls else 0.0,
         known=len(costs),
@@ -361,13 +378,14 @@ def _compare_scores(originals: Iterable[Item]) -> Scores | None:
     scored = [item.scores for item in originals if item.scores]
     if not scored:
         return None
-    numbers = [(human, said) for human, said in scored if said is not None]
-    errors = [abs(human - said) for human, said in numbers]
-    return Scores(
-        items=len(numbers),
-        mean_error=stats.interval(stats.mean(errors)),
-        spearman=stats.spearman(numbers),
-    )
+    pairs = []
+    errors = []
+    for human, score in scored:
+        if score is not None:
+            pairs.append((human, score))
+            errors.append(abs(human - score))
+    mean_error = stats.interval(stats.mean(errors))
+    return Scores(items=len(pairs), mean_error=mean_error, spearman=stats.spearman(pairs))
 
 
 def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
@@ -386,7 +404,9 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
     return Probabilities(answers=len(probabilities), brier=brier, ece=ece, bins=bins)
 
 
-def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
+def _read_items(
+    case: Case, judge: str, recorded: Recorded, reader: Reader | None
+) -> Iterator[Item]:
     """Yield the document, the pair or each candidate of a case, with a judge's answer."""
     scores = None
     rated = None
@@ -432,15 +452,15 @@ def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
     return label
 
 
-def _without_unreadable(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
-    return [(one, other) for one, other in pairs if one is not None and other is not None]
-
-
 def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     """Return the answers to an original and to its variant, where both could be read."""
     originals = {item.of: item.said for item in items if item.is_original}
-    pairs = [(originals.get(item.of), item.said) for item in items if item.variant == variant]
-    return _without_unreadable(pairs)
+    pairs = []
+    for item in items:
+        original = originals.get(item.of)
+        if item.variant == variant and original is not None and item.said is not None:
+            pairs.append((original, item.said))
+    return pairs
 
 
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:
@@ -454,7 +474,10 @@ def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
         return None
     spreads = {}
     for name in repeated[0][0]:
-        spread = stats.repeatability([[scores[name] for scores in group] for group in repeated])
+        scores_by_group = []
+        for group in repeated:
+            scores_by_group.append([scores[name] for scores in group])
+        spread = stats.repeatability(scores_by_group)
         if spread:
             spreads[name] = spread
     distance = spreads.pop(DISTANCE)

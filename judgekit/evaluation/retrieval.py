@@ -54,9 +54,8 @@ class SearchableCollection:
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
             for number, document in enumerate(documents, 1):
-                entry = Entry(
-                    document.id, document.title, category, body=document.text[: profile.max_bytes]
-                )
+                body = document.text[: profile.max_bytes]
+                entry = Entry(document.id, document.title, category, body=body)
                 title = encodable(entry.title).replace("\0", " ")
                 writer.execute(_FILE, (number, entry.id, entry.id, title, category))
                 writer.add_text(number, update.texts(entry, profile.language))
@@ -160,15 +159,19 @@ def _discounted_gain(gains: Iterable[int]) -> float:
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
-    relevant = sum(grade > 0 for grade in grades.values())
+    relevant = _count_relevant(grades.values())
     if relevant:
-        return sum(gain > 0 for gain in _gains(ranking[:k], grades)) / relevant
+        return _count_relevant(_gains(ranking[:k], grades)) / relevant
     return 0.0
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return the relevant ones among the first `k`, divided by `k` (trec_eval's `P`)."""
-    return sum(gain > 0 for gain in _gains(ranking[:k], grades)) / k
+    return _count_relevant(_gains(ranking[:k], grades)) / k
+
+
+def _count_relevant(grades: Iterable[int]) -> int:
+    return sum(grade > 0 for grade in grades)
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
@@ -234,7 +237,7 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
     for answer in seen:
         for hit in answer.candidates[:SHOWN]:
             probabilities.append(hit.confidence)
-            outcomes.append(_is_relevant(answer.query, hit, grades))
+            outcomes.append(grades.get(answer.query, {}).get(hit.id, 0) > 0)
             words.append(hit.confidence_label)
     return ConfidenceReport(
         hits=len(words),
@@ -248,16 +251,19 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
     injected = []
     relevant = []
+    has_relevant = []
     answerable = []
     for answer in seen:
-        hits, _ = shown_by_hook(answer.candidates)
-        injected.append(len(hits))
-        relevant.append(sum(_is_relevant(answer.query, hit, grades) for hit in hits))
         judgements = grades.get(answer.query, {})
-        answerable.append(any(grade > 0 for grade in judgements.values()))
+        hits, _ = shown_by_hook(answer.candidates)
+        count = _count_relevant(_gains([hit.id for hit in hits], judgements))
+        injected.append(len(hits))
+        relevant.append(count)
+        has_relevant.append(count > 0)
+        answerable.append(_count_relevant(judgements.values()) > 0)
     measures = _shares([answer.candidates for answer in seen])
     measures["precision"] = Measure(relevant, injected)
-    measures["coverage"] = Measure([count > 0 for count in relevant], answerable)
+    measures["coverage"] = Measure(has_relevant, answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
@@ -276,10 +282,6 @@ def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
         has_injection.append(bool(injected))
         has_mention.append(bool(mentioned))
     return {"injected": mean(has_injection), "nudged": mean(has_mention)}
-
-
-def _is_relevant(query: str, hit: Candidate, grades: Grades) -> bool:
-    return grades.get(query, {}).get(hit.id, 0) > 0
 
 
 DEPTH = 100  # of the rankings that are measured
@@ -321,8 +323,8 @@ def search(
 def _next_scope(names: Sequence[str], name: str) -> str | None:
     """Return the scope after this one, after the last one the first; None where there is no other."""
     others = [other for other in names if other != name]
-    following = [other for other in others if other > name]
-    return next(iter(following or others), None)
+    following = (other for other in others if other > name)
+    return next(following, others[0] if others else None)
 
 
 def report(
@@ -330,17 +332,17 @@ def report(
 ) -> RetrievalReport:
     grades = collection.grades
     documents = collection.documents
-    scopes = {scope(document.id) for document in documents}
-    judged = [answer for answer in seen if answer.query in grades]
-    profile_name = {"retrieval": profile.kind, "version": profile.version}
+    scopes = None
+    if scoped:
+        scopes = len({scope(document.id) for document in documents})
     return RetrievalReport(
         collection=collection.name,
         documents=len(documents),
-        scopes=len(scopes) if scoped else None,
+        scopes=scopes,
         queries=len(seen),
-        judged=len(judged),
+        judged=sum(answer.query in grades for answer in seen),
         strays=collection.strays,
-        profile=profile_name,
+        profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,
         metrics=metrics_of(seen, grades),
         confidence=confidence_of(seen, grades),

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -83,11 +83,10 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
     if not isinstance(judge.rubric, ScoreRubric):
         return judge.as_judge(CandidateJudge), _candidates(case)
     if case.subjects:
-        subjects = zip(case.letters, case.subjects, strict=True)
-        files = tuple(file_of(letter, text) for letter, text in subjects)
-        return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, files)
+        subjects = tuple(map(file_of, case.letters, case.subjects))
+        return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, subjects)
     texts = {case.path or "text": _text_of(case, folder), **case.files}
-    files = tuple(file_of(path, text) for path, text in texts.items())
+    files = tuple(map(file_of, texts, texts.values()))
     task = TaskDescription(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
 
@@ -160,9 +159,10 @@ def ask(
                 answered = []
                 async with aclosing(map_concurrently(ask_tiers, unasked, limit)) as answers:
                     async for case, by_tier in answers:
-                        recorded = {model: by_tier["quick"]} if model else by_tier
-                        merged = case.judges | recorded
-                        answered.append(case.model_copy(update={"judges": merged}))
+                        if model:
+                            answered.append(case.with_judges({model: by_tier["quick"]}))
+                        else:
+                            answered.append(case.with_judges(by_tier))
                         done += 1
                         progress(done)
             panel = fingerprint(judges[0].settings)
@@ -190,8 +190,8 @@ def unanswered(cases: Sequence[Case]) -> str | None:
         return None
     if has_answer:
         problem = "not every tier answered"
-        omitted = ", ".join(f"{count} of {name}" for name, count in lacking.items())
-        effect = f"the figures omit {omitted}"
+        omitted = [f"{count} of {name}" for name, count in lacking.items()]
+        effect = f"the figures omit {', '.join(omitted)}"
     else:
         problem = "no model answered"
         effect = "there are no figures"
@@ -265,21 +265,23 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
         kinds = [call.failure.kind for call in answers if call.failure]
         answer = {"failure": next(iter(kinds), failure)}
     usages = [call.usage for call in answers]
+    for key in ("input_tokens", "output_tokens", "cost_usd"):
+        answer[key] = _total([getattr(usage, key) for usage in usages])
+    answer["model"] = endpoint.model
+    answer["family"] = endpoint.family
+    answer["read"] = source if value else None
+    answer["calls"] = calls
+    answer["latency_ms"] = turn.answer.latency_ms
     # What was kept cost nothing this time, which says nothing about the next.
-    paid = [usage.cost_usd for usage in usages if usage.cost_source not in ("cache", "mixed")]
-    costs = [cost for cost in paid if cost is not None]
-    is_priced = len(costs) == len(answers)
-    is_fresh = len(paid) == len(answers)
-    return answer | {
-        "model": endpoint.model,
-        "family": endpoint.family,
-        "read": source if value else None,
-        "calls": calls,
-        "input_tokens": sum(usage.input_tokens for usage in usages),
-        "output_tokens": sum(usage.output_tokens for usage in usages),
-        "cost_usd": sum(costs) if is_priced else None,
-        "latency_ms": turn.answer.latency_ms if is_fresh else None,
-    }
+    if any(usage.cost_source in ("cache", "mixed") for usage in usages):
+        answer["cost_usd"] = None
+        answer["latency_ms"] = None
+    return answer
+
+
+def _total(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
+    """Return the sum of amounts, None where one of them is not known."""
+    return None if None in amounts else sum(amounts)
 
 
 def _ranking_answer(
@@ -327,8 +329,7 @@ def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: 
         return Recorded.model_validate(answers[0] | conditions)
     totals = {}
     for key in ("calls", "input_tokens", "output_tokens", "cost_usd"):
-        values = [answer[key] for answer in answers]
-        totals[key] = None if None in values else sum(values)
+        totals[key] = _total([answer[key] for answer in answers])
     waits = [answer["latency_ms"] for answer in answers]
     # They are asked at the same time.
     totals["latency_ms"] = None if None in waits else max(waits)
@@ -362,13 +363,9 @@ def shown_ids(case: Case) -> dict[str, str]:
     usual = list(fence.labels(case.query, ids))
 
     def count_turned(names: Mapping[str, str]) -> int:
-        place = {}
-        for at, name in enumerate(fence.labels(case.query, list(names.values()))):
-            place[name] = at
-        turned = 0
-        for first, second in combinations(usual, 2):
-            turned += place[names[first]] > place[names[second]]
-        return turned
+        order = list(fence.labels(case.query, list(names.values())))
+        places = [order.index(names[candidate_id]) for candidate_id in usual]
+        return sum(first > second for first, second in combinations(places, 2))
 
     choices = []
     for marks in range(1, 9):
@@ -490,14 +487,15 @@ def leniency(
     kinds = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():
-        words_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kinds.values()}
+        words = defaultdict[str, list[str | None]](list)
         for case in opinions.cases:
             if tier in case.judges:
-                word = reader.words(case, case.judges[tier])[WHOLE]
-                words_by_kind[kinds[case.id]].append(word)
-        for kind, words in words_by_kind.items():
-            if words:  # else the tier had nothing to settle
-                accepted.setdefault(f"{tier} ({model})", {})[kind] = _count_accepted(words)
+                answers = reader.words(case, case.judges[tier])
+                words[kinds[case.id]].append(answers[WHOLE])
+        for kind in dict.fromkeys(kinds.values()):
+            if kind in words:  # else the tier had nothing to settle
+                accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
+                accepted_by_kind[kind] = _count_accepted(words[kind])
     return accepted
 
 
@@ -512,8 +510,8 @@ def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tr
     """Return the earlier and the new answer where they differ, of the questions that were put to both."""
     earlier = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
-    for new in after:
-        said = earlier.get((new.case, new.mode), new.said)
-        if said != new.said:
-            flipped.append((said, new))
+    for tried in after:
+        said = earlier.get((tried.case, tried.mode), tried.said)
+        if said != tried.said:
+            flipped.append((said, tried))
     return flipped

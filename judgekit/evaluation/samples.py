@@ -77,7 +77,11 @@ def asked(cases: Sequence[Case]) -> Asked:
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
     """Return what the tiers recorded about a case, without judges of other names."""
-    return {tier: case.judges[tier] for tier in TIERS if tier in case.judges}
+    recorded = {}
+    for tier in TIERS:
+        if tier in case.judges:
+            recorded[tier] = case.judges[tier]
+    return recorded
 
 
 class _Answer(NamedTuple):
@@ -312,7 +316,7 @@ class Reader(NamedTuple):
             for tier, recorded in answers.items():
                 opinions[tier] = self.opinions(self.rubric, case, recorded)
             labels = self.labels(case)
-        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+        cut = frozenset(tier for tier in answers if answers[tier].cut)
         for part, label in labels.items():
             voices = {}
             for tier, by_part in opinions.items():
@@ -370,12 +374,15 @@ class Reader(NamedTuple):
             return FAILED
         joint = jury.opinion(votes, recorded.rule, decide)
         distance = margin(rubric, joint.scores, self.mode, signed=True)
+        leaning = None
+        if _decides(recorded):
+            leaning = distance
         return TierOpinion(
             outcome=joint.outcome,
             margin=margin(rubric, joint.scores, self.mode),
             divided=joint.divided,
             rated={DISTANCE: distance, **joint.scores},
-            leaning=distance if _decides(recorded) else None,
+            leaning=leaning,
         )
 
     def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
@@ -383,8 +390,9 @@ class Reader(NamedTuple):
         for key in ("probabilities", "keep", "unjudged"):
             if strange := sorted(set(getattr(recorded, key) or ()) - set(ids)):
                 raise case.wrong(f"{key}: expected ids of its candidates, got {', '.join(strange)}")
+        marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
-            marks: dict[str, Mark | None] = dict.fromkeys(ids)
+            marks = dict.fromkeys(ids)
             for candidate_id, share in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(share), share)
             return marks
@@ -392,11 +400,11 @@ class Reader(NamedTuple):
         if recorded.reply is not None:
             kept = self._kept(rubric, ids, recorded.reply)
         if kept is None:
-            return {}
-        outcomes: dict[str, Outcome] = dict.fromkeys(ids, "reject")
-        outcomes.update(dict.fromkeys(kept, "accept"))
-        judged = [candidate_id for candidate_id in ids if candidate_id not in recorded.unjudged]
-        return {candidate_id: Mark(outcomes[candidate_id]) for candidate_id in judged}
+            return marks
+        for candidate_id in ids:
+            if candidate_id not in recorded.unjudged:
+                marks[candidate_id] = Mark("accept" if candidate_id in kept else "reject")
+        return marks
 
     def _kept(self, rubric: SelectRubric, ids: list[str], reply: str) -> list[str] | None:
         """Return the candidates that a reply keeps; None where it cannot be read."""
@@ -409,8 +417,8 @@ class Reader(NamedTuple):
             ids_by_criterion = {criteria[0]: ids_by_criterion[KEEP]}
         kept = []
         for candidate_id in ids:
-            answers = {name: candidate_id in ids_by_criterion[name] for name in criteria}
-            if rubric.keeps(answers, self.mode):
+            holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
+            if rubric.keeps(holds, self.mode):
                 kept.append(candidate_id)
         return kept
 
@@ -433,19 +441,19 @@ def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> 
 
 def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
     scores = recorded.scores
+    dimensions = rubric.dimensions
     if recorded.reply is not None:
         scale = rubric.scale
-        binary = frozenset(name for name, dimension in rubric.dimensions.items() if dimension.scale)
-        model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
+        binary = frozenset(name for name in dimensions if dimensions[name].scale)
+        model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary)
         try:
             answers = extract.read(recorded.reply, model).model_dump()["scores"]
         except InvalidReply:
             return None
         scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
-    if scores is not None and set(scores) != set(rubric.dimensions):
-        raise case.wrong(
-            f"scores: expected {', '.join(rubric.dimensions)}, got {', '.join(scores)}"
-        )
+    if scores is not None and set(scores) != set(dimensions):
+        expected = ", ".join(dimensions)
+        raise case.wrong(f"scores: expected {expected}, got {', '.join(scores)}")
     return scores
 
 
@@ -474,13 +482,13 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
 
 def points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
     """Return what each model gave to each text; raises `InputError` for texts that are not there."""
-    points: dict[ranking.Voter, dict[str, list[float]]] = {}
+    points: dict[ranking.Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
         is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
         if juror.failure is None and not is_fit:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         voter = ranking.Voter(juror.model, juror.endpoint.family)
-        by_letter = points.setdefault(voter, {})
+        by_letter = points.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():
-            by_letter.setdefault(letter, []).extend(scores)
-    return dict(points)
+            by_letter[letter].extend(scores)
+    return points

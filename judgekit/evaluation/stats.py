@@ -10,7 +10,7 @@ counted apart.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import sqrt
@@ -116,16 +116,20 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
     differing = []
     possible = []
     for group in groups:
-        pairs = list(combinations(group, 2))
-        differing.append(sum(one != other for one, other in pairs))
+        pairs = [one != other for one, other in combinations(group, 2)]
+        differing.append(sum(pairs))
         possible.append(len(pairs))
     return Measure(differing, possible)
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
-    squares = [pvariance(group) * len(group) for group in groups]
-    variance = interval(Measure(squares, [len(group) - 1 for group in groups]))
+    squares = []
+    freedom = []
+    for group in groups:
+        squares.append(pvariance(group) * len(group))
+        freedom.append(len(group) - 1)
+    variance = interval(Measure(squares, freedom))
     if variance is None:
         return None
     return Interval(sqrt(variance.value), sqrt(variance.low), sqrt(variance.high))
@@ -157,12 +161,12 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        judged = [verdict for verdict, _ in rows]
-        labels = [label for _, label in rows]
+        judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
         tuning = 0.0
         if others and spread:
-            tuning = covariance(judged, labels) / spread / (1 + len(rows) / len(others))
+            slope = covariance(judged, labels) / spread
+            tuning = slope / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
         errors = [label - tuning * verdict for verdict, label in rows]
         value = fmean(errors)
@@ -216,10 +220,14 @@ def scale(words: Sequence[str]) -> list[str] | None:
 def squares(words: Sequence[str]) -> dict[Pair, float]:
     """Return the squared distance of any two words of a scale: of the numbers, or of their places."""
     try:
-        place = {word: float(word) for word in words}
+        places = list(map(float, words))
     except ValueError:
-        place = {word: float(number) for number, word in enumerate(words)}
-    return {(a, b): (place[a] - place[b]) ** 2 for a, b in product(words, repeat=2)}
+        places = list(map(float, range(len(words))))
+    distances = {}
+    for word, place in zip(words, places, strict=True):
+        for other, other_place in zip(words, places, strict=True):
+            distances[word, other] = (place - other_place) ** 2
+    return distances
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
@@ -230,7 +238,8 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
         labels[label] += count
         answers[answer] += count
     if distance is None:
-        distance = {(a, b): float(a != b) for a, b in product({*labels, *answers}, repeat=2)}
+        words = {*labels, *answers}
+        distance = {(a, b): float(a != b) for a, b in product(words, repeat=2)}
     observed = sum(distance[pair] * count for pair, count in counts.items())
     expected = 0.0
     for label, answer in product(labels, answers):
@@ -281,9 +290,13 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
     words = _words(pairs)
     by_word = []
     for word in scale(words) or sorted(set(words)):
-        hits = [label == answer == word for label, answer in pairs]
-        labelled = [label == word for label, _ in pairs]
-        said = [answer == word for _, answer in pairs]
+        hits = []
+        labelled = []
+        said = []
+        for label, answer in pairs:
+            hits.append(label == answer == word)
+            labelled.append(label == word)
+            said.append(answer == word)
         precision = interval(Measure(hits, said))
         recall = interval(Measure(hits, labelled))
         by_word.append(
@@ -333,15 +346,13 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
     bins = table(probabilities, outcomes)
     if not bins:
         return None
-    errors = [group.count * abs(group.relevant - group.confidence) for group in bins]
-    return sum(errors) / len(probabilities)
+    error = sum(group.count * abs(group.relevant - group.confidence) for group in bins)
+    return error / len(probabilities)
 
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
     """Return the bins, of equal width, that hold any hit, lowest first: a reliability diagram in numbers."""
-    numbers = []
-    for probability in probabilities:
-        numbers.append(min(int(probability * BINS), BINS - 1))
+    numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
     groups = _grouped(numbers, probabilities, outcomes)
     bins = []
     for number in sorted(groups):
@@ -369,12 +380,12 @@ def _grouped(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
     """Return by key how many hits there are, their mean probability, and the share that is true."""
-    members: dict[Key, list[tuple[float, bool]]] = {}
+    members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
-        members.setdefault(key, []).append((probability, is_true))
+        members[key].append((probability, is_true))
     groups = {}
     for key, hits in members.items():
-        mean_probability = sum(probability for probability, _ in hits) / len(hits)
-        share_true = sum(is_true for _, is_true in hits) / len(hits)
-        groups[key] = (len(hits), mean_probability, share_true)
+        confidences, truths = zip(*hits, strict=True)
+        count = len(hits)
+        groups[key] = (count, sum(confidences) / count, sum(truths) / count)
     return groups
