@@ -192,7 +192,7 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
     top = 1.0
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
-        top = max(2 * (limit.high or 1), *values)
+        top = max([2 * (limit.high or 1), *values])
     points: list[Point | None] = []
     for place, measure in enumerate(kpis):
         if measure.value is None:

@@ -104,9 +104,9 @@ def _after_thinking(raw: str) -> str:
 def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
     reason = ""
     answers = []
-    for found in reversed(scan(raw)):
+    for item in reversed(scan(raw)):
         try:
-            answers.append((found, fit.fit(found, model)))
+            answers.append((item, fit.fit(item, model)))
         except fit.Misfit as misfit:
             reason = reason or str(misfit)
     if not answers:
@@ -116,12 +116,14 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
         raise AmbiguousReply(
             "an answer within a string of another object: which one is meant is not certain"
         )
+    objects = []
     deciding = []
-    for _, each in answers:
-        deciding.append([getattr(each, name) for name in _decisive(model)])
-    if any(each != deciding[0] for each in deciding):
+    for item, other in answers:
+        objects.append(item)
+        deciding.append([getattr(other, name) for name in _decisive(model)])
+    if any(values != deciding[0] for values in deciding):
         raise AmbiguousReply("two answers that differ: which one is meant is not certain")
-    key = _differing(raw, [found for found, _ in answers], answer, nested=nested)
+    key = _differing(raw, objects, answer, nested=nested)
     if key is not None:
         raise AmbiguousReply(
             f"`{key}` is given again with another value: which one is meant is not certain"
@@ -233,8 +235,10 @@ def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
             return
     most = max(_LEAST_READ, _MAX_READ // (len(places) or 1))
     for key, match in places:
-        begins = match["bare"] or _FIRST.search(text, max(0, match.start() - 80), match.start())
-        yield key, value_at(text[match.end() : match.end() + most]), bool(begins)
+        start = match.start()
+        begins = match["bare"] or _FIRST.search(text, max(0, start - 80), start)
+        value = value_at(text[match.end() : match.end() + most])
+        yield key, value, bool(begins)
 
 
 def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
@@ -247,16 +251,17 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
 
 def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
     """Whether a value is one that the answer might have there, and does not have."""
-    values = []
-    for place in places:
-        values.append((_value(given, *place), getattr(*place)))
-    known = []
-    for value, own in values:
-        if value is not None and value is not CUT:
-            known.append(value == own)
-    if known:
-        return not any(known)
-    return not begins and any(value is CUT for value, _ in values)
+    is_cut = False
+    is_known = False
+    for holder, name in places:
+        value = _value(given, holder, name)
+        if value is CUT:
+            is_cut = True
+        elif value is not None:
+            if value == getattr(holder, name):
+                return False
+            is_known = True
+    return is_known or (is_cut and not begins)
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
@@ -265,16 +270,20 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
     words = []
     for part in parts:
         if isinstance(part, (int, float, str)):
-            words.append(str(part).strip())
-    split = [part for word in words for part in re.split(r"[/,;]\s?", word)]
-    if not split or not all(map(_AMOUNT.fullmatch, split)):
+            words += re.split(r"[/,;]\s?", str(part).strip())
+    if not words or not all(map(_AMOUNT.fullmatch, words)):
         return False
     for holder, name in places:
-        kind = fit.strip(type(holder).model_fields[name].annotation)
-        number = fit.is_number(kind) or (fit.is_model(kind) and not isinstance(value, (int, float)))
-        if number and _value(value, holder, name) is None:
+        kind = _kind(holder, name)
+        is_several = fit.is_model(kind) and not isinstance(value, (int, float))
+        if (fit.is_number(kind) or is_several) and _value(value, holder, name) is None:
             return True
     return False
+
+
+def _kind(holder: BaseModel, name: str) -> object:
+    """Return what the annotation of a field asks for."""
+    return fit.strip(type(holder).model_fields[name].annotation)
 
 
 def _value(value: object, holder: BaseModel, name: str) -> object:
@@ -284,9 +293,7 @@ def _value(value: object, holder: BaseModel, name: str) -> object:
     for other in model.model_fields:
         fields[fit.key_of(other, model)] = getattr(holder, other)
     try:
-        fields[fit.key_of(name, model)] = fit.shape(
-            value, model.model_fields[name].annotation, name
-        )
+        fields[fit.key_of(name, model)] = fit.shape(value, _kind(holder, name), name)
         return getattr(model.model_validate(fields), name)
     except fit.CutOff:
         return CUT
@@ -297,23 +304,26 @@ def _value(value: object, holder: BaseModel, name: str) -> object:
 def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     """Return a key that prose or markup gives another number, if all keys that want one are given one."""
     numbers = {}
+    spellings = {}
     for key, places in wanted.items():
         for holder, name in places:
-            if fit.is_number(fit.strip(type(holder).model_fields[name].annotation)):
+            if fit.is_number(_kind(holder, name)):
                 words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
-                numbers[key] = words, getattr(holder, name)
+                spellings[key] = r"[\s_-]?".join(map(re.escape, words))
+                numbers[key] = getattr(holder, name)
     if len(numbers) < _LEAST_SCORES:
         return None
-    names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
+    names = "|".join(spellings.values())
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
-    given = []
+    mentions = []
     for text in texts:
         for match in pattern.finditer(text):
             next_mark = match["after"].strip()[:1]
             is_numbered_line = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
             if not is_numbered_line:
-                given.append((fit.plain(match["key"]), float(match["number"])))
-    if {key for key, _ in given} != set(numbers):
-        return None
-    # A dash before a number may be its sign.
-    return next((key for key, number in given if number != abs(numbers[key][1])), None)
+                mentions.append((fit.plain(match["key"]), float(match["number"])))
+    if dict(mentions).keys() == numbers.keys():
+        for key, number in mentions:
+            if number != abs(numbers[key]):  # a dash before a number may be its sign
+                return key
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -17,9 +17,10 @@ from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, numb
 Model = TypeVar("Model", bound=BaseModel)
 
 WORDS: dict[str, str] = environment.table(__file__, "reply_words.toml")
-_NAME_KEYS, _VALUE_KEYS, _MAXIMUM_KEYS, _WRAPPERS = (
-    frozenset(WORDS[name].split()) for name in ("names", "values", "maximum", "wrappers")
-)
+_NAME_KEYS = frozenset(WORDS["names"].split())
+_VALUE_KEYS = frozenset(WORDS["values"].split())
+_MAXIMUM_KEYS = frozenset(WORDS["maximum"].split())
+_WRAPPERS = frozenset(WORDS["wrappers"].split())
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
 _SHORT = 40  # characters in which a scale is named, and that a message quotes
 _FIGURE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
@@ -43,6 +44,11 @@ def plain(key: str) -> str:
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
+def _keys_like(value: Object, keys: Collection[str]) -> list[str]:
+    """Return the keys of an object that are among plain ones, in any spelling."""
+    return [key for key in value if plain(key) in keys]
+
+
 def key_of(name: str, model: type[BaseModel]) -> str:
     """Return the key under which `model` reads a field."""
     alias = model.model_fields[name].validation_alias
@@ -50,26 +56,27 @@ def key_of(name: str, model: type[BaseModel]) -> str:
 
 
 def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
-    return [
-        kind for field in model.model_fields.values() if is_model(kind := strip(field.annotation))
-    ]
+    kinds = [strip(field.annotation) for field in model.model_fields.values()]
+    return list(filter(is_model, kinds))
 
 
 @lru_cache(maxsize=64)  # some models are made for one reply
 def _inside(model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) of a model's fields, and of the models that are its fields."""
-    known = ((name, each) for each in (model, *_inner(model)) for name in each.model_fields)
-    return frozenset(plain(key_of(*each)) for each in known)
+    keys = set()
+    for part in (model, *_inner(model)):
+        for name in part.model_fields:
+            keys.add(plain(key_of(name, part)))
+    return frozenset(keys)
 
 
 def _maximum(model: type[BaseModel]) -> float | None:
     """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
-    most = []
+    limits = list(map(_maximum, _inner(model)))
     for field in model.model_fields.values():
-        for each in field.metadata:
-            most.append(getattr(each, "le", None))
-    most += map(_maximum, _inner(model))
-    return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
+        for constraint in field.metadata:
+            limits.append(getattr(constraint, "le", None))
+    return max((float(limit) for limit in limits if isinstance(limit, (int, float))), default=None)
 
 
 def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
@@ -103,8 +110,9 @@ def fit(found: Object, model: type[Model]) -> Model:
         return model.model_validate(shape(found, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in error["loc"])
-        problem = error["msg"][:1].lower() + error["msg"][1:]
+        where = ".".join(map(str, error["loc"]))
+        message = error["msg"]
+        problem = message[:1].lower() + message[1:]
         if error["type"] == "missing":
             problem = f"an object without `{where}`"
         elif where:
@@ -163,8 +171,8 @@ def shape(value: object, annotation: object, where: str) -> object:
 def _number(value: object, where: str) -> object:
     """Return the number that `value` is, quotes, says under "score"; a bool or other text is none."""
     if isinstance(value, Object):
-        keys = [key for key in value if plain(key) in _VALUE_KEYS]
-        if any(plain(key) in _MAXIMUM_KEYS for key in value):
+        keys = _keys_like(value, _VALUE_KEYS)
+        if _keys_like(value, _MAXIMUM_KEYS):
             raise Misfit(f"`{where}` is on a scale of its own")
         if len(keys) != 1 or keys[0] in value.repeated:
             raise Misfit(f"`{where}` is an object, not a number")
@@ -207,7 +215,7 @@ def _join(where: str, part: object) -> str:
 def _model(value: object, model: type[BaseModel], where: str) -> object:
     """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
     keyed = _keyed(value)
-    if keyed is not None and any(plain(key) in _inside(model) for key in keyed):
+    if keyed and _keys_like(keyed, _inside(model)):
         value = keyed
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
@@ -217,24 +225,28 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     value = _unwrapped(value, model)
     _refuse_other_scale(value, model)
     shaped = {}
-    matched = {name: _match(value, name, model, where) for name in model.model_fields}
-    used = {name: key for name, key in matched.items() if key is not None}
+    used = {}
+    for name in model.model_fields:
+        key = _match(value, name, model, where)
+        if key is not None:
+            used[name] = key
     for name, field in model.model_fields.items():
         if name in used:
             item = value[used[name]]
         else:
             item = _elsewhere(value, name, model)
         required = field.is_required()
-        takes_none = field.annotation in (Any, None, object) or NoneType in get_args(
-            field.annotation
-        )
+        kind = field.annotation
+        takes_none = kind in (Any, None, object) or NoneType in get_args(kind)
         # Null means the default where a field has one, and null is no value of it.
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
-                shaped[key_of(name, model)] = shape(item, field.annotation, _join(where, name))
-    return {
-        key: item for key, item in value.items() if key not in used.values() and item is not CUT
-    } | shaped
+                shaped[key_of(name, model)] = shape(item, kind, _join(where, name))
+    others = {}
+    for key, item in value.items():
+        if key not in used.values() and item is not CUT:
+            others[key] = item
+    return others | shaped
 
 
 # The keys of a model, in an object that spells or nests them in its own way
@@ -249,12 +261,10 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
         for other in model.model_fields:
             if other != name:
                 others.add(plain(key_of(other, model)))
-        if wanted in others:
-            alike = []
-        else:
-            alike = [each for each in value if plain(each) == wanted]
+        alike = _keys_like(value, {wanted} - others)
         if len(alike) > 1:
-            raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
+            first, second = alike[:2]
+            raise Misfit(f"`{name}` is given as {first!r} and {second!r}")
         key = alike[0] if alike else None
     if key in value.repeated:
         raise Misfit(f"`{_join(where, key)}` is given twice")
@@ -267,13 +277,12 @@ def _keyed(value: object) -> Object | None:
         return None
     whole = Object()
     for item in value:
-        if isinstance(item, Object):
-            naming = [key for key in item if plain(key) in _NAME_KEYS]
-        else:
-            naming = []
-        if len(naming) != 1 or not isinstance(item[naming[0]], str):
+        if not isinstance(item, Object):
             return None
-        whole.put(item[naming[0]], item)
+        names = [item[key] for key in _keys_like(item, _NAME_KEYS)]
+        if len(names) != 1 or not isinstance(names[0], str):
+            return None
+        whole.put(names[0], item)
     whole.closed = value.closed
     return whole
 
@@ -281,9 +290,9 @@ def _keyed(value: object) -> Object | None:
 def _children(value: Object) -> Iterator[Object]:
     """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
     for key, item in value.items():
-        inner = _keyed(item)
-        if not inner:
-            inner = item[0] if isinstance(item, Array) and len(item) == 1 else item
+        inner = _keyed(item) or item
+        if isinstance(inner, Array) and len(inner) == 1:
+            inner = inner[0]
         if isinstance(inner, Object) and key not in value.repeated and plain(key) in _WRAPPERS:
             yield inner
 
@@ -293,14 +302,10 @@ def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
     names = _inside(model)
     inner = value
     for _ in range(_MAX_WRAPPERS + 1):
-        if any(plain(key) in names for key in inner):
+        if _keys_like(inner, names):
             return inner
         inside = [*_children(inner)]
-        answering = []
-        for child in inside:
-            if any(plain(key) in names for key in child):
-                answering.append(child)
-        answering = answering or inside
+        answering = [child for child in inside if _keys_like(child, names)] or inside
         if len(answering) != 1:
             break
         inner = answering[0]
@@ -313,11 +318,11 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     if not field.is_required():
         return _MISSING
     inside = [*_children(value)]
-    found = []
+    items = []
     for child in inside:
         key = _match(child, name, model)
         if key is not None:
-            found.append(child[key])
+            items.append(child[key])
     kind = strip(field.annotation)
     if is_model(kind):
         parts = []
@@ -325,10 +330,10 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             part = _flat(holder, kind)
             if part is not None:
                 parts.append(part)
-        found = parts or found
-    if len(found) > 1:
-        raise Misfit(f"`{name}` is given in {len(found)} places")
-    return found[0] if found else _MISSING
+        items = parts or items
+    if len(items) > 1:
+        raise Misfit(f"`{name}` is given in {len(items)} places")
+    return items[0] if items else _MISSING
 
 
 def _flat(value: Object, model: type[BaseModel]) -> Object | None:
@@ -347,13 +352,11 @@ def _flat(value: Object, model: type[BaseModel]) -> Object | None:
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     """Refuse an object that names another maximum beside its numbers than the one they were asked on."""
     # A total beside several scores is their sum.
-    named = [key for key in value if plain(key) in _MAXIMUM_KEYS - {"total"} - _inside(model)]
-    most = _maximum(model) if named else None
-    for key in named:
-        figures = []
-        for figure in _FIGURE.findall(str(value[key])[:_SHORT]):
-            figures.append(float(figure))
-        if most is not None and figures and max(figures) != most:
+    keys = _keys_like(value, _MAXIMUM_KEYS - {"total"} - _inside(model))
+    most = _maximum(model) if keys else None
+    for key in keys:
+        figures = _FIGURE.findall(str(value[key])[:_SHORT])
+        if most is not None and figures and max(map(float, figures)) != most:
             raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
 
 
@@ -363,9 +366,9 @@ def is_quoted(found: Object, model: type[BaseModel]) -> bool:
     behind = found.tail.strip()
     if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
         return outer is not None
-    wanted = _inside(model) & {plain(key) for key in _keys(found)}
+    wanted = _inside(model).intersection(map(plain, _keys(found)))
     while outer is not None:
-        if wanted & {plain(key) for key in _keys(outer, whole=True)}:
+        if not wanted.isdisjoint(map(plain, _keys(outer, whole=True))):
             return True
         outer = outer.around
     return False
@@ -373,5 +376,8 @@ def is_quoted(found: Object, model: type[BaseModel]) -> bool:
 
 def _keys(found: Object, *, whole: bool = False) -> Iterator[str]:
     """Yield the keys of an object and of objects in it; with `whole` those whose value is not cut."""
-    for each in (found, *(value for value in found.values() if isinstance(value, Object))):
-        yield from (key for key, value in each.items() if not (whole and value is CUT))
+    for holder in (found, *found.values()):
+        if isinstance(holder, Object):
+            for key, value in holder.items():
+                if not (whole and value is CUT):
+                    yield key

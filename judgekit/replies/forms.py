@@ -36,7 +36,8 @@ _NO_WINNER = (TIE, "both", "neither", "equal", "none")
 def _text(value: object, most: int) -> str:
     """Return as one text what a model gave as a text, as a list, or by dimension."""
     if isinstance(value, dict):
-        value = "\n".join(f"{key}: {_text(item, most)}" for key, item in value.items())
+        lines = [f"{key}: {_text(item, most)}" for key, item in value.items()]
+        value = "\n".join(lines)
     elif isinstance(value, list):
         value = "\n".join(_text(item, most) for item in value)
     if value is None:
@@ -80,6 +81,13 @@ def _findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _label(text: str) -> str:
     return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
+
+
+def _in_list(value: object) -> object:
+    """Return a label that comes without its list in one."""
+    if isinstance(value, str) and value.strip():
+        return [value]
+    return value
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -157,22 +165,27 @@ def score_reply_model(
 ) -> type[ScoreReply]:
     """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer or a `binary` answer."""
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
-    # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
-    fields: dict[str, Any] = {}
-    for at, name in enumerate(dimensions):
-        fields[f"dimension_{at}"] = (YesNo if name in binary else score, Field(alias=name))
-    scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
-    findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
-    model = create_model(
-        "ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, [])
-    )
     points = {"type": "integer", "enum": list(range(least, most + 1))}
     answer = {"type": "string", "enum": list(get_args(YesNo))}
+    # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
+    fields: dict[str, Any] = {}
+    sent_scores: dict[str, Any] = {}
+    for at, name in enumerate(dimensions):
+        if name in binary:
+            fields[f"dimension_{at}"] = (YesNo, Field(alias=name))
+            sent_scores[name] = answer
+        else:
+            fields[f"dimension_{at}"] = (score, Field(alias=name))
+            sent_scores[name] = points
+    scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
+    findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
+    fields = {"scores": (scores, ...), "findings": (findings, [])}
+    model = create_model("ScoreReply", __base__=ScoreReply, **fields)
     words = {"type": "string", "enum": list(dimensions)}
     finding = {**dict.fromkeys(FindingReply.model_fields, _STRING), "dimension": words}
-    answers = _object({name: answer if name in binary else points for name in dimensions})
     listed = {"type": "array", "items": _object(finding)}
-    model.sent = _object({"reasoning": _STRING, "scores": answers, "findings": listed})
+    properties = {"reasoning": _STRING, "scores": _object(sent_scores), "findings": listed}
+    model.sent = _object(properties)
     return cast("type[ScoreReply]", model)
 
 
@@ -180,24 +193,24 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
     """Return the model of a reply about `labels`; unknown ones alone are invalid, not none."""
     offered = {_label(label): label for label in labels}
 
-    def known(given: list[str]) -> list[str]:
-        kept = [label for each in given if (label := offered.get(_label(each)))]
-        if given and not kept:
+    def keep_offered(words: list[str]) -> list[str]:
+        kept = []
+        for word in words:
+            label = offered.get(_label(word))
+            if label:
+                kept.append(label)
+        if words and not kept:
             raise ValueError("none of the labels was offered")
         return list(dict.fromkeys(kept))
 
-    # A label may come without its list.
-    alone = BeforeValidator(
-        lambda value: [value] if isinstance(value, str) and value.strip() else value
-    )
-    given = Annotated[list[str], alone, AfterValidator(known)]
+    kept_labels = Annotated[list[str], BeforeValidator(_in_list), AfterValidator(keep_offered)]
     if len(criteria) == 1:
         keys = [KEEP]
     else:
         keys = list(criteria)
     fields: dict[str, Any] = {}
     for at, key in enumerate(keys):
-        fields[f"list_{at}"] = (given, Field(alias=key))
+        fields[f"list_{at}"] = (kept_labels, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
     several = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
     model.sent = _object(dict.fromkeys(keys, several))
@@ -208,14 +221,13 @@ def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
     """Return the model of a reply about two texts: the label of the better one, or a tie."""
     offered = dict.fromkeys(_NO_WINNER, TIE) | {_label(label): label for label in labels}
 
-    def known(given: str) -> str:
-        if _label(given) not in offered:
+    def read_label(word: str) -> str:
+        if _label(word) not in offered:
             raise ValueError(f"expected {', '.join(labels)} or {TIE}")
-        return offered[_label(given)]
+        return offered[_label(word)]
 
-    better = Annotated[str, AfterValidator(known)]
+    better = Annotated[str, AfterValidator(read_label)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
-    model.sent = _object(
-        {"reasoning": _STRING, "better": {"type": "string", "enum": [*labels, TIE]}}
-    )
+    words = {"type": "string", "enum": [*labels, TIE]}
+    model.sent = _object({"reasoning": _STRING, "better": words})
     return model

@@ -50,12 +50,10 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     for name, (first, last) in places(reply.text, answer, points).items():
         at = bisect_right(ends, start + first)
         if start + last <= ends[at]:  # a number of several tokens has no probability of its own
-            mean = expectation(reply.tokens[at], reply.logprobs[at], scores[name], points)
+            score = scores[name]
+            mean = expectation(reply.tokens[at], reply.logprobs[at], score, points)
             if mean is not None:
-                if abs(mean - scores[name]) < SURE:
-                    expected[name] = float(scores[name])
-                else:
-                    expected[name] = mean
+                expected[name] = float(score) if abs(mean - score) < SURE else mean
     return expected
 
 
@@ -63,26 +61,25 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
     """Return where in `text` scores stand: another number there changes this one score of the reply alone."""
     scores: dict[str, int] = answer.model_dump()["scores"]
     numbers = []
-    for each in _NUMBER.finditer(text):
-        if int(each[1]) in scores.values():
-            numbers.append(each.span(1))
+    for match in _NUMBER.finditer(text):
+        if int(match[1]) in scores.values():
+            numbers.append(match)
     if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
-    found = {}
-    for start, end in numbers:
-        other = next(point for point in points if point != int(text[start:end]))
+    places = {}
+    for match in numbers:
+        start, end = match.span(1)
+        other = next(point for point in points if point != int(match[1]))
+        changed_text = f"{text[:start]}{other}{text[end:]}"
         try:
-            reply = extract(f"{text[:start]}{other}{text[end:]}", type(answer))
+            reply = extract(changed_text, type(answer))
         except InvalidReply:
             continue
         changed = reply.model_dump()["scores"]
-        differing = []
-        for name, score in scores.items():
-            if changed[name] != score:
-                differing.append(name)
+        differing = [name for name in scores if changed[name] != scores[name]]
         if len(differing) == 1 and changed[differing[0]] == other:
-            found[differing[0]] = start, end
-    return found
+            places[differing[0]] = start, end
+    return places
 
 
 def expectation(token: str, beside: Mapping[str, float], value: int, points: range) -> float | None:
@@ -98,14 +95,14 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
     total = sum(mass.values())
     # A point that counts may be the beginning of a longer one, as 1 is of 10. It is not where a longer one is
     # among the alternatives: then numbers are single tokens.
-    pairs = []
-    for a in mass:
-        for b in mass:
-            if a != b and str(b).startswith(str(a)):
-                pairs.append((a, b))
-    beginnings = {beginning for beginning, _ in pairs}
-    has_beginnings = sum(mass[point] for point in beginnings) > _SLACK * total
-    may_go_on = has_beginnings and not any(mass[longer] for _, longer in pairs)
+    begun = 0.0
+    has_longer = False
+    for text, point in texts.items():
+        longer = [mass[other] for other in points if other != point and str(other).startswith(text)]
+        if longer:
+            begun += mass[point]
+            has_longer = has_longer or any(longer)
+    may_go_on = begun > _SLACK * total and not has_longer
     if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
         return None
     return sum(point * share for point, share in mass.items()) / total

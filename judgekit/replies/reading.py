@@ -45,8 +45,8 @@ def failure_kind(raw: str) -> FailureKind:
         beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
     last = objects[-1]
-    tail = objects[-1].tail.strip()
+    tail = last.tail.strip()
     # What follows an object that broke off is a string without an end, if the text ended there.
-    in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
+    in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
     is_cut = not last.closed and (not tail or in_string)
     return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import cache
 from typing import Any
 
 from judgekit.errors import InvalidReply
@@ -60,27 +61,32 @@ def _ends_in_object(next_key: str) -> str:
 
 
 _ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-_STRING_ENDS = {
-    (True, True): _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:"),
-    (True, False): _ends_in_object(_NEXT_KEY),
-    (False, True): _ENDS_IN_ARRAY,
-    (False, False): _ENDS_IN_ARRAY,
-}
-_AFTER_STRING = {
-    in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)
-}
+_ENDS_WITH_BARE_KEYS = _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
+_AFTER_STRING = {True: re.compile(_ENDS_WITH_BARE_KEYS), False: re.compile(_ENDS_IN_ARRAY)}
+
+
+def _first_quote(closing: str) -> re.Pattern[str]:
+    return re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
+
+
 # A string's text up to its first unescaped quote, by opening quote: where JSON ends it.
 _FIRST_QUOTE = {
-    opening: re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
-    for opening, closing in zip(QUOTES, ('"', *[_DOUBLE] * 3, "'", *[_SINGLE] * 2), strict=True)
+    **dict.fromkeys(_DOUBLE, _first_quote(_DOUBLE)),
+    **dict.fromkeys(_SINGLE, _first_quote(_SINGLE)),
+    '"': _first_quote('"'),
+    "'": _first_quote("'"),
 }
-# Up to the first quote that something follows which ends a string: by quote, in an object, with bare keys.
-_LAST_QUOTE = {
-    (opening, *how): re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{ends}))*+[{quotes}]")
-    for quotes in (_DOUBLE, _SINGLE)
-    for opening in quotes
-    for how, ends in _STRING_ENDS.items()
-}
+
+
+@cache
+def _last_quote(opening: str, *, in_object: bool, bare_keys: bool) -> re.Pattern[str]:
+    """Return the pattern of a string's text up to the first quote behind which something ends a string."""
+    quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
+    ends = _ENDS_IN_ARRAY
+    if in_object:
+        ends = _ENDS_WITH_BARE_KEYS if bare_keys else _ends_in_object(_NEXT_KEY)
+    return re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{ends}))*+[{quotes}]")
+
 
 # As JSON writes a number, of a size that a score may have.
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
@@ -92,9 +98,7 @@ SPELT_NUMBER = re.compile(
 
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
-    char: char for char in QUOTES + "\\/"
-}
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -105,12 +109,18 @@ def number(text: str) -> float:
     return float(text)
 
 
+def _unescape(escape: re.Match[str]) -> str:
+    code, char = escape.groups()
+    if code:
+        return chr(int(code, 16))
+    if char in QUOTES or char in "\\/":
+        return char
+    return _ESCAPED.get(char, escape[0])
+
+
 def _decoded(text: str) -> str:
     """Return a string's text with its escapes replaced and surrogates joined, or replaced where alone."""
-    if "\\" in text:
-        text = _ESCAPE.sub(
-            lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[0]), text
-        )
+    text = _ESCAPE.sub(_unescape, text)
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
@@ -142,11 +152,8 @@ class Object(dict[str, Any]):
         """Set `key`, and remember it as repeated unless it was there with the same scalar."""
         if key in self:
             before = self[key]
-            if (
-                isinstance(value, (Object, Array))
-                or type(before) is not type(value)
-                or before != value
-            ):
+            is_same = type(before) is type(value) and before == value
+            if isinstance(value, (Object, Array)) or not is_same:
                 self.repeated.add(key)
         self[key] = value
 
@@ -170,9 +177,8 @@ def scan(raw: str) -> deque[Object]:
             before.tail = raw[end:start]
             if start == reader.rescued:
                 around = before
-            elif any(
-                quote in before.tail for quote in QUOTES
-            ):  # what swallowed the object before goes on
+            elif not set(QUOTES).isdisjoint(before.tail):
+                # What swallowed the object before goes on.
                 around = before.around
         objects.append(reader.read(start))
         objects[-1].around = around
@@ -255,7 +261,8 @@ class _Reader:
         self.pos = matched.end()
         self._skip(_BEFORE_VALUE)
         value = self._value(in_object=True)
-        box.put(matched["bare"] or _decoded(matched["quoted"][1:-1]), value)
+        key = matched["bare"] or _decoded(matched["quoted"][1:-1])
+        box.put(key, value)
         return value
 
     def _value(self, *, in_object: bool) -> object:
@@ -284,7 +291,8 @@ class _Reader:
         if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):
             self.pos = strict.end()
             return _decoded(self.raw[start : self.pos - 1])
-        closing = _LAST_QUOTE[opening, in_object, self.bare_key].match(self.raw, start)
+        pattern = _last_quote(opening, in_object=in_object, bare_keys=self.bare_key)
+        closing = pattern.match(self.raw, start)
         if closing:
             end = closing.end()
         else:
