@@ -32,7 +32,9 @@ KEYS = {
 
 def check(call: str, **values: object) -> None:
     """Check arguments, any of which may be None; raises `UsageError` that names the call and the argument."""
-    require(call, **{name: value for name, value in values.items() if value is not None})
+    for name, value in values.items():
+        if value is not None:
+            require(call, **{name: value})
 
 
 def require(call: str, **values: object) -> None:
@@ -67,24 +69,42 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
     return type(value) is int and 0 < value <= most
 
 
-_MODES = get_args(ModeName)
-_DEPTHS = get_args(AnyDepth)
+def _is_path(value: object) -> bool:
+    return isinstance(value, os.PathLike | str) and _is_text(os.fspath(value))
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value)
+
+
+def _are_rows(value: object) -> bool:
+    return isinstance(value, Iterable) and not _is_text(value)
+
+
+def _are_fields(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values())))
+
+
+Expected: TypeAlias = tuple[str, Callable[[Any], bool]]
+
+
+def _one_of(words: Iterable[str]) -> Expected:
+    return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
+
+
 _TEXT = "a text (str)", _is_text
 _FLAG = "True or False", lambda value: isinstance(value, bool)
-_PATH = (
-    "a str or a Path",
-    lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value)),
-)
-EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_PATH = "a str or a Path", _is_path
+EXPECTED: dict[str, Expected] = {
     "rubric": _TEXT,
-    "mode": (" or ".join(map(repr, _MODES)), lambda value: _is_text(value) and value in _MODES),
+    "mode": _one_of(get_args(ModeName)),
     "model": (
         "a model such as 'openai/gpt-6-luna'",
         lambda value: _is_text(value) and value.strip(),
     ),
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
-    "depth": (" or ".join(map(repr, _DEPTHS)), lambda value: _is_text(value) and value in _DEPTHS),
+    "depth": _one_of(get_args(AnyDepth)),
     "limit": ("a whole number from 1", _is_whole),
     "concurrency": ("a whole number from 1 to 256", lambda value: _is_whole(value, 256)),
     "cache": _FLAG,
@@ -92,24 +112,12 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "a path": _PATH,
     "project": _PATH,
     "roots": ("a list of folders", lambda value: isinstance(value, list | tuple)),
-    "texts": (
-        "a mapping of names to texts",
-        lambda value: isinstance(value, Mapping) and bool(value),
-    ),
-    "rows": (
-        "rows, each a mapping of columns",
-        lambda it: isinstance(it, Iterable) and not _is_text(it),
-    ),
-    "fields": (
-        "a mapping of fields to columns",
-        lambda value: isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values()))),
-    ),
+    "texts": ("a mapping of names to texts", _is_filled),
+    "rows": ("rows, each a mapping of columns", _are_rows),
+    "fields": ("a mapping of fields to columns", _are_fields),
     "as_completed": _FLAG,
-    "task": (
-        "'judge' or 'compare'",
-        lambda value: _is_text(value) and value in ("judge", "compare"),
-    ),
-    "judge_turn": ("'last' or 'all'", lambda value: _is_text(value) and value in ("last", "all")),
+    "task": _one_of(("judge", "compare")),
+    "judge_turn": _one_of(("last", "all")),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
 """What each argument of a Python call must be, in words and as a check; any other one must be a text."""

@@ -17,9 +17,11 @@ def profile_files() -> list[Path]:
     """Return the files of provider profiles: the user's, and the bundled ones that they do not replace."""
     # Later wins, so the bundled folder comes first.
     folders = (folder("providers"), Path(environment.PROVIDERS.path()))
-    return list(
-        {path.name: path for each in folders for path in sorted(each.glob("*.yaml"))}.values()
-    )
+    paths = {}
+    for profiles in folders:
+        for path in sorted(profiles.glob("*.yaml")):
+            paths[path.name] = path
+    return list(paths.values())
 
 
 def folder(name: str) -> Path:

@@ -35,10 +35,19 @@ Layer: TypeAlias = dict[str, Any]
 
 MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_JURORS = 7
-Consent: TypeAlias = Annotated[
-    Literal["off", "on", "project"],
-    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
-]
+
+
+def _as_word(value: object) -> object:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value
+
+
+def _in_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Consent: TypeAlias = Annotated[Literal["off", "on", "project"], BeforeValidator(_as_word)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
@@ -57,7 +66,7 @@ _NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems
 Jurors: TypeAlias = Annotated[
     list[Text],
     Field(min_length=1, max_length=MOST_JURORS),
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    BeforeValidator(_in_list),
     WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
 ]
 
@@ -138,10 +147,8 @@ class DepthRule(Strict):
 
 
 def _or_a_word(schema: dict[str, Any]) -> None:
-    schema["anyOf"] = [
-        {"enum": ["off", "usual"]},
-        {"type": schema.pop("type"), "items": schema.pop("items")},
-    ]
+    rules = {"type": schema.pop("type"), "items": schema.pop("items")}
+    schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
 
 
 def _in_rules(value: object) -> object:
@@ -253,19 +260,29 @@ class Config(Strict):
         """Leave empty sections out."""
         if not isinstance(data, dict):
             return data
-        return {
-            key: value
-            for key, value in data.items()
-            if value is not None or key not in cls.model_fields
-        }
+        full = dict(data)
+        for section in cls.model_fields:
+            if full.get(section) is None:
+                full.pop(section, None)
+        return full
+
+
+def _variable(*parts: object) -> str:
+    """Return the name of the variable that sets a key of a section."""
+    return "_".join(("JUDGEKIT", *map(str, parts))).upper()
+
+
+def _keys_by_variable() -> dict[str, tuple[str, str, object]]:
+    keys = {}
+    for section in KEYS:
+        fields = type(getattr(Config(), section)).model_fields
+        for key, field in fields.items():
+            keys[_variable(section, key)] = (section, key, field.default)
+    return keys
 
 
 # Each variable with its section, key and default.
-VARIABLES: dict[str, tuple[str, str, object]] = {
-    f"JUDGEKIT_{section}_{key}".upper(): (section, key, field.default)
-    for section in KEYS
-    for key, field in type(getattr(Config(), section)).model_fields.items()
-}
+VARIABLES = _keys_by_variable()
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
 
@@ -292,7 +309,7 @@ def sources(project: Path | None) -> list[Path]:
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration that holds in `project`; raises `ConfigError` that names place and key."""
-    variables = _variables(environment.environ() if environ is None else environ)
+    variables = _variables(environ)
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
@@ -313,34 +330,37 @@ class Setting(NamedTuple):
 
 def explained(project: Path) -> list[Setting]:
     """Return every setting that holds in `project`; raises `ConfigError` as `load` does."""
-    variables = _variables(environment.environ())
+    variables = _variables()
     user = _read(user_file())
     default = Config().model_dump()
     file = project_file(project)
     theirs = _project(project)
-    held = _flat(_within_limits(theirs, _merge(user, variables)))
-    said = {key: value for key, value in _flat(theirs).items() if held.get(key) == value}
+    allowed = _flat(_within_limits(theirs, _merge(user, variables)))
+    accepted = {}
+    for key, value in _flat(theirs).items():
+        if allowed.get(key) == value:
+            accepted[key] = value
     memory = project / environment.MEMORY / environment.MEMORY_CONFIG
     in_file = _flat(_read(file))
-    settings = load(project)
-    found = []
+    config = load(project)
+    settings = []
     # As layers have it: without defaults in lists.
-    given = _flat(settings.model_dump(exclude_unset=True))
-    for key, value in _flat(settings.model_dump()).items():
+    set_values = _flat(config.model_dump(exclude_unset=True))
+    for key, value in _flat(config.model_dump()).items():
         section, _, name = key.partition(".")
         layers = (
-            (_flat(variables), "environment", f"JUDGEKIT_{section}_{name}".upper()),
-            (said, "project", file if key in in_file else memory),
+            (_flat(variables), "environment", _variable(section, name)),
+            (accepted, "project", file if key in in_file else memory),
             (_flat(user), "user", user_file()),
             (_flat(default), "default", ""),
         )
-        own = given.get(key, value)
-        holds = (
-            Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == own
-        )
-        # The last: of several places.
-        found.append(next(holds, Setting(key, value, "project", str(file))))
-    return found
+        setting = Setting(key, value, "project", str(file))  # of several places
+        for layer, *source in layers:
+            if key in layer and layer[key] == set_values.get(key, value):
+                setting = Setting(key, value, *source)
+                break
+        settings.append(setting)
+    return settings
 
 
 def judge_without_effect(project: Path) -> str | None:
@@ -363,23 +383,19 @@ def judge_without_effect(project: Path) -> str | None:
 
 def _flat(layer: Layer) -> Layer:
     """Return a layer with dotted keys."""
-    found: Layer = {}
+    flat = {}
     for key, value in layer.items():
         if isinstance(value, dict):
-            inner = _flat(value)
+            for name, inner in _flat(value).items():
+                flat[f"{key}.{name}"] = inner
         else:
-            inner = None
-        found |= (
-            {key: value}
-            if inner is None
-            else {f"{key}.{name}": each for name, each in inner.items()}
-        )
-    return found
+            flat[key] = value
+    return flat
 
 
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
     """Return the error about a value that is of the right type and yet no use, naming where it is set."""
-    variable = f"JUDGEKIT_{section}_{key}".upper()
+    variable = _variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
     for path in (project_file(project) if project else None, user_file()):
@@ -390,9 +406,7 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the roots that the user names, which may lie anywhere; None when the user names none."""
-    layer = _merge(
-        _read(user_file()), _variables(environment.environ() if environ is None else environ)
-    )
+    layer = _merge(_read(user_file()), _variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
@@ -406,8 +420,8 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
     """Return the tiers whose model a project's files name: no wish of the user's, and none beside one."""
     if project is None or names_models(load(None)):
         return frozenset()
-    named = _project(project).get("judge", {}).get("tiers", {})
-    return frozenset(tier for tier, model in named.items() if model)
+    models = _project(project).get("judge", {}).get("tiers", {})
+    return frozenset(tier for tier in models if models[tier])
 
 
 def _read(path: Path) -> Layer:
@@ -420,22 +434,20 @@ def _project(project: Path) -> Layer:
     """Return what a project's files say, where they may say it."""
     path = project_file(project)
     errors = []
-    if yamlfile.check_own(path, project):
-        layer = _read(path)
-    else:
-        layer = {}
+    layer = _read(path) if yamlfile.check_own(path, project) else {}
     for key, what in _of_projects()["users"].items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             problem = f"only the user's configuration may {what}; move this key to your own file"
             errors.append(_wrong(path, key, problem))
-    named = {
-        section: layer.get(section, {}).get("rubric", "")
-        for section in ("judge", "retrieval", "gate")
-    }
-    rubrics = {section: name for section, name in named.items() if name.endswith((".yaml", ".yml"))}
-    roots = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
-    for key, name in (*roots, *((f"{section}.rubric", name) for section, name in rubrics.items())):
+    rubrics = {}
+    paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
+    for section in ("judge", "retrieval", "gate"):
+        name = layer.get(section, {}).get("rubric", "")
+        if name.endswith((".yaml", ".yml")):
+            rubrics[section] = name
+            paths.append((f"{section}.rubric", name))
+    for key, name in paths:
         is_odd = name.startswith("~") or ":" in name or "\0" in name
         if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
             problem = "outside the project; only the user's configuration may name such a path"
@@ -498,25 +510,21 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     for tier, models in judge.get("tiers", {}).items():  # one a tier
         if isinstance(models, list):
             judge["tiers"][tier] = models[:1]
-        else:
-            judge["tiers"][tier] = models
-    if (
-        own.get("author_family") and "author_family" in judge
-    ):  # a project adds families, and takes none
-        words = []
-        for word in f"{own['author_family']},{judge['author_family'] or ''}".split(","):
-            words.append(word.strip())
+    # A project adds families, and takes none.
+    if own.get("author_family") and "author_family" in judge:
+        words = f"{own['author_family']},{judge['author_family'] or ''}".split(",")
         families = {}
-        for word in reversed(words):
+        for word in reversed(list(map(str.strip, words))):
             if word and word.casefold() != "none":
                 families[word.casefold()] = word
-        judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
-    gate = bounded.get("gate", {})
+        joined = ", ".join(reversed(families.values()))
+        judge["author_family"] = joined or own["author_family"]
+    gate = bounded.setdefault("gate", {})
     own = user.get("gate", {})
     # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
-    gate = bounded["gate"] = {
-        key: gate[key] for key in gate if gate[key] or key not in ("depth", "review")
-    }
+    for key in ("depth", "review"):
+        if not gate.get(key):
+            gate.pop(key, None)
     for key, strict in (("mode", "blocking"), ("undetermined", "block")):
         if own.get(key) == strict:  # what holds up the user's pushes is not the clone's to let pass
             gate.pop(key, None)
@@ -540,51 +548,52 @@ def _merge(below: Layer, above: Layer) -> Layer:
     return merged
 
 
-def _variables(environ: Mapping[str, str]) -> Layer:
+def _variables(environ: Mapping[str, str] | None = None) -> Layer:
     """Read the variables that set a key; a list is separated by commas."""
+    if environ is None:
+        environ = environment.environ()
     layer: Layer = {}
     for name, (section, key, default) in VARIABLES.items():
-        value = environ.get(name, "")
-        if value and (what := _of_projects()["users"].get(f"{section}.{key}")):
+        value = environ.get(name)
+        if not value:
+            continue
+        what = _of_projects()["users"].get(f"{section}.{key}")
+        if what:
             raise ConfigError(f"no variable may {what}", key=name)
-        if value and isinstance(default, TierModels):
+        if isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
-        if value:
-            if isinstance(default, list):
-                layer.setdefault(section, {})[key] = value.split(",")
-            else:
-                layer.setdefault(section, {})[key] = value
+        keys = layer.setdefault(section, {})
+        keys[key] = value.split(",") if isinstance(default, list) else value
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        wrong = []
-        for each in problems(error.errors(include_url=False), layer, Config):
-            wrong.append(
-                ConfigError(
-                    each.text, key="_".join(("JUDGEKIT", *map(str, each.location[:2]))).upper()
-                )
-            )
-        raise ConfigError.of(wrong) from None
+        errors = []
+        for problem in problems(error.errors(include_url=False), layer, Config):
+            variable = _variable(*problem.location[:2])
+            errors.append(ConfigError(problem.text, key=variable))
+        raise ConfigError.of(errors) from None
 
 
 # `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours. Keys that mean nothing
 # here stay; a value of the wrong type is an error that names its key. A number that the other tool allows and
 # we do not becomes the nearest that we do.
 
-_UpTo20: TypeAlias = Annotated[int, AfterValidator(lambda number: max(0, min(number, 20)))]
-_Pool: TypeAlias = Annotated[int, AfterValidator(lambda number: max(1, min(number, 30)))]
-_Timeout: TypeAlias = Annotated[
-    FiniteFloat, AfterValidator(lambda number: max(0.1, min(number, 3600.0)))
-]
+
+def _nearest(least: float, most: float) -> AfterValidator:
+    return AfterValidator(lambda number: max(least, min(number, most)))
+
+
+_UpTo20: TypeAlias = Annotated[int, _nearest(0, 20)]
+_Pool: TypeAlias = Annotated[int, _nearest(1, 30)]
+_Timeout: TypeAlias = Annotated[FiniteFloat, _nearest(0.1, 3600.0)]
 _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     """Return a field that stands at a dotted key of the section `retrieval`, or of the whole file."""
-    parts = key.split(".")
-    return Field(
-        None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts))
-    )
+    path = key.split(".")
+    places = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
+    return Field(None, validation_alias=places)
 
 
 class _MemoryConfig(Strict, extra="ignore"):
@@ -622,20 +631,23 @@ def _memory_config(project: Path) -> Layer:
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
     theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
-    found = theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True)
+    retrieval = theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True)
     if theirs.max_output is not None:
-        found.setdefault("max_inject", theirs.max_output)
+        retrieval.setdefault("max_inject", theirs.max_output)
     if theirs.conversation is False:
-        found["context_turns"] = 0
+        retrieval["context_turns"] = 0
     if theirs.dual_verification:
-        found["rubric"] = "memory-two-criteria"
-    named = theirs.model is not None and theirs.model in _listed_models()
-    return {"retrieval": found, **({"judge": {"tiers": {"quick": theirs.model}}} if named else {})}
+        retrieval["rubric"] = "memory-two-criteria"
+    layer: Layer = {"retrieval": retrieval}
+    if theirs.model is not None and theirs.model in _listed_models():
+        layer["judge"] = {"tiers": {"quick": theirs.model}}
+    return layer
 
 
 def _listed_models() -> set[str]:
     """Return every model that a provider profile lists: what a project may choose from."""
-    listings = (
-        yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files()
-    )
-    return {name for listing in listings for name in listing.models.values() if name}
+    models = set[str]()
+    for path in files.profile_files():
+        listing = yamlfile.read(path, _Listing, version_key="provider")
+        models.update(filter(None, listing.models.values()))
+    return models

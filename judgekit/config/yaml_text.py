@@ -27,7 +27,7 @@ from judgekit.errors import ConfigError
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 MOST_NODES = (
@@ -91,8 +91,11 @@ class _Composer(Composer):
                 )
         return self._measured(node, [value for _, value in node.value])
 
-    def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
-        self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
+    def _measured(self, node: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        size = 1
+        for value in values:
+            size += self._sizes.get(id(value), 1)
+        self._sizes[id(node)] = size
         if size > MOST_NODES:
             problem = f"aliases that expand to more than {MOST_NODES:,} values"
             raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
@@ -134,10 +137,7 @@ def put(path: Path, section: str, key: str, value: str | float) -> None:
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
     """Write a `change` of a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
-    if path.exists():
-        text = path.read_bytes().decode()
-    else:
-        text = ""
+    text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
     try:
         changed = edited(text, change)
@@ -146,9 +146,8 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
             f"cannot edit a file with this layout; {instead}", path=path, key=key
         ) from None
     try:
-        if path.absolute().is_relative_to(
-            environment.config_home()
-        ):  # the user's own, which may be linked
+        # The user's own may be linked.
+        if path.absolute().is_relative_to(environment.config_home()):
             path = path.resolve()
         outputs.make_folder(str(path.parent), mode=0o777)
         outputs.write_atomically(str(path), changed)
@@ -178,26 +177,25 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
         yaml.dump(data, written)
         if parsed(written.getvalue()) == data:
             changed = lines_of(written.getvalue())
-        else:
-            changed = []
     if not changed:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
     # The comments behind what was removed are kept, too.
-    both = ([line.strip() for line in each] for each in (lines, changed))
-    comments, kept = (Counter(line for line in each if line[:1] == "#") for each in both)
-    return ("\r\n" if "\r\n" in text else "\n").join([*changed, *(comments - kept).elements(), ""])
+    comments = _comments(lines) - _comments(changed)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    return line_end.join([*changed, *comments.elements(), ""])
+
+
+def _comments(lines: Iterable[str]) -> Counter[str]:
+    return Counter(line for line in map(str.strip, lines) if line.startswith("#"))
 
 
 def bundled() -> str:
     """Return what `files.COMPILED` is to hold."""
-    kinds = ("providers", "rubrics", "retrieval")
-    texts = []
-    for kind in kinds:
-        for path in files.folder(kind).glob("*.yaml"):
-            texts.append(path.read_bytes())
     data = {}
-    for raw in texts:
-        data[hashlib.sha256(raw).hexdigest()] = parsed(raw.decode())
+    for kind in ("providers", "rubrics", "retrieval"):
+        for path in files.folder(kind).glob("*.yaml"):
+            raw = path.read_bytes()
+            data[hashlib.sha256(raw).hexdigest()] = parsed(raw.decode())
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -55,8 +55,8 @@ def read(
     Without the key `version_key` it is no such file, whatever else is wrong with it. Raises `ConfigError`
     naming file, line, key, what was expected and what to do, for each thing that is wrong.
     """
-    found: Model = _validated(_content(path, most), path, model, version_key)
-    return found
+    data: Model = _validated(_content(path, most), path, model, version_key)
+    return data
 
 
 @lru_cache(256)
@@ -69,12 +69,13 @@ def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | No
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        wrong = []
-        for each in islice(problems(error.errors(include_url=False), data, model), MOST_ERRORS + 1):
-            wrong.append(
-                ConfigError(each.text, path=path, line=line_of(data, each.location), key=each.key)
-            )
-        raise ConfigError.of(sorted(wrong, key=lambda each: each.line or 0)) from None
+        errors = []
+        wrong = problems(error.errors(include_url=False), data, model)
+        for fault in islice(wrong, MOST_ERRORS + 1):
+            line = line_of(data, fault.location)
+            errors.append(ConfigError(fault.text, path=path, line=line, key=fault.key))
+        errors.sort(key=lambda error: error.line or 0)
+        raise ConfigError.of(errors) from None
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
@@ -85,17 +86,18 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    found = []
+    objects = []
     errors = []
     for number, line in enumerate(lines, 1):
         try:
-            found += [model.model_validate_json(line)] if line.strip() else []
+            if line.strip():
+                objects.append(model.model_validate_json(line))
         except ValidationError as error:
             wrong = problem_in(line, error)
             errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
     if errors:
         raise ConfigError.of(errors)
-    return found
+    return objects
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -207,7 +209,7 @@ class Problem(NamedTuple):
 
     @property
     def key(self) -> str:
-        return ".".join(str(part) for part in self.location)
+        return ".".join(map(str, self.location))
 
     def __str__(self) -> str:
         if self.location:
@@ -243,35 +245,35 @@ def problems(
     # A misspelt key explains the missing one, so it comes first.
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
     got = _faults()["got"]
-    left = [(each, _place(each, data)) for each in details]
+    left = [(error, _place(error, data)) for error in details]
     meant = set()
     while left:
-        same = _alternatives([each for each, _ in left], left[0][1])
-        first, place = max((left[number] for number in same), key=lambda pair: len(pair[1]))
-        there = []
-        for number in same:
-            if len(left[number][1]) == len(place):
-                there.append(left[number][0])
+        same = _alternatives([error for error, _ in left], left[0][1])
+        alternatives = [left[number] for number in same]
         left = [pair for number, pair in enumerate(left) if number not in same]
-        wanted = list(dict.fromkeys(_expectation(each) for each in there))
-        *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
+        first, place = max(alternatives, key=lambda pair: len(pair[1]))
+        wanted: list[str] = []
+        for error, other_place in alternatives:
+            expectation = _expectation(error)
+            if len(other_place) == len(place) and expectation not in wanted:
+                wanted.append(expectation)
+        wanted[1:] = (expectation.removeprefix("expected ") for expectation in wanted[1:])
+        *most, last = wanted
         text = " or ".join(filter(None, (", ".join(most), last)))
         value = first["input"]
         kind = first["type"]
         context = first.get("ctx", {})
-        is_said = (
-            kind in got["never"]
-            or first["msg"].startswith(_VALUE_ERROR)
-            or isinstance(value, bytes)
-        )
-        if not is_said and (kind not in got["of_another_kind"] or isinstance(value, bool | None)):
+        is_clear = kind in got["never"] or first["msg"].startswith(_VALUE_ERROR)
+        is_kept = kind in got["of_another_kind"] and not isinstance(value, bool | None)
+        if not is_clear and not is_kept and not isinstance(value, bytes):
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
         if kind == "union_tag_invalid":
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
         inside = context.get("error")
         if isinstance(inside, WrongValuesError):
-            yield from (Problem((*location, *each.location), each.text) for each in inside.args)
+            for problem in inside.args:
+                yield Problem((*location, *problem.location), problem.text)
             continue
         if kind == "extra_forbidden" and (
             guess := _similar(location[-1], _keys(model, location[:-1]))
@@ -284,25 +286,24 @@ def problems(
             yield Problem(location, text)
 
 
-def _similar(given: object, known: Sequence[str]) -> str | None:
-    if isinstance(given, str):
-        word = given[:60]
-    else:
-        word = ""
-    return next(iter(difflib.get_close_matches(word, known, 1)), None)
+def _similar(value: object, words: Sequence[str]) -> str | None:
+    word = value[:60] if isinstance(value, str) else ""
+    return next(iter(difflib.get_close_matches(word, words, 1)), None)
 
 
 def _keys(model: object, location: Location) -> list[str]:
     """Return the keys that a `model` has at `location`; of lists and mappings, those of what is in them."""
     models = _models(model)
     for part in location:
-        fields = [each.model_fields[part] for each in models if part in each.model_fields]
+        fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
         if fields:
             models = []
-            for field in fields:
-                for each in _models(field.annotation):
-                    models.append(each)
-    return [name for each in models for name in each.model_fields]
+        for field in fields:
+            models += _models(field.annotation)
+    keys: list[str] = []
+    for inner in models:
+        keys += inner.model_fields
+    return keys
 
 
 def _models(kind: object) -> list[type[BaseModel]]:
@@ -311,7 +312,10 @@ def _models(kind: object) -> list[type[BaseModel]]:
         if issubclass(kind, RootModel):
             return _models(kind.model_fields["root"].annotation)
         return [kind]
-    return [each for inner in get_args(kind) for each in _models(inner)]
+    models = []
+    for inner in get_args(kind):
+        models += _models(inner)
+    return models
 
 
 def problem_in(text: str | bytes, error: ValidationError) -> Problem:
@@ -324,7 +328,7 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 def _place(error: ErrorDetails, data: object) -> list[int]:
     """Return which parts of an error's place are keys of `data`, or missing there; others name types."""
-    found = []
+    place = []
     location = error["loc"]
     for position, part in enumerate(location):
         try:
@@ -332,8 +336,8 @@ def _place(error: ErrorDetails, data: object) -> list[int]:
         except (LookupError, TypeError):
             if position < len(location) - 1 or error["type"] != "missing":
                 continue
-        found.append(position)
-    return found
+        place.append(position)
+    return place
 
 
 def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
@@ -341,10 +345,12 @@ def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list
     first = details[0]["loc"]
     for part in set(range(len(first))) - set(place):
         same = []
-        for number, each in enumerate(details):
-            if each["loc"][:part] == first[:part]:
+        kinds = set()
+        for number, error in enumerate(details):
+            if error["loc"][:part] == first[:part]:
                 same.append(number)
-        if len({details[number]["loc"][part : part + 1] for number in same}) > 1:
+                kinds.add(error["loc"][part : part + 1])
+        if len(kinds) > 1:
             return same
     return [0]
 
@@ -359,14 +365,13 @@ def _expectation(error: ErrorDetails) -> str:
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
     if words := _faults()["words"].get(kind):
-        figures = {}
-        for key, each in context.items():
-            if isinstance(each, float):
-                figures[key] = f"{each:g}"
-            else:
-                figures[key] = each
+        figures = dict(context)
+        for key, value in context.items():
+            if isinstance(value, float):
+                figures[key] = f"{value:g}"
         return str(words.format(**figures))
-    return f"expected {_faults()['kinds'].get(kind.partition('_')[0], message)}"
+    family, _, _ = kind.partition("_")
+    return f"expected {_faults()['kinds'].get(family, message)}"
 
 
 def kind_of(value: object) -> str:

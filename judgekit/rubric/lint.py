@@ -49,50 +49,49 @@ def remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
     """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
-    found = [*_modes(loaded), *_cases(loaded, cases)]
-    for path, own in (
-        (beside(loaded.path, "cases"), cases),
-        (beside(loaded.path, "leniency"), wrong),
-    ):
-        found += _lines(path, loaded.rubric, own)
+    remarks = [*_modes(loaded), *_cases(loaded, cases)]
+    remarks += _lines(beside(loaded.path, "cases"), loaded.rubric, cases)
+    remarks += _lines(beside(loaded.path, "leniency"), loaded.rubric, wrong)
     if isinstance(loaded.rubric, ScoreRubric):
-        found += _dimensions(loaded.path, loaded.rubric)
-    return sorted(found, key=lambda remark: not remark.wrong)
+        remarks += _dimensions(loaded.path, loaded.rubric)
+    return sorted(remarks, key=lambda remark: not remark.wrong)
 
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     """Return which strict and lenient outcomes one set of whole scores can have; None if too many to try."""
-    whole = [*rubric.scale.labels]
-    dimensions = rubric.dimensions.values()
     points = []
-    for each in dimensions:
-        points.append([*rubric.scale.answers.values()] if each.scale else whole)
+    for dimension in rubric.dimensions.values():
+        if dimension.scale:
+            points.append([*rubric.scale.answers.values()])
+        else:
+            points.append([*rubric.scale.labels])
     if prod(map(len, points)) > _MOST_COMBINATIONS:
         return None
-    named = []
-    for scores in product(*points):
-        named.append(dict(zip(rubric.dimensions, scores, strict=True)))
-    return {(rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")) for scores in named}
+    outcomes = set[tuple[str, str]]()
+    for values in product(*points):
+        scores = dict(zip(rubric.dimensions, values, strict=True))
+        outcomes.add((rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")))
+    return outcomes
 
 
 def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
-    lenient = loaded.rubric.modes.lenient
-    strict = loaded.rubric.modes.strict
     rubric = loaded.rubric
+    lenient = rubric.modes.lenient
+    strict = rubric.modes.strict
     texts = []
     if strict.confirm == "reject" and lenient.confirm == "accept":
         texts.append(
             "strict confirms rejections and lenient confirms acceptances; is that reversed?"
         )
     if isinstance(rubric, SelectRubric):
-        is_worded = any(
-            criterion.strict != criterion.lenient for criterion in rubric.criteria.values()
-        )
+        criteria = rubric.criteria.values()
+        is_worded = any(criterion.strict != criterion.lenient for criterion in criteria)
         if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         reached = outcomes(rubric) or set()
-        if odd := [other for one, other in reached if one == "accept" and other != "accept"]:
+        odd = [other for one, other in reached if one == "accept" and other != "accept"]
+        if odd:
             text = f"some scores are {odd[0]} in lenient and accept in strict"
             texts.append(f"{text}; lenient should accept whatever strict accepts")
         if reached and all(one == other for one, other in reached):
@@ -103,9 +102,9 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    tags = Counter(
-        term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms)
-    )
+    tags = Counter[str]()
+    for dimension in rubric.dimensions.values():
+        tags.update(map(str.lower, set(dimension.terms)))
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
@@ -122,22 +121,13 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
-        yield Remark(
-            path,
-            "",
-            f"{counted(len(cases), 'case', 'cases')}: agreement is not meaningful below {FEW}",
-        )
-    if isinstance(rubric, ScoreRubric):
-        reached = outcomes(rubric)
-    else:
-        reached = None
+        count = counted(len(cases), "case", "cases")
+        yield Remark(path, "", f"{count}: agreement is not meaningful below {FEW}")
+    reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
     for number, case in enumerate(cases, 1):
         label = case.label
-        if (
-            isinstance(case, CompareCase)
-            and case.a == case.b
-            and {label.strict, label.lenient} != {"tie"}
-        ):
+        is_tie = label.strict == label.lenient == "tie"
+        if isinstance(case, CompareCase) and case.a == case.b and not is_tie:
             text = f"{case.id}: a and b are the same text, which is always a tie; change one"
             yield Remark(path, "label", text, wrong=True, line=number)
         if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
@@ -151,13 +141,13 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         return
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
-        wins = len(labels) - labels.count("tie")
         for_a = labels.count("A")
+        for_b = labels.count("B")
         accepted = labels.count("accept")
-        if rubric.task == "compare" and not (
-            wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE
-        ):
-            text = f"in {mode} {for_a} labels are A and {labels.count('B')} are B"
+        wins = for_a + for_b
+        is_even = wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE
+        if rubric.task == "compare" and not is_even:
+            text = f"in {mode} {for_a} labels are A and {for_b} are B"
             yield Remark(path, "label", f"{text}: swap some of the texts")
         if rubric.task == "score" and not LEAST_SHARE <= accepted / len(labels) <= 1 - LEAST_SHARE:
             text = f"{accepted} of {len(labels)} should be accepted in {mode}"
@@ -181,11 +171,11 @@ def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark
         if not (isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase)):
             continue
         for need in rubric.given.needs:
-            if not (case.files if need == "sources" else getattr(case, need).strip()):
+            key = "files" if need == "sources" else need
+            value = case.files if need == "sources" else getattr(case, need).strip()
+            if not value:
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(
-                    path, "files" if need == "sources" else need, text, wrong=True, line=number
-                )
+                yield Remark(path, key, text, wrong=True, line=number)
 
 
 def changes(before: Rubric, after: Rubric) -> list[str]:
@@ -196,9 +186,8 @@ def changes(before: Rubric, after: Rubric) -> list[str]:
 def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
-            yield from _changes(
-                f"{key}.{name}" if key else str(name), before.get(name), after.get(name)
-            )
+            inner = f"{key}.{name}" if key else str(name)
+            yield from _changes(inner, before.get(name), after.get(name))
     elif before != after and isinstance(before, list) and isinstance(after, list):
         words = [f"without {_short(item)}" for item in before if item not in after]
         words += [f"with {_short(item)}" for item in after if item not in before]
@@ -206,20 +195,22 @@ def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN40
     elif before != after:
         was = _short(before)
         now = _short(after)
-        if after is None:
-            changed = f"removed, was {was}"
+        if before is None:
+            yield f"{key}: new, {now}"
+        elif after is None:
+            yield f"{key}: removed, was {was}"
         else:
-            changed = f"{was} -> {now}"
-        yield f"{key}: {changed if before is not None else f'new, {now}'}"
+            yield f"{key}: {was} -> {now}"
 
 
 def _short(value: object) -> str:
     """Return a value in words, all of it: texts are what a rubric is made of."""
     if isinstance(value, dict):
-        inner = (
-            f"{name} {_short(part)}" for name, part in value.items() if part not in (None, [], "")
-        )
-        return f"({', '.join(inner)})"
+        parts = []
+        for name, part in value.items():
+            if part not in (None, [], ""):
+                parts.append(f"{name} {_short(part)}")
+        return f"({', '.join(parts)})"
     if isinstance(value, list):
         return ", ".join(map(_short, value))
     if isinstance(value, float):

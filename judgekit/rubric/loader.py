@@ -56,8 +56,10 @@ class LoadedRubric(NamedTuple):
         """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
         if self.origin == "bundled" or self.sha256 in published().values():
             return None
-        is_brought = self.rubric.rubric in {ref.partition("@")[0] for ref in published()}
-        return self.origin if is_brought else None
+        for reference in published():
+            if reference.startswith(f"{self.rubric.rubric}@"):
+                return self.origin
+        return None
 
     @property
     def name(self) -> str:
@@ -77,37 +79,12 @@ def find_rubric(
         raise UsageError(
             f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}"
         )
-    located: tuple[Path, Origin] | None = (
-        (Path(reference), "path") if reference.endswith(_YAML) else None
-    )
-    if not located and not _REFERENCE.fullmatch(reference):
+    if reference.endswith(_YAML):
+        loaded = load_rubric(Path(reference))
+    elif _REFERENCE.fullmatch(reference):
+        loaded = _find_newest(reference, project)
+    else:
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
-    name, _, version = reference.partition("@")
-    for origin, folder in () if located else folders("rubrics", project):
-        # A file whose name has no version comes first, and is refused when it is read.
-        paths = {}
-        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            numbers = path.stem.partition("@")[2]
-            if numbers and not (origin == "bundled" and not version and path.stem in BY_FULL_NAME):
-                paths[
-                    tuple(map(int, numbers.split(".")))
-                    if _REFERENCE.fullmatch(path.stem)
-                    else (inf,)
-                ] = path
-        if paths:
-            located = paths[max(paths)], origin
-            break
-    if not located:
-        stems = sorted({path.stem for _, path in rubric_files(project)})
-        ids = [stem.partition("@")[0] for stem in stems]
-        near = difflib.get_close_matches(reference, [*stems, *ids], n=1)
-        known = f"there are: {', '.join(stems)}, or give the path of a YAML file"
-        if near:
-            meant = f"; did you mean {near[0]}?"
-        else:
-            meant = ""
-        raise UsageError(f"no rubric {reference!r}; {known}{meant}")
-    loaded = load_rubric(*located)
     if kinds and not isinstance(loaded.rubric, kinds):
         (wanted,) = get_args(kinds[-1].model_fields["task"].annotation)
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
@@ -115,22 +92,44 @@ def find_rubric(
     return loaded
 
 
+def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
+    """Return the newest rubric for `ID` or `ID@VERSION` in the first folder that has one."""
+    name, _, version = reference.partition("@")
+    for origin, folder in folders("rubrics", project):
+        paths = {}
+        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
+            numbers = path.stem.partition("@")[2]
+            is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
+            if not numbers or is_hidden:
+                continue
+            # A file whose name has no version comes first, and is refused when it is read.
+            place: tuple[float, ...] = (inf,)
+            if _REFERENCE.fullmatch(path.stem):
+                place = tuple(map(int, numbers.split(".")))
+            paths[place] = path
+        if paths:
+            return load_rubric(paths[max(paths)], origin)
+    stems = sorted({path.stem for _, path in rubric_files(project)})
+    ids = [stem.partition("@")[0] for stem in stems]
+    problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
+    problem += ", or give the path of a YAML file"
+    for near in difflib.get_close_matches(reference, [*stems, *ids], n=1):
+        problem += f"; did you mean {near}?"
+    raise UsageError(problem)
+
+
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
     """Return the rubric that a section of the configuration names; raises `ConfigError` saying where."""
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
+    kind = SelectRubric if section == "retrieval" else ScoreRubric
     try:
-        return find_rubric(
-            reference, project, (SelectRubric if section == "retrieval" else ScoreRubric,)
-        )
+        return find_rubric(reference, project, (kind,))
     except UsageError as error:
         # What stands in a file of a clone is not repeated.
-        problem = (
-            str(error)
-            .replace(f" {reference!r}", " of that name")
-            .replace(repr(reference), "the value")
-        )
+        problem = str(error).replace(f" {reference!r}", " of that name")
+        problem = problem.replace(repr(reference), "the value")
         raise settings.wrong(section, "rubric", problem, project) from None
 
 
@@ -174,25 +173,22 @@ def begin(
     name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
 ) -> list[Path]:
     """Write a rubric like another or a starter, its cases and schema; raises `UsageError`, `ConfigError`."""
-    if "@" in name:
-        ref = name
-    else:
-        ref = f"{name}@1.0.0"
+    ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
         wanted = "small letters, digits and hyphens; three numbers"
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
+    source = files.folder("rubrics") / "starters" / f"{task}.yaml"
     if like:
         source = like.path
-    else:
-        source = files.folder("rubrics") / "starters" / f"{task}.yaml"
     text = source.read_text(encoding="utf-8")
     names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
     if not re.search("^version:", text, re.MULTILINE):  # which may be left out
         text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
     for key, value in names.items():
-        text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
+        line = re.compile(rf"^{key}: .*$", re.MULTILINE)
+        text = line.sub(f"{key}: {value}", text, count=1)
     from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
 
     if not text.startswith(_MODELINE):
@@ -201,20 +197,20 @@ def begin(
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     cases = beside(source, "cases")
-    if cases.is_file():
-        labelled = cases.read_text(encoding="utf-8")
-    else:
-        labelled = ""
-    begun = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
-    if there := next((file for file in begun if file.exists()), None):
-        raise UsageError(f"{there} already exists; choose another id or version, or edit that file")
+    labelled = cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    contents = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
+    for file in contents:
+        if file.exists():
+            raise UsageError(
+                f"{file} already exists; choose another id or version, or edit that file"
+            )
     schema = to / _SCHEMA_FILE
     if not schema.exists():
-        begun[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
-    for file, content in begun.items():
+        contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
+    for file, content in contents.items():
         try:
             outputs.make_folder(str(file.parent), mode=0o777)
             outputs.write_atomically(str(file), content)
         except OSError as error:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
-    return [*begun]
+    return [*contents]

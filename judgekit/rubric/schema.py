@@ -140,12 +140,9 @@ class Scale(Strict):
 
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
-        points = self.max - self.min + 1
-        if (
-            points <= 1
-            or len(self.labels) != points
-            or {*self.labels} != {*range(self.min, self.max + 1)}
-        ):
+        # Their number first: a range may be as long as there are whole numbers.
+        is_sound = len(self.labels) == self.max - self.min + 1 > 1
+        if not is_sound or {*self.labels} != {*range(self.min, self.max + 1)}:
             raise ValueError(
                 "a scale needs min < max and one label for each whole number between them"
             )
@@ -247,7 +244,8 @@ class _Rubric(Strict):
 
     def about(self, name: str) -> Self:
         """Return the rubric with one of its dimensions or criteria only."""
-        return self.model_copy(update={self._asked: {name: getattr(self, self._asked)[name]}})
+        question = getattr(self, self._asked)[name]
+        return self.model_copy(update={self._asked: {name: question}})
 
 
 class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "dimensions"]}):
@@ -267,13 +265,12 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
 
     @model_validator(mode="after")
     def _scores_are_on_the_scale(self) -> ScoreRubric:
-        lacking = []
+        scale = self.scale
+        wrong = []
         for need in self.given.needs:
             if getattr(self.given, need) is None:
-                lacking.append(need)
-        lacks = "needs lists {0}; give the heading in given.{0}"
-        scale = self.scale
-        wrong = [Problem(("given", "needs"), lacks.format(need)) for need in lacking]
+                text = f"needs lists {need}; give the heading in given.{need}"
+                wrong.append(Problem(("given", "needs"), text))
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
             for part, bars in (("accept", mode.accept), ("reject", mode.reject)):
                 for key, bar in bars:
@@ -284,20 +281,22 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                 wrong.append(
                     Problem(("modes", name), "a score could be accepted and rejected at once")
                 )
-        named = self.dimensions.items()
-        points = {name: scale.answers if each.scale else scale.labels for name, each in named}
+        points = {}
+        weighted = []
+        for name, dimension in self.dimensions.items():
+            points[name] = scale.answers if dimension.scale else scale.labels
+            if "weight" in dimension.model_fields_set:
+                weighted.append(name)
         for number, example in enumerate(self.prompt.examples):
-            given = example.scores
-            if given.keys() != points.keys() or any(
-                given[name] not in points[name] for name in given
-            ):
+            scores = example.scores
+            has_all = scores.keys() == points.keys()
+            if not has_all or any(scores[name] not in points[name] for name in scores):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 wrong.append(Problem(("prompt", "examples", number), text))
         if self.prompt.few_shot and not self.prompt.examples:
             wrong.append(
                 Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
             )
-        weighted = [name for name, each in named if "weight" in each.model_fields_set]
         means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
         if weighted and (len(self.dimensions) == 1 or means == {None}):
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
@@ -307,8 +306,12 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self
 
     def mean(self, scores: Mapping[str, float]) -> float:
-        weights = {name: each.weight for name, each in self.dimensions.items()}
-        return fmean([scores[name] for name in weights], weights.values())
+        values = []
+        weights = []
+        for name, dimension in self.dimensions.items():
+            values.append(scores[name])
+            weights.append(dimension.weight)
+        return fmean(values, weights)
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
         """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
@@ -316,8 +319,9 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         values = [scores[name] for name in self.dimensions]
         if any(value < rule.reject.any_below for value in values):
             return "reject"
-        enough = rule.accept.mean is None or self.mean(scores) >= rule.accept.mean
-        if enough and all(value >= rule.accept.each for value in values):
+        least = rule.accept.mean
+        is_enough = least is None or self.mean(scores) >= least
+        if is_enough and all(value >= rule.accept.each for value in values):
             return "accept"
         return "improve"
 
@@ -358,24 +362,27 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
         if not isinstance(data, dict) or data.get("task", "score") != "score" or "criteria" in data:
             raise
     usual = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
-    usual["prompt"]["system"] = usual["prompt"]["system"].format(title=data.get("title"))
+    prompt = usual["prompt"]
+    prompt["system"] = prompt["system"].format(title=data.get("title"))
     scale = usual["scale"]
     usual["scale"] = data.get("scale", usual["scale"])
     match data:
         case {"scale": {"min": int(low), "max": int(high)}}:
-            share = (high - low) / (scale["max"] - scale["min"])
-            for bars in (
-                mode[key] for mode in usual["modes"].values() for key in ("accept", "reject")
-            ):
-                bars.update({key: low + (bar - scale["min"]) * share for key, bar in bars.items()})
+            least = scale["min"]
+            share = (high - low) / (scale["max"] - least)
+            for mode in usual["modes"].values():
+                for bars in (mode["accept"], mode["reject"]):
+                    for name, bar in bars.items():
+                        bars[name] = low + (bar - least) * share
     full = _over(usual, data, 3)
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
-        questions = {}
-        for name, each in dimensions.items():
-            if isinstance(each, str):
-                questions[name] = {"question": each}
-        full["dimensions"] = {**dimensions, **questions}
+        full["dimensions"] = {}
+        for name, dimension in dimensions.items():
+            if isinstance(dimension, str):
+                full["dimensions"][name] = {"question": dimension}
+            else:
+                full["dimensions"][name] = dimension
     for mode in full["modes"].values() if isinstance(full["modes"], dict) else ():
         match mode:
             case {"accept": dict(accept), "reject": {"any_below": below}}:
@@ -384,13 +391,13 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
     return validated(full)
 
 
-def _over(usual: Any, given: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
-    if not (levels and isinstance(usual, dict) and isinstance(given, dict)):
-        return given
-    return {
-        **usual,
-        **{key: _over(usual.get(key), value, levels - 1) for key, value in given.items()},
-    }
+def _over(usual: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
+    if not (levels and isinstance(usual, dict) and isinstance(data, dict)):
+        return data
+    full = dict(usual)
+    for key, value in data.items():
+        full[key] = _over(usual.get(key), value, levels - 1)
+    return full
 
 
 class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
@@ -441,10 +448,10 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        if named := {*self.label.strict, *self.label.lenient} - {
-            each.id for each in self.candidates
-        }:
-            names = ", ".join(sorted(named))
+        ids = {candidate.id for candidate in self.candidates}
+        strange = {*self.label.strict, *self.label.lenient} - ids
+        if strange:
+            names = ", ".join(sorted(strange))
             raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self
 

@@ -49,10 +49,11 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 def published() -> dict[str, str]:
     """Return the SHA-256 of every published version, by `id@version`."""
     locked = lines_of((files.folder("rubrics") / "versions.lock").read_bytes().decode())
-    return {
-        reference: digest
-        for digest, _, reference in (line.partition("  ") for line in locked if line)
-    }
+    digests = {}
+    for line in filter(None, locked):
+        digest, _, reference = line.partition("  ")
+        digests[reference] = digest
+    return digests
 
 
 def head(path: Path) -> Head | None:
@@ -66,7 +67,7 @@ def head(path: Path) -> Head | None:
         return None
     if published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
-    found = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
-    if {"task", "title"} <= found.keys():
-        return Head(path.stem, found["task"], found["title"])
+    lines = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
+    if {"task", "title"} <= lines.keys():
+        return Head(path.stem, lines["task"], lines["title"])
     return None

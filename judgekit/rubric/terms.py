@@ -24,32 +24,30 @@ _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nt
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
     """Return the terms in the file `name`, each with that of its dimension; raises `InputError`."""
-    found = []
+    lines = []
     if text.lstrip()[:1] == "{":
         try:
-            found = [
-                (name, term, entry["nterm"]) for term, entry in json.loads(text)["data"].items()
-            ]
+            for term, entry in json.loads(text)["data"].items():
+                lines.append((name, term, entry["nterm"]))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{name}: {_THESAURUS}") from None
     else:
         for number, line in enumerate(lines_of(text), 1):
             if line.strip() and line.lstrip()[:1] != "#":
                 term, _, dimension = line.rpartition(":")
-                found.append((f"{name}:{number}", term, dimension))
-    if len(found) > MOST:
+                lines.append((f"{name}:{number}", term, dimension))
+    if len(lines) > MOST:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []
-    for place, term, dimension in found:
+    for place, term, dimension in lines:
         plain = short_line(term, MOST_LETTERS + 1)
-        if (
-            not any(map(str.isalnum, plain))
-            or len(plain) > MOST_LETTERS
-            or not str(dimension).strip()
-        ):
+        name_of_dimension = str(dimension).strip()
+        is_term = any(map(str.isalnum, plain)) and len(plain) <= MOST_LETTERS
+        if not is_term or not name_of_dimension:
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
-            raise InputError(f"{place}: {wanted}, got {short_line(f'{term}: {dimension}', 100)!r}")
-        pairs.append((plain, str(dimension).strip()))
+            got = short_line(f"{term}: {dimension}", 100)
+            raise InputError(f"{place}: {wanted}, got {got!r}")
+        pairs.append((plain, name_of_dimension))
     return pairs
 
 
@@ -65,19 +63,20 @@ def add(
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
-    names = {name.casefold(): name for name in rubric.dimensions}
-    there = {
-        name: {*map(str.casefold, (name, *each.terms))} for name, each in rubric.dimensions.items()
-    }
+    names = {}
+    terms_by_name = {}
+    for name, dimension in rubric.dimensions.items():
+        names[name.casefold()] = name
+        terms_by_name[name] = {*map(str.casefold, (name, *dimension.terms))}
     added: dict[str, list[str]] = {}
     unknown = Counter[str]()
-    for term, dimension in pairs:
-        name = names.get(dimension.casefold())
-        if name is None:
-            unknown[dimension] += 1
-        elif term.casefold() not in there[name]:
-            there[name].add(term.casefold())
-            added.setdefault(name, []).append(term)
+    for term, word in pairs:
+        known_name = names.get(word.casefold())
+        if known_name is None:
+            unknown[word] += 1
+        elif term.casefold() not in terms_by_name[known_name]:
+            terms_by_name[known_name].add(term.casefold())
+            added.setdefault(known_name, []).append(term)
 
     def change(data: dict[str, Any]) -> None:
         dimensions = data["dimensions"]
@@ -88,9 +87,8 @@ def add(
             if not of.get("terms"):
                 of.pop("terms", None)
                 of.insert(min(1, len(of) - 1), "terms", [])
-            for term in reversed(
-                terms
-            ):  # a comment behind the last of a list belongs to what follows
+            # A comment behind the last of a list belongs to what follows.
+            for term in reversed(terms):
                 of["terms"].insert(0, term)
 
     if added:
