@@ -20,7 +20,7 @@ from judgekit.config import files
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging.cache import MAX_DAYS, KeptText
 from judgekit.ledger import store
-from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
+from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, kind_in, line
 from judgekit.text import counted, short_line, unstorable
 
 if TYPE_CHECKING:
@@ -216,33 +216,34 @@ class Database:
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
         """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""
-        asked = {"at": since or datetime.min.replace(tzinfo=UTC), "id": "", "who": ""}
-        asked |= {"project": project, "n": _PAGE}
-        while rows := self._do("read", asked):
-            yield from (row[3].encode() for row in rows)
-            asked |= dict(zip(("at", "id", "who"), rows[-1], strict=False))
+        start = since or datetime.min.replace(tzinfo=UTC)
+        page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
+        while rows := self._do("read", page):
+            for at, name, who, text in rows:
+                page |= {"at": at, "id": name, "who": who}
+                yield text.encode()
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `StoreError`."""
         with into.open("wb") as file:
-            lines = self.lines(store.point(since), None if project == "all" else project)
-            file.writelines(line + b"\n" for line in lines)
+            named = None if project == "all" else project
+            for line in self.lines(store.point(since), named):
+                file.write(line + b"\n")
 
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
         """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
-        asked = {"before": before, "project": project}
-        asked |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
-        rows = self._do("count" if preview else "purge", asked)
-        return Counter(
-            {schema.partition("/")[2].partition("@")[0]: number for schema, number in rows}
-        )
+        query = {"before": before, "project": project}
+        query |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
+        rows = self._do("count" if preview else "purge", query)
+        return Counter({kind_in(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, Any]]:
-        return [
-            dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")
-        ]
+        tokens = []
+        for name, sha256, created in self._do("tokens"):
+            tokens.append({"name": name, "sha256": sha256, "created": created})
+        return tokens
 
     def add_token(self, name: str, sha256: str, created: datetime | str) -> None:
         """Keep a token; raises `UsageError` where `name` has another one."""
@@ -285,9 +286,8 @@ class Database:
             if connection.execute(self._sql["claim"], asked).fetchone() is not None:
                 if budget is not None:
                     per = asked | {"per": budget.per}
-                    _check_budget(
-                        budget, usd, *connection.execute(self._sql["spent"], per).fetchone()
-                    )
+                    spent = connection.execute(self._sql["spent"], per).fetchone()
+                    _check_budget(budget, usd, *spent)
                 return None
             earlier = connection.execute(self._sql["earlier"], asked).fetchone()
             if earlier and earlier[0] != attempt.body:

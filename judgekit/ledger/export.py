@@ -45,7 +45,7 @@ def rows(records: Iterable[Record]) -> str:
     for record in records:
         if isinstance(record, VerdictLine):
             cells = _cells(record, labels.get(record.id), overrides)
-            writer.writerow(defused(cell) if isinstance(cell, str) else cell for cell in cells)
+            writer.writerow([defused(cell) if isinstance(cell, str) else cell for cell in cells])
     return out.getvalue().removesuffix("\n")
 
 
@@ -53,8 +53,7 @@ def _cells(
     verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
 ) -> list[object]:
     """Return a cell for each of `COLUMNS`."""
-    hashes = [subject.sha256 for subject in verdict.subjects]
-    override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
+    override = newest_override(overrides, verdict.task_id, verdict.hashes, without_terminal=True)
     scores = [f"{name}={value:g}" for name, value in (verdict.scores or {}).items()]
     return [
         verdict.timestamp.isoformat(),
@@ -137,7 +136,8 @@ def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             inode, offset = places.get(path.name, (0, 0))
-            file.seek(offset if inode == state.st_ino and offset <= state.st_size else 0)
+            if inode == state.st_ino and offset <= state.st_size:
+                file.seek(offset)
             lines = []
             size = 0
             more = True

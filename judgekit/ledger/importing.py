@@ -69,7 +69,7 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
         average = round(fmean(scores.values()), 2) if scores else None
     rest = {key: value for key, value in older.items() if key not in known_keys}
     whole = json.dumps(older, sort_keys=True, ensure_ascii=True)
-    common = {
+    fields |= {
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
@@ -79,12 +79,12 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
         "duration_ms": 0,
         "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
     }
-    return VerdictLine.model_validate(common | fields)
+    return VerdictLine.model_validate(fields)
 
 
 def _of_push(older: Fields) -> Fields:
     """Return the fields of a verdict on the files of a push."""
-    paths = [_text(path) for path in _list(older.get("files_evaluated"))]
+    paths = list(map(_text, _list(older.get("files_evaluated"))))
     commit = _text(older.get("commit")) or None
     word = _word(_WORDS, older, str(older.get("verdict")).upper())
     findings = []
@@ -96,7 +96,7 @@ def _of_push(older: Fields) -> Fields:
     author = older.get("author")
     if isinstance(author, dict):
         author = author.get("name")
-    names = [name for name in (", ".join(paths), commit) if name]
+    names = filter(None, (", ".join(paths), commit))
     return {
         "task_id": "@".join(names) or "a push",
         "subjects": [{"path": path, "sha256": ""} for path in paths],
@@ -150,7 +150,10 @@ def _round(number: int, older: Fields) -> Fields:
 
 def _tier(older: Fields) -> TierName | None:
     name = older.get("judge_tier") or older.get("mode")
-    return next((tier for tier in TIERS if tier == name), None)
+    for tier in TIERS:
+        if tier == name:
+            return tier
+    return None
 
 
 def _override(older: Fields) -> Fields | None:

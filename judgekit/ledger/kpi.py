@@ -160,14 +160,15 @@ class Evidence(NamedTuple):
 
     def strata(self) -> list[Stratum]:
         """Return the verdicts by word, those that people decided about apart."""
-        groups: dict[tuple[GateWord, bool], list[VerdictLine]] = {}
+        groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
             decided = verdict.id in self.decided and self.sure(verdict)
-            groups.setdefault((verdict.word, decided), []).append(verdict)
+            groups[verdict.word, decided].append(verdict)
         strata = []
         for (word, decided), members in sorted(groups.items()):
+            labels = sum(map(self.sure, members))
             good = sum(self.labels.get(member.id) == "go" for member in members)
-            strata.append(Stratum(word, len(members), sum(map(self.sure, members)), good, decided))
+            strata.append(Stratum(word, len(members), labels, good, decided))
         return strata
 
 
@@ -205,9 +206,12 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
                     decided.add(measured[label.of].id)
         elif isinstance(record, Fault):
             unjudged.update(record.paths or [f"\0{record.id}"])
-    words = agreed([*labels, *overrides])
-    by_id = {verdict.id: words[name] for name, verdict in measured.items() if name in words}
-    return Evidence(list(measured.values()), by_id, faults=len(unjudged), decided=decided)
+    words_by_id = {}
+    for name, word in agreed([*labels, *overrides]).items():
+        if name in measured:
+            words_by_id[measured[name].id] = word
+    verdicts = list(measured.values())
+    return Evidence(verdicts, words_by_id, faults=len(unjudged), decided=decided)
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
@@ -222,7 +226,7 @@ def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
 
 def _label_of_override(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
     """Return what an override says of a content: who accepts it says that it should go."""
-    by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
+    by_task = (tasks[task] for task in tasks if same_blob(task, override.task_id))
     content = _joined(override.subjects) or next(by_task, None)
     if content is None:
         return None
@@ -237,7 +241,7 @@ def used_again(verdict: VerdictLine) -> bool:
 
 def content(verdict: VerdictLine) -> str:
     """Return what was judged: the hashes of its files; of an older record without them, its task."""
-    return _joined([subject.sha256 for subject in verdict.subjects]) or verdict.task_id
+    return _joined(verdict.hashes) or verdict.task_id
 
 
 def _joined(hashes: Sequence[str]) -> str:
@@ -246,20 +250,22 @@ def _joined(hashes: Sequence[str]) -> str:
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     """Return the label of each labelled verdict: each person's last word, the majority, `unsure` on a tie."""
-    last: dict[str, dict[str, LabelWord]] = {}
+    last: dict[str, dict[str, LabelWord]] = defaultdict(dict)
     for label in sorted(labels, key=lambda label: label.timestamp):
-        last.setdefault(label.of, {})[label.who] = label.label
+        last[label.of][label.who] = label.label
     return {of: _majority(words.values()) for of, words in last.items()}
 
 
 def _majority(words: Iterable[LabelWord]) -> LabelWord:
     """Return the word that most people gave, `unsure` on a tie, `withdrawn` where nobody's word stands."""
-    counts = Counter(word for word in words if word != "withdrawn").most_common(2)
+    counts = Counter(words)
+    del counts["withdrawn"]
     if not counts:
         return "withdrawn"
-    if len(counts) > 1 and counts[0][1] == counts[1][1]:
+    (first, most), *others = counts.most_common(2)
+    if any(count == most for _, count in others):
         return "unsure"
-    return counts[0][0]
+    return first
 
 
 def measure(evidence: Evidence) -> list[Kpi]:
@@ -321,13 +327,15 @@ def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[s
         rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
         models[_model_name(verdict, aliases)].append(verdict)
     by_rubric = {name: evidence.only(group) for name, group in rubrics.items()}
-    return by_rubric, {name: evidence.only(group) for name, group in models.items()}
+    by_model = {name: evidence.only(group) for name, group in models.items()}
+    return by_rubric, by_model
 
 
 def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
     """Return the configured names of the models that decided, else of the first one that was asked."""
-    asked = [round_.model for round_ in verdict.rounds]
-    replied = verdict.model or next(iter(asked), "no model")
+    replied = verdict.model
+    if not replied:
+        replied = verdict.rounds[0].model if verdict.rounds else "no model"
     names = {**aliases, **verdict.configured}
     return ", ".join(names.get(name, name) for name in replied.split(", "))
 
@@ -338,12 +346,12 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     Lines of older versions, and of a shared judge, do not say it: then it is a name that others were asked
     under, which is the same but for the provider before it and a date behind it.
     """
-    learned: dict[str, set[str]] = {}
+    learned = defaultdict[str, set[str]](set)
     configured = set()
     replied = set()
     for verdict in verdicts:
         for name, behind in verdict.configured.items():
-            learned.setdefault(name, set()).add(behind)
+            learned[name].add(behind)
             configured.add(behind)
         for round_ in verdict.rounds:
             if round_.opinion is not None:
@@ -352,7 +360,11 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
                 configured.add(round_.model)
     for name in replied - learned.keys() - configured:
         learned[name] = {other for other in configured if _bare(other) == _bare(name)}
-    return {name: next(iter(behind)) for name, behind in learned.items() if len(behind) == 1}
+    aliases = {}
+    for name, names in learned.items():
+        if len(names) == 1:
+            aliases[name] = names.pop()
+    return aliases
 
 
 def _bare(model: str) -> str:

@@ -42,9 +42,14 @@ def waiting(
     First come so many of each word as a promotion is `lacking`, then as many GO as NO-GO. The order is
     drawn from hashes of ids: always the same, and any part of it a random sample of each word's verdicts.
     """
-    lines = list(records)
-    mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
-    verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
+    labels = []
+    verdicts = []
+    for record in records:
+        if isinstance(record, Label) and record.who == who:
+            labels.append(record)
+        elif isinstance(record, VerdictLine) and not record.of_task:
+            verdicts.append(record)
+    mine = kpi.agreed(labels)
     verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
     # Of several verdicts on one content, the measured one stands last.
     last = {}
@@ -54,8 +59,9 @@ def waiting(
         last[content] = verdict
         if mine.get(verdict.id, "withdrawn") != "withdrawn":
             labelled.add(content)
-    fresh = [verdict for content, verdict in last.items() if content not in labelled]
-    fresh.sort(key=_lot)
+    for content in labelled:
+        del last[content]
+    fresh = sorted(last.values(), key=_lot)
     wanted: Mapping[GateWord, int] = {}
     open_ids = set()
     if lacking:
@@ -123,7 +129,8 @@ def signed(record: Record, name: str) -> Record:
 
 def at_terminal() -> bool:
     """Whether a person can be typing here. A program can pretend to be one: this is no lock."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
@@ -175,7 +182,8 @@ def triage(records: Iterable[Record]) -> Triage:
         elif isinstance(line, Fault):
             triage.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
-            key = (line.project, line.task_id.rpartition("@")[0] or line.task_id)
+            path, _, _ = line.task_id.rpartition("@")
+            key = (line.project, path or line.task_id)
             last.pop(key, None)  # so that the newest stands last
             last[key] = line
             if line.word != "GO":
@@ -186,8 +194,7 @@ def triage(records: Iterable[Record]) -> Triage:
                     triage.failures[failure.kind, round_.model, failure.message] += 1
     for key, verdict in reversed(last.items()):
         overrides = [line for line in triage.overrides if line.project == verdict.project]
-        hashes = [subject.sha256 for subject in verdict.subjects]
-        if verdict.word == "GO" or newest_override(overrides, verdict.task_id, hashes):
+        if verdict.word == "GO" or newest_override(overrides, verdict.task_id, verdict.hashes):
             triage.settled += key in stumbled
         elif verdict.word == "NO-GO":
             triage.nogo.append(verdict)

@@ -87,9 +87,13 @@ def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def _around(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    below = hypot(*(weight * (part.value - part.low) for weight, part in parts))
-    above = hypot(*(weight * (part.high - part.value) for weight, part in parts))
-    return Interval(value, low=max(0.0, value - below), high=value + above)
+    below = []
+    above = []
+    for weight, part in parts:
+        below.append(weight * (part.value - part.low))
+        above.append(weight * (part.high - part.value))
+    low = max(0.0, value - hypot(*below))
+    return Interval(value, low, high=value + hypot(*above))
 
 
 def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
@@ -158,12 +162,19 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     and for the share that the word has of all verdicts, by MOVER. Of a stratum without labels nothing is
     known: the end below is that with all of it of this quality, the end above that with none.
     """
-    strata = [stratum for stratum in strata if stratum.verdicts]
-    labels = sum(stratum.labels for stratum in strata)
-    same_word = [stratum for stratum in strata if stratum.word == word]
-    others = [stratum for stratum in strata if stratum.word != word]
-    count = sum(stratum.verdicts for stratum in same_word)
-    rest = sum(stratum.verdicts for stratum in others)
+    labels = 0
+    same_word = []
+    others = []
+    for stratum in strata:
+        if not stratum.verdicts:
+            continue
+        labels += stratum.labels
+        if stratum.word == word:
+            same_word.append(stratum)
+        else:
+            others.append(stratum)
+    count = _count_verdicts(same_word)
+    rest = _count_verdicts(others)
     shares = []
     for stratum in same_word:
         share = stratum.share(quality)
@@ -176,25 +187,25 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     odds = _odds_against(exact(count, count + rest))
     fewest = _odds_of_others(others, quality, odds, unlabelled=_NOTHING)
     most = _odds_of_others(others, quality, odds, unlabelled=_EVERYTHING)
-    if with_word.value + fewest.value == 0:
+    total = with_word.value + fewest.value
+    if total == 0:
         return Rate(None, None, labels)
     lowest_odds, _ = ratio_bounds(with_word, most)
     _, highest_odds = ratio_bounds(with_word, fewest)
-    span = Interval(
-        value=with_word.value / (with_word.value + fewest.value),
-        low=_share_of_odds(lowest_odds),
-        high=_share_of_odds(highest_odds),
-    )
+    low = _share_of_odds(lowest_odds)
+    high = _share_of_odds(highest_odds)
+    span = Interval(with_word.value / total, low, high)
     are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
     return Rate(span.value if are_labelled else None, span, labels)
 
 
+def _count_verdicts(strata: Sequence[Stratum]) -> int:
+    return sum(stratum.verdicts for stratum in strata)
+
+
 def _odds_against(share: Interval) -> Interval:
-    return Interval(
-        value=(1 - share.value) / share.value,
-        low=(1 - share.high) / share.high,
-        high=(1 - share.low) / share.low,
-    )
+    value, high, low = ((1 - part) / part for part in (share.value, share.low, share.high))
+    return Interval(value, low, high)
 
 
 def _share_of_odds(odds: float) -> float:
@@ -210,7 +221,7 @@ def _odds_of_others(
 
     `odds` are those of other words; strata without labels count as `unlabelled`.
     """
-    rest = sum(stratum.verdicts for stratum in others)
+    rest = _count_verdicts(others)
     parts = []
     for stratum in others:
         parts.append((stratum.verdicts / rest, stratum.share(quality) or unlabelled))

@@ -93,6 +93,10 @@ class VerdictLine(Verdict):
         return word_of(self.verdict)
 
     @property
+    def hashes(self) -> list[str]:
+        return [subject.sha256 for subject in self.subjects]
+
+    @property
     def answered(self) -> bool:
         """Whether some model gave an opinion; of an imported verdict, whether it has scores."""
         if any(round_.opinion for round_ in self.rounds):
@@ -183,6 +187,11 @@ SCHEMAS: dict[type[Record], str] = {
 """What `schema` says in the lines of each kind, such as `judgekit/label@1`."""
 
 
+def kind_in(schema: str) -> str:
+    """Return the kind that a `schema` names: `label` of `judgekit/label@1`."""
+    return schema.partition("/")[2].partition("@")[0]
+
+
 def quote_hash(quote: str, key: bytes) -> str:
     """Return what stands for a quote under a key, whatever its blanks, capitals and accents; "" for none."""
     folded = " ".join(fold(quote).split())
@@ -193,10 +202,9 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
-    lines = [line for line in said if isinstance(line, DismissalLine)]
     newest = {}
-    for line in sorted(lines, key=lambda line: line.timestamp):
-        if line.rubric == verdict.rubric.id:
+    for line in sorted(said, key=lambda line: line.timestamp):
+        if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
             newest[line.quote_hash] = line
     findings = list(verdict.findings)
     for at, name in enumerate(hashes):
@@ -229,8 +237,9 @@ def verdict_line(
                 opinion.pop("reasoning", None)
                 findings += opinion.get("findings") or []
             if failure and failure["kind"] in _QUOTING and failure["message"]:
+                quote = f" ({failure['message']})"
                 if kept["degraded"]:
-                    kept["degraded"] = kept["degraded"].replace(f" ({failure['message']})", "")
+                    kept["degraded"] = kept["degraded"].replace(quote, "")
                 failure["message"] = ""
         for finding in findings:
             finding["quote"] = ""

@@ -14,7 +14,7 @@ import secrets
 from collections import Counter
 from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -32,6 +32,7 @@ from judgekit.ledger.records import (
     OverrideLine,
     Record,
     VerdictLine,
+    kind_in,
     line,
 )
 from judgekit.text import short_line
@@ -86,6 +87,10 @@ def point(text: str, now: datetime | None = None) -> datetime:
     except (ValueError, OverflowError):
         expected = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
         raise UsageError(f"{text[:60]!r} is not a time: {expected}") from None
+
+
+def _read_line(path: Path) -> str:
+    return os.fsdecode(path.read_bytes()).rstrip("\r\n")
 
 
 def aware(when: datetime) -> datetime:
@@ -151,19 +156,13 @@ def entries(
     # Ids with who acted: otherwise one member of a team could hide another's lines.
     seen = set()
     first = wanted.since and wanted.since.astimezone(UTC).date()
-    if wanted.kinds is None:
-        schemas = None
-    else:
-        schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds]
+    schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
     for path, day in files(places, damaged).items():
         if first is not None and day is not None and day < first:
             continue
         for number, raw in raw_lines(path, damaged):
-            if (
-                schemas is not None
-                and raw.endswith(b"}")
-                and not any(schema in raw for schema in schemas)
-            ):
+            is_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
+            if not is_wanted and raw.endswith(b"}"):
                 continue
             record = parse(raw)
             if isinstance(record, str):
@@ -200,10 +199,11 @@ def parse(raw: bytes) -> Record | str:
         if first["type"] == "json_invalid":
             return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
-            schema = short_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
-            return (
-                f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
-            )
+            tag = first.get("ctx", {}).get("tag")
+            if tag:
+                schema = short_line(str(tag), _MOST_SHOWN)
+                return f"of a kind unknown to this version ({schema})"
+            return "not a ledger line"
         return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
@@ -230,7 +230,8 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
     """Return the ledger files in files and folders with their days, oldest first, `damaged` the others."""
 
     def unread(error: OSError) -> None:
-        damaged(Damage(Path(str(error.filename)), 0, f"cannot be read ({error.strerror or error})"))
+        problem = f"cannot be read ({error.strerror or error})"
+        damaged(Damage(Path(str(error.filename)), 0, problem))
 
     paths = set()
     for place in places:
@@ -258,12 +259,17 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
     order = []
     for path in paths:
         day = date.min
-        named = _DAY.fullmatch(path.name)
-        with suppress(ValueError):
-            if named:
-                day = date.fromisoformat(named[1])
-        order.append((day, int(named[2] or 0) if named else 0, str(path), path))
-    return {path: None if day == date.min else day for day, _, _, path in sorted(order)}
+        part = 0
+        match = _DAY.fullmatch(path.name)
+        if match:
+            part = int(match[2] or 0)
+            with suppress(ValueError):
+                day = date.fromisoformat(match[1])
+        order.append((day, part, str(path), path))
+    days: dict[Path, date | None] = {}
+    for day, _, _, path in sorted(order):
+        days[path] = None if day == date.min else day
+    return days
 
 
 class LedgerError(JudgekitError):
@@ -293,33 +299,32 @@ class Ledger(NamedTuple):
     def of(cls, start: Path) -> Ledger:
         """Return the ledger of the project around a folder: all worktrees of a repository have one."""
         start = start.absolute()
-        top = next(
-            (folder for folder in (start, *start.parents) if (folder / ".git").exists()), None
-        )
+        folders = (start, *start.parents)
+        top = next((folder for folder in folders if (folder / ".git").exists()), None)
         if top is not None and (top / ".git").is_file():
             with suppress(OSError, ValueError):
-                kind, _, place = (
-                    os.fsdecode((top / ".git").read_bytes()).rstrip("\r\n").partition(": ")
-                )
-                common = os.fsdecode((top / place / "commondir").read_bytes()).rstrip("\r\n")
+                kind, _, place = _read_line(top / ".git").partition(": ")
+                common = _read_line(top / place / "commondir")
                 git = Path(os.path.realpath(top / place / common))
                 if kind == "gitdir" and git.name == ".git":
                     top = git.parent
         place = os.path.realpath(top or environment.project_root(str(start)))
-        digest = hashlib.sha256(
-            os.path.normcase(place).encode("utf-8", "surrogateescape")
-        ).hexdigest()
-        readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name).strip("-.")[:_READABLE]
+        folded = os.path.normcase(place).encode("utf-8", "surrogateescape")
+        digest = hashlib.sha256(folded).hexdigest()
+        readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name)
+        readable = readable.strip("-.")[:_READABLE]
         name = f"{readable or 'project'}-{digest[:_HASH]}"
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:
         """Append each record to the file of its day (UTC), whole or not at all; raises `LedgerError`."""
-        named = [record.model_copy(update={"project": self.name}) for record in records]
         dated = []
-        for record in named:
-            dated.append((record.timestamp.astimezone(UTC).date(), line(record)))
-        durable = any(isinstance(record, _BY_HAND) for record in records)
+        durable = False
+        for record in records:
+            day = record.timestamp.astimezone(UTC).date()
+            named = record.model_copy(update={"project": self.name})
+            dated.append((day, line(named)))
+            durable = durable or isinstance(record, _BY_HAND)
         written = 0
         if not dated:
             return
@@ -327,20 +332,15 @@ class Ledger(NamedTuple):
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated:
-                    parts = chain([""], (f".{number}" for number in count(1)))
-                    paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
-                    path = next(
-                        it for it in paths if not it.exists() or it.stat().st_size < MAX_BYTES
-                    )
+                    path = self._file_with_room(day)
                     descriptor = outputs.open_to_append(str(path), private=True)
                     end = os.lseek(descriptor, 0, os.SEEK_END)
                     try:
                         os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
                         torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a killed writer
                         left = memoryview(b"\n" + raw if torn else raw)
-                        while (
-                            left
-                        ):  # where the first write falls short the next one says why (a full disk)
+                        # Where the first write falls short the next one says why (a full disk).
+                        while left:
                             left = left[os.write(descriptor, left) :]
                         if durable:
                             os.fsync(descriptor)
@@ -352,6 +352,14 @@ class Ledger(NamedTuple):
                     written += 1
         except OSError as error:
             raise LedgerError(self.folder, error, written) from None
+
+    def _file_with_room(self, day: date) -> Path:
+        path = self.folder / f"{day}{_SUFFIX}"
+        part = 0
+        while path.exists() and path.stat().st_size >= MAX_BYTES:
+            part += 1
+            path = self.folder / f"{day}.{part}{_SUFFIX}"
+        return path
 
     def records(
         self, wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
@@ -367,13 +375,12 @@ class Ledger(NamedTuple):
         text: bool,
     ) -> Verdict:
         """Append a verdict (a task's has no `gate`), and return it with dismissals; raises `LedgerError`."""
-        if any(finding.quote for finding in verdict.findings):
-            key = self._key()
-        else:
-            key = b""
-        hashes = [records.quote_hash(finding.quote, key) for finding in verdict.findings]
+        quotes = [finding.quote for finding in verdict.findings]
+        key = self._key() if any(quotes) else b""
+        hashes = [records.quote_hash(quote, key) for quote in quotes]
         marked = records.with_dismissals(verdict, hashes, said)
-        self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
+        is_task = gate is None
+        self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=is_task))
         return marked
 
     def _key(self) -> bytes:
@@ -409,19 +416,19 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     raws = [b"unreadable"]
                 if day is not None and day < before:
                     for record in map(parse, raws):
+                        if isinstance(record, VerdictLine):
+                            gone.add(record.id)
                         if isinstance(record, str):
-                            schema = "/damaged@"
+                            counts["damaged"] += 1
                         else:
-                            schema = record.schema_
-                        counts[schema.partition("/")[2].partition("@")[0]] += 1
-                        gone |= {record.id} if isinstance(record, VerdictLine) else set()
+                            counts[kind_in(record.schema_)] += 1
                     if not preview:
                         path.unlink()
                 elif day is not None:
-                    labels = {raw: parse(raw) for raw in raws if label in raw}
                     kept = []
                     for raw in raws:
-                        if getattr(labels.get(raw), "of", None) not in gone:
+                        of = getattr(parse(raw), "of", None) if label in raw else None
+                        if of not in gone:
                             kept.append(raw)
                     counts["label"] += len(raws) - len(kept)
                     if len(kept) < len(raws) and not preview:
