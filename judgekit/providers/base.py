@@ -137,46 +137,40 @@ def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
-    if isinstance(profile, ApiProfile):
-        bare = model.removeprefix(profile.prefix)
-    else:
-        bare = model
-    family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare)
+    bare = model.removeprefix(profile.prefix) if isinstance(profile, ApiProfile) else model
+    family = profile.of_model(profile.families, model, profile.family)
+    family = family or family_by_name(bare)
     output = profile.of_model(profile.outputs, model, profile.output)
-    usual = Endpoint(
-        profile, model, family, output, price=profile.of_model(profile.price, model, None)
-    )
+    price = profile.of_model(profile.price, model, None)
+    usual = Endpoint(profile, model, family, output, price=price)
     if isinstance(profile, CommandProfile):
-        seen = ("PATH", "HOME", *profile.keep_env)
-        return replace(
-            usual, parameters={name: environ[name] for name in seen if environ.get(name)}
-        )
+        names = ("PATH", "HOME", *profile.keep_env)
+        variables = {name: environ[name] for name in names if environ.get(name)}
+        return replace(usual, parameters=variables)
     if not isinstance(profile, ApiProfile):
         return usual
     address = base or first_set(profile.base_env, environ) or _usual_address(profile, environ)
-    parameters = {
-        name: first_set(variables, environ) for name, variables in profile.parameters.items()
-    }
+    parameters = {}
+    for name, variables_of_parameter in profile.parameters.items():
+        value = first_set(variables_of_parameter, environ)
+        if value:
+            parameters[name] = value
     api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
     reached = replace(
         usual,
         model=profile.prefix + bare,
         api_base=address,
         api_key=api_key,
-        parameters={name: value for name, value in parameters.items() if value},
+        parameters=parameters,
         decides=isinstance(profile, DecisionsProfile),
     )
     if not isinstance(profile, LitellmProfile):
         return reached
-    if isinstance(profile.logprobs, bool):
-        logprobs = {"": profile.logprobs}
-    else:
-        logprobs = profile.logprobs
-    return replace(
-        reached,
-        pointwise=profile.pointwise,
-        logprobs=not profile.pointwise and profile.of_model(logprobs, model, default=False),
-    )
+    has_logprobs = profile.logprobs
+    if not isinstance(has_logprobs, bool):
+        has_logprobs = profile.of_model(has_logprobs, model, default=False)
+    has_logprobs = has_logprobs and not profile.pointwise
+    return replace(reached, pointwise=profile.pointwise, logprobs=has_logprobs)
 
 
 def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
@@ -187,11 +181,15 @@ def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | Non
     values = {name: environ.get(name, "").strip() for name in variables}
     if not all(values.values()):
         return None
-    return _VARIABLE.sub(lambda found: quote(values[found[1]], safe=""), profile.base)
+    return _VARIABLE.sub(lambda match: quote(values[match[1]], safe=""), profile.base)
 
 
 def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    return next((value for name in variables if (value := environ.get(name, "").strip())), None)
+    for name in variables:
+        value = environ.get(name, "").strip()
+        if value:
+            return value
+    return None
 
 
 def is_loopback(base: str) -> bool:
@@ -208,11 +206,11 @@ def is_local(endpoint: Endpoint) -> bool:
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:
-    named = []
+    values = [endpoint.api_key or ""]
     for name, value in endpoint.parameters.items():
         if _SECRET.search(name):
-            named.append(value)
-    return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
+            values.append(value)
+    return [value for value in values if value not in ("", NO_KEY)]
 
 
 def without_values(text: str, secrets: Iterable[str]) -> str:
@@ -221,11 +219,10 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
         if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
             continue
         text = text.replace(secret, "[key]")
-        text = re.sub(
-            rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text
-        )
-        ends = "|".join(re.escape(secret[-length:]) for length in range(len(secret) - 1, 3, -1))
-        text = re.sub(rf"(?<![^\W_])(?:{ends})(?![^\W_])", "[key]", text)
+        beginning = re.escape(secret[:6])
+        text = re.sub(rf"{beginning}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
+        ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
+        text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text
 
 
@@ -236,5 +233,6 @@ def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputM
     words = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
     words += json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].role == "system":
-        return (messages[0]._replace(content=f"{messages[0].content}\n\n{words}"), *messages[1:])
+        system, *others = messages
+        return (system._replace(content=f"{system.content}\n\n{words}"), *others)
     return (Message("system", words), *messages)

@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +36,7 @@ from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.providers.base import Endpoint, Request
 
@@ -70,16 +71,14 @@ class CommandGateway:
                 with tempfile.TemporaryDirectory(
                     prefix="judgekit-", ignore_cleanup_errors=True
                 ) as folder:
-                    output = await _run(
-                        prepare(profile, endpoint, request, Path(folder)), endpoint, profile
-                    )
+                    call = prepare(profile, endpoint, request, Path(folder))
+                    output = await _run(call, endpoint, profile)
                     if profile.reply_file is not None:
                         output = _content(Path(folder, profile.reply_file))
                     return reply_of(output, profile, endpoint)
 
-        return await self._paces.call(
-            endpoint, request, work, f"{profile.argv[0]} did not reply", _TIDYING
-        )
+        problem = f"{profile.argv[0]} did not reply"
+        return await self._paces.call(endpoint, request, work, problem, _TIDYING)
 
     async def aclose(self) -> None: ...
 
@@ -105,39 +104,43 @@ def prepare(
 
     The system message goes before the prompt where the profile has no place for it; no text is an argument.
     """
-    templates = " ".join([*profile.argv, *profile.files.values(), *profile.set_env.values()])
+    templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     placed = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
     messages = request.messages
     schema = request.schema
     if "schema" not in placed:
         messages = with_schema(messages, schema, "text")
-    system = "\n\n".join(message.content for message in messages if message.role == "system")
-    others = [message for message in messages if message.role != "system"]
+    instructions = []
+    others = []
+    for message in messages:
+        if message.role == "system":
+            instructions.append(message.content)
+        else:
+            others.append(message)
+    system = "\n\n".join(instructions)
     prompt = "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
     if len(others) == 1:
         prompt = others[0].content
+    if "system" not in placed:
+        prompt = f"{system}\n\n{prompt}"
     model = endpoint.model.removeprefix(f"{profile.provider}/")
-    if schema is None:
-        schema_file = ""
-    else:
-        schema_file = str(folder / _SCHEMA)
-    values = {
-        "model": "" if model == DEFAULT else model,
-        "model_json": json.dumps(model),
-        "system": system,
-        "system_json": json.dumps(system),
-        "schema": "" if schema is None else json.dumps(schema),
-        "schema_file": schema_file,
-        "folder": str(folder),
-    }
+    values = dict.fromkeys(PLACEHOLDERS, "")
+    values["model_json"] = json.dumps(model)
+    values["system"] = system
+    values["system_json"] = json.dumps(system)
+    values["folder"] = str(folder)
+    if model != DEFAULT:
+        values["model"] = model
+    if schema is not None:
+        values["schema"] = json.dumps(schema)
+        values["schema_file"] = str(folder / _SCHEMA)
     # An argument is left out that is there for a model or a schema, of which there is none.
     idle = {name for name in ("model", "schema", "schema_file") if not values[name]}
     argv = [part for part in profile.argv if idle.isdisjoint(_PLACEHOLDER.findall(part))]
     files = {name: _filled(text, values) for name, text in profile.files.items()}
     if schema is not None:
         files[_SCHEMA] = values["schema"]
-    own = endpoint.parameters
-    homes = {"~": own.get("HOME"), **{f"${name}": folder for name, folder in own.items()}}
+    environ = endpoint.parameters
     try:
         (folder / _WORK).mkdir()
         for name in (*files, *profile.links):
@@ -145,21 +148,29 @@ def prepare(
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8", errors="replace")
         for name, sources in profile.links.items():
-            parts = (source.partition("/") for source in sources)
-            paths = (Path(home, rest) for base, _, rest in parts if (home := homes.get(base)))
-            theirs = next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 - raises nothing
-            if theirs:
-                (folder / name).symlink_to(theirs)
+            target = _first_file(sources, environ)
+            if target:
+                (folder / name).symlink_to(target)
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
-    set_env = {name: _filled(value, values) for name, value in profile.set_env.items()}
-    return Invocation(
-        [_filled(part, values) for part in argv],
-        prompt if "system" in placed else f"{system}\n\n{prompt}",
-        {**endpoint.parameters, **set_env, "JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)},
-        folder / _WORK,
-    )
+    environ = dict(environ)
+    for name, value in profile.set_env.items():
+        environ[name] = _filled(value, values)
+    environ |= {"JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)}
+    argv = [_filled(part, values) for part in argv]
+    return Invocation(argv, prompt, environ, folder / _WORK)
+
+
+def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
+    """Return the first file that is there of several below `~` or the folder in a `$VARIABLE`."""
+    for source in sources:
+        base, _, rest = source.partition("/")
+        variable = "$HOME" if base == "~" else base
+        home = environ.get(variable[1:]) if variable.startswith("$") else None
+        if home and os.path.isfile(Path(home, rest)):  # noqa: PTH113 - raises nothing
+            return Path(home, rest)
+    return None
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -178,26 +189,29 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     values = _printed_values(output, profile)
     usage = _usage(values, profile, endpoint).of_call()
     wanted = [value for value in values if _holds(value, profile.reply_where)]
-    texts = []
+    text = ""
     for value in wanted:
-        if place := at(value, key) if key else [value]:
-            texts.append(place[-1])
-    texts = [text for text in texts if text is not None]
-    if texts:
-        text = (texts[-1] if isinstance(texts[-1], str) else json.dumps(texts[-1])).strip()
-    else:
-        text = ""
+        answers = at(value, key)[-1:] if key else [value]
+        for answer in answers:
+            if isinstance(answer, str):
+                text = answer.strip()
+            elif answer is not None:
+                text = json.dumps(answer)
     if not text:
-        where = "".join(
-            f" where {name} is {value!r}" for name, value in profile.reply_where.items()
-        )
-        problem = f"{program} printed no " + (f"JSON with {key!r}{where}" if key else "JSON")
+        problem = f"{program} printed no JSON"
+        if key:
+            problem += f" with {key!r}"
+            for name, value in profile.reply_where.items():
+                problem += f" where {name} is {value!r}"
         why = explained(output, profile)
-        raise GatewayError(
-            FailureKind.INVALID_REPLY, f"{problem}: {why}" if why else problem, usage=usage
-        )
-    models = [model for value in values for model in at(value, profile.model_key or "")]
-    model = next((model for model in reversed(models) if isinstance(model, str)), "")
+        if why:
+            problem += f": {why}"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
+    model = ""
+    for value in values:
+        for name in at(value, profile.model_key or ""):
+            if isinstance(name, str):
+                model = name
     return Reply(text, model or endpoint.model, usage)
 
 
@@ -205,14 +219,15 @@ def explained(output: str, profile: CommandProfile) -> str:
     """Return what a program that prints JSON says went wrong, in its own words; "" where it does not."""
     if profile.reply == "text":
         return ""
-    keys = (
-        (profile.reply_key,) if profile.reply_key and profile.reply == "json" else ()
-    ) + _EXPLANATIONS
-    values = reversed(_printed_values(output, profile))
-    said = (words for value in values for key in keys for words in at(value, key))
-    return next(
-        (" ".join(words.split()) for words in said if isinstance(words, str) and words.strip()), ""
-    )
+    keys = list(_EXPLANATIONS)
+    if profile.reply_key and profile.reply == "json":
+        keys.insert(0, profile.reply_key)
+    for value in reversed(_printed_values(output, profile)):
+        for key in keys:
+            for words in at(value, key):
+                if isinstance(words, str) and words.strip():
+                    return " ".join(words.split())
+    return ""
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
@@ -221,12 +236,15 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     for part in key.split("."):
         inner: list[Any] = []
         for outer in values:
-            items = enumerate(outer) if isinstance(outer, list) else ()
+            items: dict[str, Any] = {}
             if isinstance(outer, dict):
-                there = outer
-            else:
-                there = {str(number): each for number, each in items}
-            inner += there.values() if part == "*" else [there[part]] if part in there else []
+                items = outer
+            elif isinstance(outer, list):
+                items = dict(zip(map(str, range(len(outer))), outer, strict=True))
+            if part == "*":
+                inner += items.values()
+            elif part in items:
+                inner.append(items[part])
         values = inner
     return values
 
@@ -234,15 +252,14 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
     lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
     if profile.reply == "json":
-        start = next(
-            (place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines)
-        )
-        lines = [output, "\n".join(lines[start:])]
-    found = []
+        from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
+        lines = [output, "\n".join(from_json)]
+    values = []
     for text in lines:
         with contextlib.suppress(ValueError, RecursionError):
-            found.append(json.JSONDecoder().raw_decode(text.lstrip())[0])
-    values = [value for value in found if isinstance(value, dict | list)]
+            value, _ = json.JSONDecoder().raw_decode(text.lstrip())
+            if isinstance(value, dict | list):
+                values.append(value)
     return values if profile.reply == "jsonl" else values[:1]
 
 
@@ -257,15 +274,14 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
         return Usage()
 
     def numbers(*places: str) -> list[float]:
-        # NaN and infinity, which Python reads in JSON, are none.
-        there = []
+        numbers = []
         for key in places:
-            there.extend(at(stating[-1], key))
-        sound = []
-        for n in there:
-            if isinstance(n, int | float) and not isinstance(n, bool):
-                sound.append(n)
-        return [float(number) for number in sound if abs(number) < _MOST]
+            for value in at(stating[-1], key):
+                # NaN and infinity, which Python reads in JSON, are none.
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                if is_number and abs(value) < _MOST:
+                    numbers.append(float(value))
+        return numbers
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
     counts = read, written, *cached = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
@@ -324,13 +340,9 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         errors.seek(max(0, sizes[1] - 8_000))
         printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
     if process.returncode:
-        lines = [
-            line.strip()
-            for text in (printed, complaints)
-            for line in lines_of(text)
-            if line.strip()
-        ]
-        line = explained(printed, profile) or (lines or ["no message"])[-1]
+        lines = [*lines_of(printed), *lines_of(complaints)]
+        lines = ["no message", *filter(None, map(str.strip, lines))]
+        line = explained(printed, profile) or lines[-1]
         words = without_values(line[:MAX_MESSAGE], secret_values(endpoint))
         message = f"{program} exited with {process.returncode}: {words}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)

@@ -74,11 +74,8 @@ def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]
     """Return questions as litellm takes them, in OpenAI's form."""
     sent = []
     for question in questions:
-        fields: dict[str, Any] = {
-            "type": question.kind,
-            "name": question.name,
-            "instructions": question.instruction,
-        }
+        fields: dict[str, Any] = {"type": question.kind, "name": question.name}
+        fields["instructions"] = question.instruction
         if question.kind == "choice":
             fields["choices"] = [_described("value", option) for option in question.options]
         if question.kind == "score":
@@ -121,12 +118,10 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     if not isinstance(usage, dict):
         usage = {}
     model = body.get("model")
-    return DecisionReply(
-        answers=read,
-        model=model if isinstance(model, str) and model else None,
-        input_tokens=int(_amount(usage.get("input_tokens")) or 0),
-        cost_usd=_amount(usage.get("cost")),
-    )
+    if not isinstance(model, str):
+        model = None
+    tokens = int(_amount(usage.get("input_tokens")) or 0)
+    return DecisionReply(read, model or None, tokens, cost_usd=_amount(usage.get("cost")))
 
 
 class _Doubled(list[Any]):
@@ -146,11 +141,11 @@ def _with_doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _amount(value: object) -> float | None:
-    """Return a number of tokens or dollars; None for what is none."""
+def _amount(value: object, most: float = math.inf) -> float | None:
+    """Return a finite number from 0 to `most`; None for what is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    return float(value) if math.isfinite(value) and 0 <= value <= most else None
 
 
 def _by_name(answers: list[Any], questions: Sequence[DecisionQuestion]) -> dict[str, list[Any]]:
@@ -179,7 +174,8 @@ def _answer(question: DecisionQuestion, raws: Sequence[Any]) -> DecisionAnswer:
     refusal = raw.get("refusal")
     if refusal or raw.get("type") == "refusal":
         words = short_line(str(refusal or raw.get("reason") or ""), _WORDS)
-        answer = _no_answer(question, f"was refused{f': {words}' if words else ''}")
+        problem = f"was refused: {words}" if words else "was refused"
+        answer = _no_answer(question, problem)
         return answer._replace(is_refusal=True)
     try:
         probabilities = _probabilities(question, raw)
@@ -233,21 +229,18 @@ def _value(question: DecisionQuestion, key: object) -> str:
 
 
 def _probability(number: object) -> float:
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    if not is_number or not math.isfinite(number) or not 0 <= number <= 1:  # type: ignore[arg-type, operator]  # a number by then
+    probability = _amount(number, 1)
+    if probability is None:
         raise ValueError(
             f"was answered with {short_line(str(number), 40)}, which is no probability"
         )
-    return float(number)  # type: ignore[arg-type]  # as above
+    return probability
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
     """Raise `ValueError` where a score is none of the scale."""
-    if score is None:
-        return
-    is_number = isinstance(score, int | float) and not isinstance(score, bool)
     most = len(question.options) - 1
-    if not is_number or not math.isfinite(score) or not 0 <= score <= most + _SUM_WITHIN:  # type: ignore[arg-type, operator]  # a number by then
+    if score is not None and _amount(score, most + _SUM_WITHIN) is None:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {most}"
         )
@@ -272,9 +265,8 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
             key = "refusal" if answer.is_refusal else "problem"
             written[name] = {key: answer.problem}
         else:
-            written[name] = {
-                value: round(number, 6) for value, number in answer.probabilities.items()
-            }
+            shares = answer.probabilities
+            written[name] = {value: round(shares[value], 6) for value in shares}
     return json.dumps(written, ensure_ascii=False)
 
 

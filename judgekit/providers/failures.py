@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
@@ -20,22 +20,35 @@ if TYPE_CHECKING:
 
 _TABLE: dict[str, Any] = environment.table(__file__, "failures.toml")
 _TEXTS = _TABLE.pop("texts")
-_BY_CAUSE = {
-    name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()
-}
-_BY_STATUS = {
-    status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())
-}
-KINDS = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
+Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
+
+
+def _kinds_by(column: str) -> dict[Any, FailureKind]:
+    """Return the kind of failure for each word or number in a column of the table."""
+    kinds = {}
+    for kind, row in _TABLE.items():
+        values = row.get(column, ())
+        for value in values.split() if isinstance(values, str) else values:
+            kinds[value] = FailureKind(kind)
+    return kinds
+
+
+def _patterns(section: str) -> Patterns:
+    return [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS[section]]
+
+
+_BY_CAUSE = _kinds_by("causes")
+_BY_STATUS = _kinds_by("statuses")
+KINDS = _kinds_by("classes")
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
-_ENDINGS = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["endings"]]
+_BY_TEXT = _patterns("kinds")
+_ENDINGS = _patterns("endings")
 _OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
 # The model's words did not fit what was asked for, or its template has no such role: whatever the status is.
 _MEANING = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
-_ROOM = [re.compile(text) for text in _TEXTS["room"]]
-_CAP = [re.compile(text) for text in _TEXTS["cap"]]
+_ROOM = list(map(re.compile, _TEXTS["room"]))
+_CAP = list(map(re.compile, _TEXTS["cap"]))
 _BROKEN_REPLY = {
     "AttributeError",
     "IndexError",
@@ -62,15 +75,16 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
     causes = [error]
     while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
         causes.append(cause)  # a chain may be a ring
-    if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):
-        return own
+    for cause in causes:
+        if isinstance(cause, GatewayError):
+            return cause
     words = _words(str(error)[:_MOST_READ])
     text = words.message
     text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
     text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
     text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
     text = " ".join(text.split()).strip(" |") or type(error).__name__
-    if not (len(text) <= MAX_MESSAGE):
+    if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 1] + "…"
     own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
     headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
@@ -83,23 +97,21 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Return the failure that stands in a reply beside, or in the place of, an answer."""
     words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
-    message = (
-        " ".join(words.message.split())[:MAX_MESSAGE] or "the provider gave an error and no answer"
-    )
+    message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
-    failure = GatewayError(_kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code)), message)
+    kind = _kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code))
+    failure = GatewayError(kind, message or "the provider gave an error and no answer")
     _note_objections(failure, words.signs)
     return failure
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
     """Return the HTTP status that an error in JSON names; 500 where it names none."""
+    code = None
     if isinstance(error, dict):
         code = error.get("code")
-    else:
-        code = None
-    if code is None and isinstance(error, dict):
-        code = error.get("status")
+        if code is None:
+            code = error.get("status")
     try:
         status = int(code)  # type: ignore[arg-type]  # refused below
     except (TypeError, ValueError):
@@ -109,9 +121,14 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
 
 def ending(native: str | None) -> FailureKind | None:
     """Return the failure that a provider's own reason for the end of a reply means; None for a usual end."""
-    if not native:
-        return None
-    return next((kind for pattern, kind in _ENDINGS if pattern.search(native)), None)
+    return _first_match(_ENDINGS, native) if native else None
+
+
+def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
+    for pattern, kind in patterns:
+        if pattern.search(text):
+            return kind
+    return None
 
 
 def _by_class(status: int) -> FailureKind:
@@ -157,10 +174,7 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
     for problem in detail[:_MOST_PROBLEMS]:
         if isinstance(problem, dict) and isinstance(problem.get("msg"), str):
             place = problem.get("loc")
-            if isinstance(place, list):
-                where = ".".join(map(str, place))
-            else:
-                where = ""
+            where = ".".join(map(str, place)) if isinstance(place, list) else ""
             problems.append(f"{where}: {problem['msg']}" if where else problem["msg"])
     return "; ".join(problems) or None
 
@@ -170,7 +184,8 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     for pattern in _ROOM:
         if match := pattern.search(signs):
-            failure.room = max(0, _number(match["limit"]) - _number(match["used"]))
+            room = _number(match["limit"]) - _number(match["used"])
+            failure.room = max(0, room)
             break
     for pattern in _CAP:
         if failure.room is None and (match := pattern.search(signs)):
@@ -188,23 +203,24 @@ def _kind_in(signs: str) -> FailureKind | None:
     for name, kind in _MEANING.items():
         if _OBJECTIONS[name].search(signs):
             return kind
-    return next((kind for pattern, kind in _BY_TEXT if pattern.search(signs)), None)
+    return _first_match(_BY_TEXT, signs)
 
 
 def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
     error = causes[0]
     names = [type(cause).__name__ for cause in causes]
     text = str(causes[0])
-    if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
-        return _BY_CAUSE[cause]
+    for cause, kind in _BY_CAUSE.items():
+        if cause in names:
+            return kind
     by_text = _kind_in(signs)
-    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
+    classes = [base.__name__ for base in type(error).__mro__]
+    known = next((name for name in classes if name in KINDS), "")
     if known and known not in _VAGUE:
         return by_text or KINDS[known]
     # A reply came, but not one that litellm could read.
-    is_broken = "HTTPStatusError" not in names and (
-        "JSONDecodeError" in names or names[-1] in _BROKEN_REPLY
-    )
+    is_broken = "JSONDecodeError" in names or names[-1] in _BROKEN_REPLY
+    is_broken = is_broken and "HTTPStatusError" not in names
     if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
         return FailureKind.INVALID_REPLY
     by_class = KINDS.get(known, FailureKind.SERVER_ERROR)

@@ -439,11 +439,9 @@ def _arguments(
         content: Any = message.content
         if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
             cut = message.stable
-            content = [
-                {"type": "text", "text": content[:cut]},
-                {"type": "text", "text": content[cut:]},
-            ]
-            content[0]["cache_control"] = {"type": "ephemeral"}
+            shared = {"type": "text", "text": content[:cut]}
+            shared["cache_control"] = {"type": "ephemeral"}
+            content = [shared, {"type": "text", "text": content[cut:]}]
         messages.append({"role": message.role, "content": content})
     limit = style.reply_tokens(endpoint, request)
     arguments = {
@@ -625,25 +623,28 @@ def _logprobs(
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
     """Return likely alternatives of each token, and the tokens; nothing where they are of another shape."""
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
-    if request.schema is None:
-        least = float("-inf")
-    else:
-        least = _LEAST_LOGPROB
+    least = -math.inf if request.schema is None else _LEAST_LOGPROB
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    alternatives = []
     try:
-        alternatives = tuple(
-            {
-                other.token: float(other.logprob)
-                for other in (*(token.top_logprobs or ()), token)
-                if math.isfinite(other.logprob) and (other is token or other.logprob >= least)
-            }
-            for token in content
-        )
+        for token in content:
+            likely = {}
+            for other in (*(token.top_logprobs or ()), token):
+                is_likely = other is token or other.logprob >= least
+                if math.isfinite(other.logprob) and is_likely:
+                    likely[other.token] = float(other.logprob)
+            alternatives.append(likely)
         if all(isinstance(getattr(token, "bytes", None), list) for token in content):
-            return alternatives, tuple(decoder.decode(bytes(token.bytes)) for token in content)
-        return alternatives, tuple(str(token.token) for token in content)
+            tokens = [decoder.decode(bytes(token.bytes)) for token in content]
+        else:
+            tokens = [str(token.token) for token in content]
+        return tuple(alternatives), tuple(tokens)
     except (AttributeError, TypeError, ValueError):
         return (), ()
+
+
+def _count(usage: object, name: str) -> int:
+    return int(getattr(usage, name, 0) or 0)
 
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
@@ -651,9 +652,10 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     usage = getattr(response, "usage", None)
     hidden = getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
-    names = ("prompt_tokens", "completion_tokens"), ("cached_tokens", "cache_creation_tokens")
-    read, written = (int(getattr(usage, name, 0) or 0) for name in names[0])
-    cached, stored = (int(getattr(details, name, 0) or 0) for name in names[1])
+    read = _count(usage, "prompt_tokens")
+    written = _count(usage, "completion_tokens")
+    cached = _count(details, "cached_tokens")
+    stored = _count(details, "cache_creation_tokens")
     if endpoint.price is not None:
         cost = endpoint.price.of(read, written, cached, stored)
         return Usage(read, written, cost, "profile", cached, stored)
@@ -664,11 +666,11 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     ]
     with suppress(Exception):  # whatever litellm raises
         if endpoint.model in load().model_cost and usage is not None:
-            prices.append(
-                ("litellm", sum(load().cost_per_token(model=endpoint.model, usage_object=usage)))
-            )
+            costs = load().cost_per_token(model=endpoint.model, usage_object=usage)
+            prices.append(("litellm", sum(costs)))
     for source, price in prices:
         with suppress(TypeError, ValueError):
-            if math.isfinite(usd := float(price)) and usd >= 0:
+            usd = float(price)
+            if math.isfinite(usd) and usd >= 0:
                 return Usage(read, written, usd, source, cached, stored)
     return Usage(read, written, None, None, cached, stored).of_call()

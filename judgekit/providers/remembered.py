@@ -57,16 +57,11 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     now = time.time()
     lasting = style.lasting()
     usual = CallStyle(endpoint.output)
-    changes = {}
+    content: dict[str, Any] = {"version": _VERSION, "at": now, "usual": endpoint.output}
+    content["model"] = endpoint.model
     for name, value in lasting._asdict().items():
         if value != getattr(usual, name):
-            changes[name] = value
-    content = {
-        "version": _VERSION,
-        "at": now,
-        "usual": endpoint.output,
-        "model": endpoint.model,
-    } | changes
+            content[name] = value
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
@@ -122,14 +117,10 @@ def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     limit = content.get("max_tokens", usual.max_tokens)
     thinking = content.get("thinking", 0)
     most = content.get("most_tokens")
-    is_sound = (
-        mode in modes
-        and all(isinstance(value, bool) for value in switches.values())
-        and limit in (usual.max_tokens, NEWER_LIMIT)
-        and _is_count(thinking)
-        and (most is None or _is_count(most))
-    )
-    if not is_sound:
+    is_weaker = mode in modes and limit in (usual.max_tokens, NEWER_LIMIT)
+    has_switches = all(isinstance(value, bool) for value in switches.values())
+    has_counts = _is_count(thinking) and (most is None or _is_count(most))
+    if not is_weaker or not has_switches or not has_counts:
         return None
     return usual._replace(
         mode=mode, max_tokens=limit, thinking=thinking, most_tokens=most, **switches

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import defaultdict
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,7 +34,7 @@ from judgekit.text import encodable
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
-_USAGE = {each.name for each in fields(Usage)} - {"unpriced_calls"}
+_USAGE = {column.name for column in fields(Usage)} - {"unpriced_calls"}
 
 
 @functools.lru_cache(maxsize=64)
@@ -86,28 +87,30 @@ class RecordedLine(Strict):
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
     profile = registry.find("replay")
-    found: dict[TierName, dict[str, Endpoint]] = {}
+    models: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first: dict[TierName, tuple[str, str]] = {}
     lines = read_lines(path, RecordedLine)
-    with_tokens = {
-        line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise
-    }
+    with_tokens = set()
+    for line in lines:
+        if line.reply and line.reply.tokens and not line.pointwise:
+            with_tokens.add(line.model)
     for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
-            logprobs = line.model in with_tokens
-            own = (line.model, line.family, profile.output, str(path))
             endpoint = Endpoint(
                 profile,
-                *own,
+                model=line.model,
+                family=line.family,
+                output=profile.output,
+                api_base=str(path),
                 pointwise=line.pointwise,
                 decides=bool(line.decides),
-                logprobs=logprobs,
+                logprobs=line.model in with_tokens,
             )
-            found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
-    if not found:
+            models[line.tier].setdefault(line.model, endpoint)
+    if not models:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
-    return {tier: tuple(jury.values()) for tier, jury in found.items()}
+    return {tier: tuple(jury.values()) for tier, jury in models.items()}
 
 
 class ReplayGateway:
@@ -132,27 +135,30 @@ class ReplayGateway:
                 key = CallKey(line.subject, line.rubric, line.tier, line.part)
                 recording.setdefault((key, line.model), []).append(line)
         key = request.call_key
-        waiting = self._recordings[file].get((key, endpoint.model), [])
+        waiting = self._recordings[file].get((key, endpoint.model))
         if not waiting:
-            what = f"{key.tier} {key.part}".rstrip() + f" reply of {endpoint.model}"
-            problem = f"{file} has no {what} under {key.rubric} for {key.subject[:12]}"
+            call = f"{key.tier} {key.part}".rstrip()
+            problem = f"{file} has no {call} reply of {endpoint.model}"
+            problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
+        line = waiting[0]
         if len(waiting) > 1:
-            line = waiting.pop(0)
-        else:
-            line = waiting[0]
+            del waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded = line.reply
         assert recorded is not None  # noqa: S101 - a line has a reply or a failure
         usage = Usage(**recorded.model_dump(include=_USAGE))
         text = recorded.text
-        today = {own: label for label, own in request.labels.items()}
+        labels_today = {name: label for label, name in request.labels.items()}
+        labels = {}
+        for label, name in line.labels.items():
+            if name in labels_today:
+                labels[label] = labels_today[name]
         # All at once: one installation's label may be another one's for a different candidate.
-        if new := {label: today[own] for label, own in line.labels.items() if own in today}:
-            text = re.sub(
-                rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text
-            )
+        if labels:
+            recorded_labels = "|".join(map(re.escape, labels))
+            text = re.sub(rf"\b({recorded_labels})\b", lambda match: labels[match[1]], text)
         logprobs = tuple(recorded.logprobs)
         tokens = tuple(recorded.tokens)
         return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
@@ -173,17 +179,17 @@ class Recorder:
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:
-            self._append(
-                endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message)
-            )
+            failure = RecordedFailure(kind=error.kind, message=error.message)
+            self._append(endpoint, request, failure=failure)
             raise
-        logprobs = [
-            {encodable(token): value for token, value in each.items()} for each in reply.logprobs
-        ]
+        logprobs = []
+        for alternatives in reply.logprobs:
+            logprobs.append({encodable(token): alternatives[token] for token in alternatives})
+        usage = {name: getattr(reply.usage, name) for name in _USAGE}
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
-            **{name: getattr(reply.usage, name) for name in _USAGE},
+            **usage,
             logprobs=logprobs,
             tokens=list(map(encodable, reply.tokens)),
             held=reply.schema_enforced or None,
@@ -195,7 +201,7 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
-        labels = {label: encodable(own) for label, own in request.labels.items()}
+        labels = {label: encodable(name) for label, name in request.labels.items()}
         line = RecordedLine(
             replay=1,
             **request.call_key._asdict(),

@@ -29,7 +29,7 @@ from judgekit.providers.registry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.providers.registry import AnyApi
 
@@ -86,19 +86,15 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
     profiles = registry.profiles()
     by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    first = []
-    for name in map(registry.unaliased, wanted.order or ()):
-        if name in by_name:
-            first.append(name)
-    known = []
-    for name in dict.fromkeys((*first, *by_name)):
-        known.append(by_name[name])
+    order = dict.fromkeys((*map(registry.unaliased, wanted.order or ()), *by_name))
+    known = [by_name[name] for name in order if name in by_name]
     detected = partial(_detected, known, wanted, environ)
     others = functools.cache(
         lambda: tuple(panel.endpoints for panel in detected() if panel.endpoints)
     )
     if not any(wanted.models.values()) and not _addressed(known, environ):
-        models = _models_in({tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}, environ)
+        variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
+        models = _models_in(variables, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _named(wanted, known, environ, others)
@@ -120,7 +116,9 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     for profile in commands:
         if not wanted.allows(profile) and not detect(profile, environ):
             there.append(profile)
-    return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
+    if there:
+        problem += f"; {_signed_in(there)}"
+    return Panel({}, None, problem)
 
 
 def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
@@ -133,23 +131,29 @@ def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
         if len(families) == len(TIERS):
             break
     panels = list(families.values())
-    endpoints = {tier: panels[at % len(panels)].endpoints[tier] for at, tier in enumerate(TIERS)}
-    return replace(first, endpoints=endpoints, reason="; ".join(panel.reason for panel in panels))
+    endpoints = {}
+    for at, tier in enumerate(TIERS):
+        endpoints[tier] = panels[at % len(panels)].endpoints[tier]
+    reason = "; ".join(panel.reason for panel in panels)
+    return replace(first, endpoints=endpoints, reason=reason)
 
 
 def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
     """Return the recorded endpoints of the model that all tiers are to ask; raises `UsageError`."""
     (name,) = wanted.models["quick"] or ("",)
-    found = {}
+    endpoints = {}
+    models = set[str]()
     for tier, jury in recorded.items():
-        if own := tuple(each for each in jury if f"/{each.model}".endswith(f"/{name}")):
-            found[tier] = own
-    if not found:
-        known = ", ".join(sorted({each.model for jury in recorded.values() for each in jury}))
+        models.update(model.model for model in jury)
+        named = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
+        if named:
+            endpoints[tier] = named
+    if not endpoints:
+        known = ", ".join(sorted(models))
         raise UsageError(
             f"--model {name}: {recording} has no replies of this model; it has {known}"
         )
-    return found
+    return endpoints
 
 
 def _detected(
@@ -165,10 +169,10 @@ def _detected(
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
-    there = []
-    for p in known:
-        if not detect(p, environ, named=wanted.asks_for(p)):
-            there.append(p)
+    there: list[Profile] = []
+    for candidate in known:
+        if not detect(candidate, environ, named=wanted.asks_for(candidate)):
+            there.append(candidate)
     reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
     keyed = [profile for profile in reached if profile.models.by_tier]
     for profile in keyed:
@@ -185,8 +189,9 @@ def _detected(
     for profile in reached:
         if profile.embedded and (models := _models_in(profile.models_env.by_tier, environ, "")):
             yield _panel(profile, models, environ)
-    commands = (profile for profile in there if isinstance(profile, CommandProfile))
-    yield from (_panel(command, command.models.by_tier, environ) for command in commands)
+    for command in there:
+        if isinstance(command, CommandProfile):
+            yield _panel(command, command.models.by_tier, environ)
     yield from unnamed
 
 
@@ -198,24 +203,26 @@ def _named(
     Where all are the user's own servers, no other provider takes a tier unless `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
-    tiers = {tier: names(models) for tier, models in wanted.models.items() if models}
-    for tier, name in ((tier, name) for tier, jury in tiers.items() for name in jury):
-        profile, model = profile_of(name, known)
-        profile = profile or next(iter(_addressed(known, environ)), None)
-        if profile:
-            problem = _unusable(profile, tier, wanted, environ)
-        else:
-            problem = "no allowed provider serves it"
-        if profile is None or problem:
-            by = wanted.by or f"configured ({tier})"
-            return Panel({}, None, f"the model {name} is {by}, but {problem}")
-        endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
-    used = [endpoint.profile for jury in endpoints.values() for endpoint in jury]
+    used = []
+    for tier, models in wanted.models.items():
+        for name in names(models or ()):
+            profile, model = profile_of(name, known)
+            profile = profile or next(iter(_addressed(known, environ)), None)
+            if profile:
+                problem = _unusable(profile, tier, wanted, environ)
+            else:
+                problem = "no allowed provider serves it"
+            if profile is None or problem:
+                by = wanted.by or f"configured ({tier})"
+                return Panel({}, None, f"the model {name} is {by}, but {problem}")
+            used.append(profile)
+            endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
+    tiers = [tier for tier, models in wanted.models.items() if models]
+    by = "project" if wanted.listed_only.issuperset(tiers) else "user"
     if all(profile == used[0] for profile in used):
         other = _writers(used[0], known, environ) or used[0]
-        usual = other.models.by_tier
-        endpoints = {tier: (endpoint(other, usual[tier], environ),) for tier in usual} | endpoints
-    by = "project" if wanted.listed_only.issuperset(tiers) else "user"
+        for tier, model in other.models.by_tier.items():
+            endpoints.setdefault(tier, (endpoint(other, model, environ),))
     at_home = all(map(_is_at_home, used))
     panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     if at_home and wanted.allow is None:
@@ -264,8 +271,10 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
     """Return the models of a tier, else of the nearest deeper one that has some, else of a shallower one."""
     place = TIERS.index(tier)
-    near = (*TIERS[place:], *reversed(TIERS[:place]))
-    return next((endpoints for name in near if (endpoints := panel.get(name, ()))), ())
+    for name in (*TIERS[place:], *reversed(TIERS[:place])):
+        if panel.get(name):
+            return panel[name]
+    return ()
 
 
 def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
@@ -273,9 +282,8 @@ def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel
     endpoints = {}
     for tier, jury in models.items():
         endpoints[tier] = tuple(map(reached, names(jury)))
-    return Panel(
-        fill(endpoints), profile.provider, f"{profile.title}: {_evidence(profile, environ)}"
-    )
+    reason = f"{profile.title}: {_evidence(profile, environ)}"
+    return Panel(fill(endpoints), profile.provider, reason)
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
@@ -318,18 +326,23 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
 def _models_in(
     variables: Mapping[TierName, str], environ: Variables, usual: str = "JUDGEKIT_MODEL"
 ) -> Named:
-    every = names(environ.get(usual, ""))
-    found = {}
+    models_by_tier = {}
     for tier, variable in variables.items():
-        found[tier] = names(environ.get(variable, "")) or every
-    return {tier: models for tier, models in found.items() if models}
+        models = names(environ.get(variable, "")) or names(environ.get(usual, ""))
+        if models:
+            models_by_tier[tier] = models
+    return models_by_tier
 
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    reached: Iterator[AnyApi] = (profile for profile in known if isinstance(profile, ApiProfile))
-    named = (profile for profile in reached if profile.models_env.by_tier)
-    return [profile for profile in named if first_set(profile.base_env, environ)]
+    addressed: list[AnyApi] = []
+    for profile in known:
+        if not isinstance(profile, ApiProfile):
+            continue
+        if profile.models_env.by_tier and first_set(profile.base_env, environ):
+            addressed.append(profile)
+    return addressed
 
 
 def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
@@ -340,11 +353,10 @@ def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str 
     models: Named = _models_in(profile.models_env.by_tier, environ)
     if not models and profile.provider == CUSTOM and (listed := servers.models([base])[0]):
         models = dict.fromkeys(TIERS, listed[:1])
+    if models:
+        return models, None
     variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
-    return (
-        models,
-        None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server",
-    )
+    return {}, f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
 def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
@@ -364,36 +376,43 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
 
 
 def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
-    local = []
+    addresses = {}
     for profile in known:
         if isinstance(profile, LitellmProfile) and profile.detect.port:
-            local.append(profile)
-    lists = servers.models([first_set(p.base_env, environ) or p.base or "" for p in local])
-    return dict(zip((profile.provider for profile in local), lists, strict=True))
+            address = first_set(profile.base_env, environ) or profile.base or ""
+            addresses[profile.provider] = address
+    lists = servers.models(list(addresses.values()))
+    return dict(zip(addresses, lists, strict=True))
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
     """Return why a profile cannot be used, or None; general credentials count where the user `named` it."""
-    shown = profile.detect
-    groups = [*shown.env, *(shown.named if named else [])]
-    is_set = _any_set(groups, environ)
-    if (shown.env or shown.named) and not is_set:
-        if not groups and _any_set(shown.named, environ):
+    signs = profile.detect
+    groups = list(signs.env)
+    if named:
+        groups += signs.named
+    if (signs.env or signs.named) and _first_set_group(groups, environ) is None:
+        if not groups and _first_set_group(signs.named, environ) is not None:
             return "used only where one of its models is named: in judge.tiers, or by --model"
-        lacking = " or ".join(" with ".join(group) for group in groups or shown.named)
+        lacking = " or ".join(map(" with ".join, groups or signs.named))
         return f"set {lacking}"
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
-    if shown.module and not importable(shown.module):
-        return f"the Python package {shown.module} is not installed"
-    if shown.command and programs.find(shown.command, environ) is None:
-        return f"no command {shown.command} on PATH"
+    if signs.module and not importable(signs.module):
+        return f"the Python package {signs.module} is not installed"
+    if signs.command and programs.find(signs.command, environ) is None:
+        return f"no command {signs.command} on PATH"
     return None
 
 
-def _any_set(groups: Sequence[Sequence[str]], environ: Mapping[str, str]) -> bool:
-    """Whether all variables of some group are set."""
-    return any(all(first_set([name], environ) for name in group) for group in groups)
+def _first_set_group(
+    groups: Iterable[Sequence[str]], environ: Mapping[str, str]
+) -> Sequence[str] | None:
+    """Return the first group of which all variables are set."""
+    for group in groups:
+        if all(first_set([name], environ) for name in group):
+            return group
+    return None
 
 
 def importable(module: str) -> bool:
@@ -454,16 +473,19 @@ def provider_report(
             how = f"add {profile.provider} to providers.allow in your own configuration"
             if isinstance(profile, CommandProfile) and lacking is None:
                 how = _signed_in([profile])
-            lacking = why = f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
+            why = f"not allowed: {how}"
+            if lacking:
+                why += f"; {lacking}"
+            lacking = why
         states.append(ProviderState(profile.provider, lacking is None, why, models))
     return states
 
 
 def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Say what shows that a provider is there: a variable's name, never its value."""
-    for group in (*profile.detect.env, *profile.detect.named):
-        if all(first_set([name], environ) for name in group):
-            return f"{' and '.join(group)} set"
+    group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
+    if group is not None:
+        return f"{' and '.join(group)} set"
     if isinstance(profile, ApiProfile) and profile.detect.port:
         return f"answers at {first_set(profile.base_env, environ) or profile.base}"
     if isinstance(profile, CommandProfile):

@@ -96,11 +96,11 @@ class CallStyle(NamedTuple):
         Requests of batches that are under way are found by it: what is new in a style is only added behind.
         """
         names = ("mode", "temperature", "max_tokens", "logprobs")
-        shown = [f"{name}={getattr(self, name)!r}" for name in names]
-        for name, usual in self._field_defaults.items():
-            if name not in names and getattr(self, name) != usual:
-                shown.append(f"{name}={getattr(self, name)!r}")
-        return f"CallStyle({', '.join(shown)})"
+        parts = []
+        for name, value in self._asdict().items():
+            if name in names or value != self._field_defaults[name]:
+                parts.append(f"{name}={value!r}")
+        return f"CallStyle({', '.join(parts)})"
 
     def _can_add_thinking(self, endpoint: Endpoint) -> bool:
         is_set = endpoint.profile.limits.thinking_tokens is not None
