@@ -89,14 +89,19 @@ class Fields(NamedTuple):
     def told(self, *used: str) -> str:
         """Return one line that says what is taken from where; columns `used` otherwise are left out."""
         parts = []
+        named = {*used}
         for field, column in self.columns.items():
+            part = f"{field} from {names_shown([column])}"
             passed = self.others.get(field)
-            parts.append(
-                f"{field} from {names_shown([column])}{f' (not {names_shown(passed)})' if passed else ''}"
-            )
-        named = {*used, *(column for passed in self.others.values() for column in passed)}
-        rest = [column for column in self.unused if column not in named]
-        return ", ".join(parts) + (f"; not used: {names_shown(rest)}" if rest else "")
+            if passed:
+                part += f" (not {names_shown(passed)})"
+                named.update(passed)
+            parts.append(part)
+        text = ", ".join(parts)
+        rest = _without(self.unused, named)
+        if rest:
+            text += f"; not used: {names_shown(rest)}"
+        return text
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
@@ -126,7 +131,7 @@ def fields_of(
     """
     usual = {}
     for field, names in USUAL[task].items():
-        usual[field] = [plain(usual_name) for usual_name in names.split()]
+        usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
     by_name: dict[str, str] = {}
     for column in columns:
@@ -135,10 +140,7 @@ def fields_of(
     if task == "judge":
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
-    free = {}
-    for plain_name, column in by_name.items():
-        if column not in given.values():
-            free[plain_name] = column
+    free = {name: column for name, column in by_name.items() if column not in given.values()}
     if task == "compare" and not (given.get("a") or given.get("b")):
         usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
     chosen = {field: column for field, column in given.items() if column}
@@ -263,19 +265,15 @@ def document(
     row's id. Raises `FieldError` for a cell of the wrong type, `Unjudgeable` where there is no text.
     """
     task = fixed or TaskDescription()
-    said = {}
+    about = {}
     for role in TASK_ROLES:
         if getattr(given, role):
-            said[role] = _said(fields, row, role)
-    about = {}
-    for role, words in said.items():
-        if words.strip():
-            about[role] = words
-        else:
-            about[role] = getattr(task, role)
+            words = _said(fields, row, role)
+            about[role] = words if words.strip() else getattr(task, role)
     if column := fields.columns.get("conversation"):
         text, before = _spoken(row.columns.get(column), column, judge_turn)
-        about["description"] = "\n\n".join(filter(None, (about["description"], before)))
+        descriptions = filter(None, (about["description"], before))
+        about["description"] = "\n\n".join(descriptions)
     else:
         column = fields.columns["text"]
         text = _said(fields, row, "text")
@@ -284,9 +282,8 @@ def document(
     files = [replace(file_of(encodable(row_id), text), alias="text")]
     if given.sources and (column := fields.columns.get("sources")):
         files += _sources(row.columns.get(column), column, fields.naming)
-    return documents.document(
-        files, None, TaskDescription(**about), _author(fields, row, "author") or family
-    )
+    author = _author(fields, row, "author") or family
+    return documents.document(files, None, TaskDescription(**about), author)
 
 
 def comparison(
@@ -297,9 +294,11 @@ def comparison(
         texts = _listed_texts(fields, row, column)
     else:
         texts = [(fields.columns[field], _said(fields, row, field)) for field in ("a", "b")]
-    for column, text in texts:
+    files = []
+    for letter, (column, text) in zip(LETTERS, texts, strict=False):
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
+        files.append(file_of(letter, text))
     if len(families) == 1:
         families = [*families] * len(texts)
     authors = []
@@ -308,8 +307,7 @@ def comparison(
     row_prompt = _said(fields, row, "prompt")
     if row_prompt.strip():
         prompt = row_prompt
-    files = tuple(map(file_of, LETTERS, (text for _, text in texts)))
-    return ComparisonInput(prompt, files, tuple(authors))
+    return ComparisonInput(prompt, tuple(files), tuple(authors))
 
 
 def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
@@ -322,7 +320,8 @@ def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, 
         raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
-        texts.append((f"{column} {letter}", _text(item, "text", column, fields.naming)))
+        text = _text(item, "text", column, fields.naming)
+        texts.append((f"{column} {letter}", text))
     return texts
 
 
@@ -330,7 +329,8 @@ def content(subject: Document | ComparisonInput) -> str:
     """Return a SHA-256 of all that a row gives to judging, whatever its id and its other columns are."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
-        about = [*(getattr(subject.task, role) for role in TASK_ROLES), subject.author.family]
+        about = [getattr(subject.task, role) for role in TASK_ROLES]
+        about.append(subject.author.family)
     else:
         about = [subject.prompt, *subject.authors]
     return hashlib.sha256(json.dumps([files, about]).encode()).hexdigest()
@@ -347,11 +347,9 @@ def winner(fields: Fields, row: DataRow) -> str | None:
                     letter_by_name[key] = None
                 else:
                     letter_by_name[key] = letter
-    if "a" in fields.columns:
-        most = documents.LEAST
-    else:
-        most = MOST
-    return labels.winner_of(row.columns.get(fields.columns.get("winner", "")), most, letter_by_name)
+    most = documents.LEAST if "a" in fields.columns else MOST
+    value = row.columns.get(fields.columns.get("winner", ""))
+    return labels.winner_of(value, most, letter_by_name)
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
@@ -371,15 +369,14 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
 def _said(fields: Fields, row: DataRow, field: str) -> str:
     """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
     column = fields.columns.get(field)
-    if column:
-        value = row.columns.get(column)
-    else:
-        value = None
-    if column and isinstance(value, list) and field in ("description", "prompt"):
+    if not column:
+        return ""
+    value = row.columns.get(column)
+    if isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
-    if column and field in ("a", "b") and conversation.is_conversation(value):
+    if field in ("a", "b") and conversation.is_conversation(value):
         return _spoken(value, column, "last")[0]
-    return _text(value, field, column or "", fields.naming)
+    return _text(value, field, column, fields.naming)
 
 
 def _text(value: object, field: str, column: str, naming: Naming) -> str:
@@ -389,9 +386,8 @@ def _text(value: object, field: str, column: str, naming: Naming) -> str:
         return encodable(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    if field in ("text", "a", "b"):
-        hint = ""
-    else:
+    hint = ""
+    if field not in ("text", "a", "b"):
         hint = f"; to leave the column out: {naming.option(field, '')}"
     if field == "text" and isinstance(value, list):
         hint = f"; a conversation is given with {naming.option('conversation')}"
@@ -411,50 +407,41 @@ def _turns(value: object, column: str) -> list[conversation.Turn]:
 
 def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str]:
     """Return the text of a conversation, and what was said before it; raises as `document`."""
-    if value is not None and value != "":
-        turns = _turns(value, column)
-    else:
-        turns = []
+    turns = [] if value in (None, "") else _turns(value, column)
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.rendered(turns), ""
-    places = []
-    for place, turn in enumerate(turns):
+    while turns:
+        turn = turns.pop()
         if turn.speaker == ASSISTANT:
-            places.append(place)
-    if not places:
-        raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
-    return turns[places[-1]].content, conversation.rendered(turns[: places[-1]])
+            return turn.content, conversation.rendered(turns)
+    raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
 
 def _sources(value: object, column: str, naming: Naming) -> list[File]:
     """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
+    # A cell of CSV, or a text that begins like one.
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         inner = parsed(value)
-    else:
-        inner = value
-    if (
-        isinstance(value, str) and inner is not value
-    ):  # a cell of CSV, or a text that begins like one
-        with suppress(FieldError):
-            return _sources(inner, column, naming)
-    if isinstance(value, dict) and not any(key in value for key in _TEXT_KEYS):
+        if inner is not value:
+            with suppress(FieldError):
+                return _sources(inner, column, naming)
+    if isinstance(value, dict) and value.keys().isdisjoint(_TEXT_KEYS):
         value = [{"name": name, "text": text} for name, text in value.items()]
-    found = []
-    for number, each in enumerate(value if isinstance(value, list) else [value], 1):
+    files = []
+    for number, source in enumerate(value if isinstance(value, list) else [value], 1):
         name = ""
-        text = each
-        if isinstance(each, dict):
-            named = (each.get(key) for key in ("title", "name", "id"))
-            name = next((str(value) for value in named if value is not None and value != ""), "")
-            text = next((each[key] for key in _TEXT_KEYS if key in each), each)
-        said = _text(text, "sources", column, naming)
-        if not is_blank(said):
-            found.append(
-                file_of(short_line(encodable(name), _NAME_CHARS) or f"source {number}", said)
-            )
-    return found
+        content = source
+        if isinstance(source, dict):
+            names = (source.get(key) for key in ("title", "name", "id"))
+            name = next((str(name) for name in names if name not in (None, "")), "")
+            content = next((source[key] for key in _TEXT_KEYS if key in source), source)
+        text = _text(content, "sources", column, naming)
+        if not is_blank(text):
+            name = short_line(encodable(name), _NAME_CHARS)
+            files.append(file_of(name or f"source {number}", text))
+    return files
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -467,7 +454,8 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 def names_shown(columns: Sequence[str]) -> str:
     """Return names of columns for a message, the first dozen of many."""
-    shown = ", ".join(short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
+    names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN]]
+    text = ", ".join(names)
     if len(columns) > _SHOWN:
-        return f"{shown} and {len(columns) - _SHOWN} more"
-    return shown
+        return f"{text} and {len(columns) - _SHOWN} more"
+    return text

@@ -54,20 +54,16 @@ class Columns(NamedTuple):
 
     def id_of(self, columns: Mapping[str, Any]) -> str | None:
         """Return the id of a row, None where it has none."""
-        if self.id_column in columns:
-            column = self.id_column
-        else:
-            column = _column_of(columns, ["id"])
+        column = self.id_column if self.id_column in columns else _column_of(columns, ["id"])
         value = columns.get(column or "")
         return None if labels.is_no_label(value) else str(value)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
         """Return the column of a row that gives a field: the named one, or one with a usual name."""
-        if field in self.given:
-            if self.given[field] in columns:
-                return self.given[field]
-            return None
-        return _column_of(columns, names)
+        if field not in self.given:
+            return _column_of(columns, names)
+        column = self.given[field]
+        return column if column in columns else None
 
 
 def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -75,9 +71,10 @@ def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
         if name in columns:
             return name
     by_name = {labels.plain(column): column for column in columns}
-    return next(
-        (by_name[labels.plain(name)] for name in names if labels.plain(name) in by_name), None
-    )
+    for name in map(labels.plain, names):
+        if name in by_name:
+            return by_name[name]
+    return None
 
 
 USUAL_COLUMNS = Columns()
@@ -94,7 +91,8 @@ class ResultRow(NamedTuple):
     @property
     def own(self) -> dict[str, Any]:
         """The columns that the row had before it was judged."""
-        ours = {*OURS, *(f"score.{name}" for name in self.scores)}
+        scores = [f"score.{name}" for name in self.scores]
+        ours = {*OURS, *scores}
         return {name: value for name, value in self.columns.items() if name not in ours}
 
 
@@ -113,49 +111,47 @@ class ResultFile:
         self._names: tuple[str, ...] = ()  # of columns that a row had last
         self._fields: Fields | None = None
         task: TaskName | None = None
-        head = []
-        names = {}
+        first_rows = []
+        column_names = dict[str, None]()
+        most = _LOOKED_AT if rows.lasting else 1
         stream: Any = iter(rows)  # a generator
         for number, row in enumerate(stream, 1):
             if not rows.lasting:
-                head.append(row)
+                first_rows.append(row)
             if isinstance(row, DataRow):
-                names.update(dict.fromkeys(row.columns))
+                column_names.update(dict.fromkeys(row.columns))
                 task = task or self._task_of(row)
-            if task and number >= (_LOOKED_AT if rows.lasting else 1):
+            if task and number >= most:
                 break
         if rows.lasting:
             stream.close()
         else:
-            self._rows = chain(head, stream)
+            self._rows = chain(first_rows, stream)
         self.task: TaskName = task or "judge"
-        self.has_id_column = columns.id_column in names
-        self._check_columns(names)
+        self.has_id_column = columns.id_column in column_names
+        self._check_given(list(column_names))
 
-    def _check_columns(self, names: Mapping[str, None]) -> None:
-        known = [*fields.USUAL[self.task], "verdict"]
-        known += [] if "label" in known else ["label"]
+    def _check_given(self, column_names: Sequence[str]) -> None:
+        known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
             option = f"--map {field}={column}"
-            if field not in known:
-                raise UsageError(f"{option}: unknown field; use one of {', '.join(known)}")
-            is_there = not column or column in names or f"row.{column}" in names
+            if field not in known_fields:
+                raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
+            is_there = not column or not {column, f"row.{column}"}.isdisjoint(column_names)
             if field not in ("label", "winner") and not is_there:
-                has = f"{self.name} has no such column; it has {fields.names_shown([*names])}"
-                raise UsageError(f"{option}: {has}")
+                columns = fields.names_shown(column_names)
+                raise UsageError(f"{option}: {self.name} has no such column; it has {columns}")
 
     def __iter__(self) -> Iterator[ResultRow]:
         ids = Ids()
         with closing(ids):
-            for row, row_id, value in _answers(
-                self._rows, self.name, "verdict", ["verdict"], self._columns
-            ):
+            answers = _answers(self._rows, self.name, "verdict", ["verdict"], self._columns)
+            for row, row_id, value in answers:
                 where = f"{self.name}: row {row.number}"
                 word = self._word_of(value)
                 if not word:
-                    raise InputError(
-                        f"{where}: unknown verdict {short_line(str(value), 40)!r}; {_WORDS}"
-                    )
+                    got = short_line(str(value), 40)
+                    raise InputError(f"{where}: unknown verdict {got!r}; {_WORDS}")
                 first = ids.add(row_id, row.number)
                 if first is not None:
                     raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
@@ -167,10 +163,7 @@ class ResultFile:
             return value.strip()
         kind = labels.kind_of(value)
         outcome = labels.meanings({}).get(kind, "")
-        if isinstance(value, str):
-            winner = labels.winner_of(value)
-        else:
-            winner = None
+        winner = labels.winner_of(value) if isinstance(value, str) else None
         if self.task == "compare":
             return winner or outcome
         return outcome or winner or ""
@@ -186,13 +179,9 @@ class ResultFile:
             return "compare"
         column = self._columns.column_of(row.columns, "verdict", ["verdict"])
         value = row.columns.get(column or "")
-        if isinstance(value, str):
-            winner = labels.winner_of(value)
-        else:
-            winner = None
-        kind = labels.kind_of(value)
-        if kind in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
-            return "compare" if winner else None
+        if labels.kind_of(value) in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
+            is_winner = isinstance(value, str) and labels.winner_of(value)
+            return "compare" if is_winner else None
         is_letter = isinstance(value, str) and value.strip() in LETTERS
         return None if is_letter else "judge"
 
@@ -207,26 +196,25 @@ class ResultFile:
         data_row = DataRow(0, row.own)
         with suppress(InputError):
             if self.task == "judge":
-                return (
-                    fields.document(self._fields, data_row, row.row_id, _EVERYTHING).files[0].text
-                )
-            subject = fields.comparison(self._fields, data_row)
-            share = _MOST_CHARS // len(subject.files)
-            return " ".join(
-                f"{file.path}: {short_line(file.text, share)}" for file in subject.files
-            )
+                document = fields.document(self._fields, data_row, row.row_id, _EVERYTHING)
+                return document.files[0].text
+            files = fields.comparison(self._fields, data_row).files
+            share = _MOST_CHARS // len(files)
+            return " ".join(f"{file.path}: {short_line(file.text, share)}" for file in files)
         return ""
 
     def _fields_of(self, names: Sequence[str]) -> Fields | None:
-        given = dict(self._columns.given)
-        given.pop("verdict", None)
-        # A column of the row that had a name of ours stands as `row.NAME`.
-        there = {name: column for name, column in given.items() if not column or column in names}
-        for name, column in given.items():
-            if name not in there and f"row.{column}" in names:
-                there[name] = f"row.{column}"
+        given = {}
+        for field, column in self._columns.given.items():
+            if field == "verdict":
+                continue
+            if not column or column in names:
+                given[field] = column
+            elif f"row.{column}" in names:
+                # So a column of the row stands that had a name of ours.
+                given[field] = f"row.{column}"
         with suppress(UsageError):
-            return fields.fields_of(self.task, names, there, self.name)
+            return fields.fields_of(self.task, names, given, self.name)
         return None
 
 
@@ -274,9 +262,11 @@ def read_labels(
             counts[kind] += 1
             if kind == labels.NUMBER:
                 strange.append(value)
+    if task == "compare":
+        return LabelSheet(kinds, left_out, has_id_column)
     meaning = labels.meanings(counts)
-    words = kinds if task == "compare" else {}
-    for row_id, kind in kinds.items() if task == "judge" else ():
+    words = {}
+    for row_id, kind in kinds.items():
         if kind in meaning:
             words[row_id] = meaning[kind]
         else:
@@ -290,8 +280,8 @@ def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[C
     The labels are as the rows have them.
     """
     stream, names = columns_of(rows)
-    found = fields.fields_of("judge", names, columns.given, rows.name)
-    column = found.columns.get("label")
+    row_fields = fields.fields_of("judge", names, columns.given, rows.name)
+    column = row_fields.columns.get("label")
     if column is None:
         problem = f"expected a column label; it has {', '.join(names)}"
         raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
@@ -312,7 +302,7 @@ def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[C
             left_out.blank += 1
             continue
         try:
-            document = fields.document(found, row, row_id, _EVERYTHING)
+            document = fields.document(row_fields, row, row_id, _EVERYTHING)
         except fields.Unjudgeable:
             left_out.texts += 1
             continue
@@ -321,15 +311,10 @@ def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[C
         if row_id in cases:
             raise InputError(f"{where}: duplicate id {row_id!r}; keep one")
         first, *others = document.files
-        about = {role: getattr(document.task, role) for role in TASK_ROLES}
-        files = {each.path: each.text for each in others}
-        if isinstance(value, str | bool | int | float):
-            label = value
-        else:
-            label = str(value)
-        cases[row_id] = Case.of_row(
-            where, id=row_id, text=first.text, files=files, label=label, **about
-        )
+        values = {role: getattr(document.task, role) for role in TASK_ROLES}
+        values["files"] = {file.path: file.text for file in others}
+        values["label"] = value if isinstance(value, str | bool | int | float) else str(value)
+        cases[row_id] = Case.of_row(where, id=row_id, text=first.text, **values)
     return list(cases.values()), left_out
 
 
@@ -341,13 +326,11 @@ def _answers(
     columns: Columns,
 ) -> Iterator[tuple[DataRow, str, object]]:
     """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
-    for written in rows:
-        if isinstance(written, UnreadableRow):
-            raise unreadable(file, written, 0)
+    for row in rows:
+        if isinstance(row, UnreadableRow):
+            raise unreadable(file, row, 0)
         if _is_table(file):
-            row = _without_defusing(written)
-        else:
-            row = written
+            row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:
@@ -370,8 +353,12 @@ def _without_defusing(row: DataRow) -> DataRow:
 
 
 def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    flat = {name[6:]: value for name, value in columns.items() if name.startswith("score.")}
-    for name, value in {**flat, **(nested(columns.get("scores")) or {})}.items():
+    scores = {}
+    for name, value in columns.items():
+        if name.startswith("score."):
+            scores[name.removeprefix("score.")] = value
+    scores.update(nested(columns.get("scores")) or {})
+    for name, value in scores.items():
         score = labels.number_of(value)
         if score is not None:
             yield name, score
@@ -385,7 +372,7 @@ def nested(value: object) -> dict[str, Any] | None:
 
 
 def add_sample(
-    found: Iterable[ResultRow], path: str, count: int, columns: Columns = USUAL_COLUMNS
+    results: Iterable[ResultRow], path: str, count: int, columns: Columns = USUAL_COLUMNS
 ) -> tuple[int, int]:
     """Add a random sample of decided rows to a file, for people to write their labels into it.
 
@@ -406,7 +393,7 @@ def add_sample(
         for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns):
             labelled_ids.add(row_id)
     rows = []
-    for result in _draw(found, count, labelled_ids):
+    for result in _draw(results, count, labelled_ids):
         # A person labels without the verdict: only what the row had before it was judged is shown.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.own.items():
@@ -437,18 +424,15 @@ def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) ->
     def place(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()
 
-    free = (
-        result
-        for result in results
-        if result.word not in UNDECIDED and result.row_id not in without
-    )
+    decided = (result for result in results if result.word not in UNDECIDED)
+    free = (result for result in decided if result.row_id not in without)
     return heapq.nsmallest(count, free, key=place)
 
 
 def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
     """Return rows as lines that follow `old`, under its header; with one where it is empty."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
-    names = [as_before(name) for name in header]
+    names = list(map(as_before, header))
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, delimiter=delimiter)
     if not names:

@@ -190,20 +190,18 @@ class _Tally:
         decided = _worths(self.words.elements(), best)
         if not decided:
             return None
-        rate = CorrectedRate(judged=sum(decided) / len(decided), labels=len(self.pairs))
+        judged = sum(decided) / len(decided)
+        count = len(self.pairs)
         if self.needs(best):
-            return rate
+            return CorrectedRate(judged=judged, labels=count)
         unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
         labels = _worths([label for label, _ in self.pairs], best)
         verdicts = _worths([verdict for _, verdict in self.pairs], best)
         both = list(zip(verdicts, labels, strict=True))
         corrected = stats.corrected(both, _worths(unlabelled.elements(), best))
+        low, high = corrected.bounds
         return CorrectedRate(
-            judged=rate.judged,
-            corrected=corrected.value,
-            low=corrected.low,
-            high=corrected.high,
-            labels=rate.labels,
+            judged=judged, corrected=corrected.value, low=low, high=high, labels=count
         )
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
@@ -227,7 +225,8 @@ class _Tally:
         is_one_sided = good in (0, labels)
         if labels and is_one_sided:
             missing = decided - self.words[best] if good else self.words[best]
-            more = max(more, _draws_until_seen(max(missing / decided, 1 / (labels + 2))))
+            share = max(missing / decided, 1 / (labels + 2))
+            more = max(more, _draws_until_seen(share))
             why = f"no label says {'anything but ' if good else ''}{best}"
         more = min(more, decided - labels)
         if more > 0:
@@ -281,8 +280,7 @@ class _Totals:
         """Return how often each dimension has each score, from the lowest to the highest."""
         dimensions = {}
         for name, counts in self.scores.items():
-            by_score = sorted(counts, key=float)
-            dimensions[name] = {score: counts[score] for score in by_score}
+            dimensions[name] = {score: counts[score] for score in sorted(counts, key=float)}
         return dimensions
 
     def cost_usd(self) -> float | None:
@@ -318,17 +316,16 @@ def summarise(
             groups[str(row.columns[column])].add(row.word, label)
     tally = totals.tally
     _refuse_nothing(name, tally, column, groups)
+    task = "judge"
+    best = "accept"
+    accept_rate = None
+    needs = None
     if totals.ranks:
         task = "compare"
         best = "A"
-        accept_rate = None
     else:
-        task = "judge"
-        best = "accept"
         accept_rate = tally.rate(best)
-    needs = None
-    if labels and task == "judge":
-        needs = tally.needs(best)
+        needs = tally.needs(best) if labels else None
     labelled = None
     if has_labels:
         labelled = _labelled(tally.pairs, labels, lists, left_out)
@@ -338,10 +335,7 @@ def summarise(
     for value, group in _largest(groups):
         largest.append(group.group(value, best, is_labelled=bool(labels)))
     rejected, improvable, _ = OUTCOMES
-    not_accepted = tally.words[rejected] + tally.words[improvable]
     tiers = {tier_name: _priced(tier) for tier_name, tier in totals.tiers.items()}
-    judges = dict(totals.judges.most_common(_REASONS))
-    errors = dict(totals.errors.most_common(_REASONS))
     return ResultsReport(
         file=name,
         rows=tally.words.total(),
@@ -357,9 +351,9 @@ def summarise(
         tiers=tiers,
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
-        judged_by=judges,
-        errors=errors,
-        not_accepted=not_accepted,
+        judged_by=dict(totals.judges.most_common(_REASONS)),
+        errors=dict(totals.errors.most_common(_REASONS)),
+        not_accepted=tally.words[rejected] + tally.words[improvable],
         values=len(groups),
         labelled=labelled,
         difference=difference,
@@ -411,7 +405,9 @@ class _Lists:
             self._compare_with_label(row, label)
         if row.word in OUTCOMES[:2]:
             average = number(row.columns.get("average"))
-            rank = OUTCOMES.index(row.word), -1.0 if average is None else average, self._seen
+            if average is None:
+                average = -1.0
+            rank = OUTCOMES.index(row.word), average, self._seen
             self._worst.append((rank, row))
             if len(self._worst) > 2 * MOST_SHOWN:
                 self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
@@ -435,7 +431,8 @@ class _Lists:
             self._differing.append(self._shown(row, second=word))
 
     def worst(self) -> list[Shown]:
-        return [self._shown(row) for _, row in heapq.nsmallest(MOST_SHOWN, self._worst)]
+        worst = heapq.nsmallest(MOST_SHOWN, self._worst)
+        return [self._shown(row) for _, row in worst]
 
     def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
         reasoning = str(row.columns.get("reasoning") or "")
@@ -463,11 +460,19 @@ class _Lists:
 
     def difference(self, best: str) -> Difference:
         name, others = self._second or ("", {})
-        first = _worths([word for word, _ in self._matched], best)
-        second = _worths([word for _, word in self._matched], best)
-        gaps = [other - one for one, other in zip(first, second, strict=True)]
-        gap = stats.adjusted(gaps, (-1, 1)) if gaps else None
-        differing = sum(word != other for word, other in self._matched)
+        gaps = []
+        differing = 0
+        for word, other in self._matched:
+            first, second = _worths((word, other), best)
+            gaps.append(second - first)
+            differing += word != other
+        value = None
+        low = None
+        high = None
+        if gaps:
+            gap = stats.adjusted(gaps, (-1, 1))
+            value = gap.value
+            low, high = gap.bounds
         unmatched = None
         if others and not self._met:
             unmatched = self._unmatched(others)
@@ -476,9 +481,9 @@ class _Lists:
             rows=len(gaps),
             only_first=self._seen - self._met,
             only_second=len(others) - self._met,
-            value=gap.value if gap else None,
-            low=gap.low if gap else None,
-            high=gap.high if gap else None,
+            value=value,
+            low=low,
+            high=high,
             differing=differing,
             rows_that_differ=self._differing,
             unmatched=unmatched,
@@ -554,8 +559,11 @@ def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dic
     """Return how often each text wins, and above two texts how often each is above each other by score."""
     if not ranks:
         return {}, {}
-    words = [row.word for row in ranks]
-    names = {"A", "B", *words}.union(*(row.scores for row in ranks))
+    words = []
+    names = {"A", "B"}
+    for row in ranks:
+        words.append(row.word)
+        names |= {row.word, *row.scores}
     letters = sorted(names - {TIE})
     rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
@@ -587,18 +595,19 @@ def _wins_by_score(ranks: Iterable[ResultRow], one: str, other: str) -> list[flo
 
 def _win_rate(values: Sequence[float]) -> WinRate:
     rate = stats.adjusted(values, (0, 0, 1, 1))
+    low, high = rate.bounds
     wins = values.count(1.0)
     losses = values.count(0.0)
     ties = len(values) - wins - losses
-    return WinRate(
-        wins=wins, ties=ties, losses=losses, rate=rate.value, low=rate.low, high=rate.high
-    )
+    return WinRate(wins=wins, ties=ties, losses=losses, rate=rate.value, low=low, high=high)
 
 
 def _ordered(words: Mapping[str, int]) -> dict[str, int]:
     order = (*reversed(OUTCOMES), *UNDECIDED)
 
     def place(word: str) -> tuple[int, str]:
-        return (order.index(word) if word in order else -1), word
+        if word in order:
+            return order.index(word), word
+        return -1, word
 
     return {word: words[word] for word in sorted(words, key=place)}
