@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SECONDS = (
-    9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
-)
-STOP_GRACE = (
-    8.0  # seconds beside its deadline in which a stop is judged, for imports, files and the ledger
-)
+    from judgekit.hooks.settings import Settings
+
+# For everything, unless an event is known to have longer; with Python's start less than 10.
+SECONDS = 9.0
+# Beside its deadline in which a stop is judged, for imports, files and the ledger.
+STOP_GRACE = 8.0
 MAX_INPUT = 50_000_000  # bytes
+_BOM = b"\xef\xbb\xbf"
 _GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
 PROMPT = "UserPromptSubmit"
 GEMINI_PROMPT = "BeforeAgent"
@@ -69,50 +70,21 @@ def _end() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or explain answers; return 0 whatever happens. `arguments` are those of `hook`."""
+    """Answer one event, or report to a person; return 0 whatever happens. `arguments` are those of `hook`."""
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
-    notes: list[str] = []
-    unknown = ""
+    unknown_option = ""
     try:
         if arguments is None:
             arguments = sys.argv[2:]
-        option, given, first = "".join(arguments[:1]).partition("=")
-        unknown = _unknown_option(arguments)
-        if option == "--explain":
-            from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
-
-            prompt = " ".join([first] * bool(given) + arguments[1:])
-            text = explain.report(prompt, os.getcwd(), silent=is_silent(prompt))
-        elif "--stats" in arguments:
-            from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
-
-            text = stats.report(os.getcwd(), as_json="--json" in arguments)
-        else:
-            payload = _read_input()
-            event = payload.get("hook_event_name")
-            text = ""
-            if event in (None, PROMPT, GEMINI_PROMPT):
-                text, notes = answer(payload)
-            elif event in ("PostToolUse", "AfterTool"):
-                _refresh(payload)
-            elif event == "SessionStart":
-                if payload.get("source") in FORGETTING:
-                    _forget(payload)
-                begin(_project(payload))
-            # Gemini sends "auto" with every prompt, whether it compacts or not.
-            elif event == "PostCompact" or (
-                event == "PreCompress" and payload.get("trigger") == "manual"
-            ):
-                _forget(payload)
-            elif event in ("Stop", "AfterAgent"):
-                text, notes = _stop(payload)
-        for note in filter(None, (unknown, *notes)):
+        unknown_option = _find_unknown_option(arguments)
+        text, notes = _respond(arguments)
+        for note in filter(None, (unknown_option, *notes)):
             _warn(note)
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
-        _warn(unknown or str(error))
+        _warn(unknown_option or str(error))
     except KeyboardInterrupt:
         _warn("interrupted; nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
@@ -120,26 +92,61 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _unknown_option(arguments: list[str]) -> str:
+def _respond(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return what the hook prints, and its lines for stderr: a report for a person, or an event's answer."""
+    if _is_explain(arguments):
+        from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
+
+        _, equals_sign, first_word = arguments[0].partition("=")
+        words = [first_word, *arguments[1:]] if equals_sign else arguments[1:]
+        prompt = " ".join(words)
+        return explain.report(prompt, os.getcwd(), silent=is_silent(prompt)), []
+    if "--stats" in arguments:
+        from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
+
+        return stats.report(os.getcwd(), as_json="--json" in arguments), []
+    return _answer_event(_read_input())
+
+
+def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Do what an event asks for, and return what the hook prints, and its lines for stderr."""
+    event = payload.get("hook_event_name")
+    if event in (None, PROMPT, GEMINI_PROMPT):
+        return answer(payload)
+    if event in ("Stop", "AfterAgent"):
+        return _answer_stop(payload)
+    # Gemini sends the trigger "auto" with every prompt, whether it compacts or not.
+    is_compacted = event == "PostCompact" or (
+        event == "PreCompress" and payload.get("trigger") == "manual"
+    )
+    is_begun = event == "SessionStart"
+    if is_compacted or (is_begun and payload.get("source") in FORGETTING):
+        _forget_session(payload)
+    if is_begun:
+        _start_engine(_project(payload))
+    if event in ("PostToolUse", "AfterTool"):
+        _refresh_indexes(payload)
+    return "", []
+
+
+def _is_explain(arguments: list[str]) -> bool:
+    return bool(arguments) and arguments[0].partition("=")[0] == "--explain"
+
+
+def _find_unknown_option(arguments: list[str]) -> str:
     """Say which argument is no option of `hook`; "" where there is none."""
-    if "".join(arguments[:1]).partition("=")[0] == "--explain":  # the others are the prompt
+    if _is_explain(arguments):  # the others are the prompt
         return ""
     for argument in arguments:
         if argument not in ("--stats", "--json"):
-            return (
-                f"{argument[:_MOST_SHOWN]}: no such option; judgekit hook --help lists the options"
-            )
+            name = argument[:_MOST_SHOWN]
+            return f"{name}: no such option; judgekit hook --help lists the options"
     return ""
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return what the hook prints, and its lines for stderr; raises `BadInputError` without a prompt."""
-    name = "prompt" if payload.get("prompt") is not None else "user_prompt"
-    prompt = payload.get(name)
-    if prompt is None:
-        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
-    if not isinstance(prompt, str):
-        raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
+    prompt = _prompt_of(payload)
     if is_silent(prompt):
         return "", []
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
@@ -147,44 +154,55 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured, notes = settings.load(_project(payload))
     if not configured["enabled"]:
         return "", notes
-    ranked = context.find(prompt, configured)
+    ranked = context.find_candidates(prompt, configured)
     if ranked.notes:
-        notes += context.due(configured.project, ranked.notes)
-    told = context.session_of(payload, configured)
-    if told is not None:
-        told.hold_back(ranked, prompt)
+        notes += context.take_due_notes(configured.project, ranked.notes)
+    session = context.session_of(payload, configured)
+    if session is not None:
+        session.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
         shown = judged.shown_by_judge(prompt, ranked, payload, configured, notes) or shown
-    found_any = any(shown) or ranked.repeated
-    shown = context.unrepeated(shown, told, prompt)
-    if told is not None:
-        told.add(*shown)
+    has_matches = any(shown) or ranked.repeated
+    shown = context.unrepeated(shown, session, prompt)
+    if session is not None:
+        session.add(*shown)
     if configured["log"]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
         explain.add(prompt, ranked, shown, configured, payload.get("session_id"))
     injected, _ = shown
-    described = {}
-    for hit in (*ranked.pinned, *injected):
-        described[hit.root] = settings.descriptions(hit.root)
-    text = context.render(ranked.pinned, shown, configured.project, described)
-    if not text and not found_any and configured["hint_on_zero"]:
-        from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
-
-        stores = [search.resolve(root, configured.project) for root in configured["roots"]]
-        if configured["command"] or any(map(os.path.isdir, stores)):
-            text = context.nothing_found()
-        else:
-            text = ""
-    if configured["show"]:
-        titles = [candidate.title for candidate in (*ranked.pinned, *injected)]
-    else:
-        titles = []
+    in_full = [*ranked.pinned, *injected]
+    descriptions = {hit.root: settings.descriptions(hit.root) for hit in in_full}
+    text = context.render(ranked.pinned, shown, configured.project, descriptions)
+    if not text and not has_matches and configured["hint_on_zero"] and _has_store(configured):
+        text = context.nothing_found()
+    titles = [hit.title for hit in in_full] if configured["show"] else []
     is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
     return context.format_output(text, titles, is_gemini=is_gemini), notes
+
+
+def _prompt_of(payload: Mapping[str, Any]) -> str:
+    """Return the prompt, by the name that the client gives it; raises `BadInputError`."""
+    name = "prompt" if payload.get("prompt") is not None else "user_prompt"
+    prompt = payload.get(name)
+    if prompt is None:
+        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
+    if not isinstance(prompt, str):
+        raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
+    return prompt
+
+
+def _has_store(configured: Settings) -> bool:
+    """Whether there is anything to search: a program of the user's, or a folder."""
+    from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
+
+    if configured["command"]:
+        return True
+    roots = configured["roots"]
+    return any(os.path.isdir(search.resolve(root, configured.project)) for root in roots)
 
 
 def is_silent(prompt: str) -> bool:
@@ -193,7 +211,7 @@ def is_silent(prompt: str) -> bool:
     return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
 
-def begin(project: str) -> None:
+def _start_engine(project: str) -> None:
     """Start the engine, unless it runs or prompts are not judged here."""
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
@@ -207,20 +225,19 @@ def begin(project: str) -> None:
             return
 
 
-def _forget(payload: Mapping[str, Any]) -> None:
+def _forget_session(payload: Mapping[str, Any]) -> None:
     from judgekit.hooks import repeats  # noqa: PLC0415 - most sessions start anew
 
     repeats.forget(str(payload.get("session_id")))
 
 
-def _refresh(payload: Mapping[str, Any]) -> None:
+def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
-    told = payload.get("tool_input")
-    if isinstance(told, dict):
-        path = told.get("file_path") or told.get("notebook_path")
-    else:
-        path = None
-    if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
+    tool_input = payload.get("tool_input")
+    if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
+        return
+    path = tool_input.get("file_path") or tool_input.get("notebook_path")
+    if not isinstance(path, str) or "\0" in path:
         return
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
 
@@ -232,22 +249,20 @@ def _refresh(payload: Mapping[str, Any]) -> None:
     project = _project(payload)
     configured, _ = settings.load(project)
     if configured["enabled"]:
-        index.refresh_file(
-            os.path.join(str(payload.get("cwd") or project), path), configured.profiles
-        )
+        folder = str(payload.get("cwd") or project)
+        index.refresh_file(os.path.join(folder, path), configured.profiles)
 
 
-def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return what the hook prints when an agent stops, and its lines for stderr; a failure lets it stop."""
-    if payload.get(
-        "stop_hook_active"
-    ):  # it goes on because of a hook already: never twice in a row
+    goes_on_already = payload.get("stop_hook_active")
+    if goes_on_already:  # because of a hook: never twice in a row
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
     project = _project(payload)
-    # The next prompt says what is wrong there.
-    configured = settings.load(project)[0].values.get("stop", {})
+    loaded, _ = settings.load(project)  # what is wrong there the next prompt says
+    configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
     from judgekit import programs  # noqa: PLC0415 - only where it is switched on
@@ -261,7 +276,7 @@ def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_input() -> dict[str, Any]:
-    """Return what the client says; raises `BadInputError`."""
+    """Return the JSON object that the client writes to stdin; raises `BadInputError`."""
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError(
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
@@ -270,7 +285,7 @@ def _read_input() -> dict[str, Any]:
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
     try:
-        payload: Any = quickjson.loads(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
+        payload: Any = quickjson.loads(raw.removeprefix(_BOM).decode("utf-8", "replace"))
     except ValueError:
         raise BadInputError(f"stdin: not valid JSON; expected what {_WHO}") from None
     if not isinstance(payload, dict):
@@ -283,9 +298,10 @@ def _project(payload: Mapping[str, Any]) -> str:
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)
     try:
-        return environment.project_root(os.getcwd())
-    except FileNotFoundError:  # the folder was deleted: below its name there is nothing to find
-        return environment.project_root(os.sep)
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was deleted: there is nothing to find
+        folder = os.sep
+    return environment.project_root(folder)
 
 
 def _warn(line: str) -> None:
@@ -297,7 +313,6 @@ def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 -
         if stream is not None:
             stream.buffer.write(line + b"\n")
             stream.flush()
-    except (
-        OSError
-    ):  # nobody reads: without this the interpreter would fail again, and loudly, at its exit
+    except OSError:
+        # Nobody reads: without this the interpreter would fail again, and loudly, at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

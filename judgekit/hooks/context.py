@@ -15,7 +15,7 @@ from judgekit.text import short_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
     from judgekit.hooks.repeats import Session
@@ -43,7 +43,8 @@ _CLIENTS = (".claude", ".codex", ".gemini")
 _MOST = 200  # notices that are remembered
 
 
-def find(prompt: str, configured: Settings) -> RankedCandidates:
+def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
+    """Return what the user's search program, or the stores, find for a prompt, and what is pinned."""
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -69,18 +70,19 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | No
     """Return what the conversation was told lately; None where nothing is held back."""
     session = payload.get("session_id")
     prompts = configured["repeat_after"]
-    if not isinstance(session, str) or not (session and prompts) or configured["inject"] == "top_k":
+    is_repeating = not prompts or configured["inject"] == "top_k"
+    if is_repeating or not isinstance(session, str) or not session:
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
     return repeats.Session(repeats.path_of(session), configured.project, prompts)
 
 
-def unrepeated(shown: Shown, told: Session | None, prompt: str) -> Shown:
+def unrepeated(shown: Shown, session: Session | None, prompt: str) -> Shown:
     """Return what is shown, without what was mentioned lately and no more than is read."""
     injected, mentioned = shown
-    if told is not None:
-        mentioned = told.unmentioned(mentioned, prompt)
+    if session is not None:
+        mentioned = session.unmentioned(mentioned, prompt)
     return injected, mentioned[:MAX_MENTIONED]
 
 
@@ -108,67 +110,99 @@ def render(
     from the end. What is pinned was not found by the prompt: `pinned` stands for its confidence.
     """
     injected, mentioned = shown
-    full = [(candidate, PINNED) for candidate in pinned]
-    full += [(candidate, candidate.confidence_label) for candidate in injected]
-    nudge = _nudge(mentioned, project, more=bool(full))
+    labelled = [(candidate, PINNED) for candidate in pinned]
+    labelled += [(candidate, candidate.confidence_label) for candidate in injected]
+    nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
     room = LIMIT - len(nudge) - 1
-    foot = "</memory-context>"
     blocks = []
-    for root in dict.fromkeys(candidate.root for candidate, _ in full):
-        group = [each for each in full if each[0].root == root]
-        described = descriptions.get(root, {})
-        head = f'<memory-context source="{escape(short_line(source(root, project), _PATH))}"'
-        categories = dict.fromkeys(candidate.category for candidate, _ in group)
-        names = [name for name in categories if name in described]
-        texts = []
-        for name in names:
-            texts.append(f"{name}: {short_line(described[name], _DESCRIPTION)}")
-        lines = [f'{head} descriptions="{escape("; ".join(texts))}">' if texts else f"{head}>"]
-        left = room - len(lines[0]) - len(foot) - 1
-        for candidate, confidence in group:
-            tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
-            listed = escape(",".join(tag for tag in tags if tag))
-            category = escape(short_line(candidate.category, _TAG).upper())
-            if candidate.status:
-                marked = f"{short_line(candidate.title, _TITLE)} ({candidate.status})"
-            else:
-                marked = ""
-            title = escape(marked or short_line(candidate.title, _TITLE))
-            path = escape(short_line(candidate.place, _PATH))
-            line = f'<result category="{category}" confidence="{confidence}">{title} -> {path}'
-            line += f" #tags:{listed}</result>" if listed else "</result>"
-            left -= len(line) + 1
-            if left < 0:
-                break
-            lines.append(line)
-        if len(lines) > 1:
-            blocks.append("\n".join([*lines, foot]))
-            room -= len(blocks[-1]) + 1
+    for root in dict.fromkeys(candidate.root for candidate, _ in labelled):
+        of_store = [pair for pair in labelled if pair[0].root == root]
+        head = _render_head(root, of_store, project, descriptions.get(root, {}))
+        block = _render_store(head, of_store, room)
+        if block:
+            blocks.append(block)
+            room -= len(block) + 1
     return "\n".join(part for part in [*blocks, nudge] if part)
 
 
-def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
+def _render_head(
+    root: str,
+    of_store: Sequence[tuple[Candidate, str]],
+    project: str,
+    descriptions: Mapping[str, str],
+) -> str:
+    """Return the tag that opens a store's memories, with the descriptions of their categories."""
+    texts = []
+    for category in dict.fromkeys(candidate.category for candidate, _ in of_store):
+        if category in descriptions:
+            texts.append(f"{category}: {short_line(descriptions[category], _DESCRIPTION)}")
+    name = escape(short_line(name_store(root, project), _PATH))
+    if not texts:
+        return f'<memory-context source="{name}">'
+    return f'<memory-context source="{name}" descriptions="{escape("; ".join(texts))}">'
+
+
+def _render_store(head: str, of_store: Sequence[tuple[Candidate, str]], room: int) -> str:
+    """Return the memories of a store that fit into `room` characters; "" where none does."""
+    foot = "</memory-context>"
+    room -= len(head) + len(foot) + 1
+    lines = []
+    for candidate, confidence in of_store:
+        line = _render_memory(candidate, confidence)
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    if not lines:
+        return ""
+    return "\n".join([head, *lines, foot])
+
+
+def _render_memory(candidate: Candidate, confidence: str) -> str:
+    category = escape(short_line(candidate.category, _TAG).upper())
+    title = short_line(candidate.title, _TITLE)
+    if candidate.status:
+        title = f"{title} ({candidate.status})"
+    path = escape(short_line(candidate.place, _PATH))
+    line = f'<result category="{category}" confidence="{confidence}">{escape(title)} -> {path}'
+    # A comma in a tag would look like two tags.
+    tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
+    listed = ",".join(tag for tag in tags if tag)
+    if listed:
+        line += f" #tags:{escape(listed)}"
+    return f"{line}</result>"
+
+
+def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
+    """Return the hint that names the mentioned memories, `is_more` beside others; "" where there are none."""
     if not mentioned:
         return ""
     mentioned = mentioned[:MAX_MENTIONED]
-    topics = []
     program = search_program()
+    topics = [_render_topic(candidate, program) for candidate in mentioned]
+    more = " more" if is_more else ""
     noun = "memory" if len(mentioned) == 1 else "memories"
-    for candidate in mentioned:
-        title = short_line(candidate.title, _TOPIC)
-        # Words alone: the agent may give them to a shell.
-        words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
-        if program and words:
-            topics.append(f'{escape(title)} ({program} search "{words}")')
-        else:
-            topics.append(f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})")
+    skill = " The memory-search skill searches them." if _has_skill(project) else ""
+    about = f"{len(mentioned)}{more} {noun} may be about: {', '.join(topics)}."
+    return f"<memory-nudge>{about}{skill}</memory-nudge>"
+
+
+def _render_topic(candidate: Candidate, program: str) -> str:
+    """Return the title of a memory, and how the agent gets more: by a search, or else by its path."""
+    title = short_line(candidate.title, _TOPIC)
+    # Words alone: the agent may give them to a shell.
+    words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
+    if program and words:
+        return f'{escape(title)} ({program} search "{words}")'
+    return f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})"
+
+
+def _has_skill(project: str) -> bool:
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin brings the skill
+        return True
     homes = (project, os.path.expanduser("~"))
     skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
-    # The plugin brings the skill.
-    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(map(os.path.isfile, skills))
-    skill = " The memory-search skill searches them." if has_skill else ""
-    count = f"{len(mentioned)}{' more' if more else ''} {noun}"
-    return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"
+    return any(map(os.path.isfile, skills))
 
 
 def nothing_found() -> str:
@@ -184,9 +218,7 @@ def search_program() -> str:
     The path is that of the program beside this interpreter. One that a shell would read as more than a word
     is not named.
     """
-    if os.environ.get(
-        "CLAUDE_PLUGIN_ROOT"
-    ):  # the client has the plugin's programs on its agent's PATH
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # its programs are on the PATH of the client's agent
         return PROGRAM
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
@@ -231,9 +263,10 @@ def escape(text: str) -> str:
     return text
 
 
-def source(root: str, project: str) -> str:
+def name_store(root: str, project: str) -> str:
     """Return the name of a store: relative to the project, else to the home folder, else absolute."""
-    end = "" if os.path.isfile(root) else "/"  # of a program
+    is_program = os.path.isfile(root)
+    end = "" if is_program else "/"
     for folder, sign in ((project, ""), ("~", "~/")):
         base = os.path.realpath(os.path.expanduser(folder))
         if root == base:
@@ -244,25 +277,25 @@ def source(root: str, project: str) -> str:
     return root + end
 
 
-def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
+def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
     """Return the notes that were not said within the last day, and remember them; all where that fails."""
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
     if now is None:
         now = time.time()
     try:
-        path = os.path.join(
-            environment.NOTICES.make(), environment.file_name_for(project) + ".json"
-        )
-        kept = quickjson.load(path)
-        times = kept.items() if isinstance(kept, dict) else ()
-        said = {}
-        for note, at in times:
+        name = environment.file_name_for(project) + ".json"
+        path = os.path.join(environment.NOTICES.make(), name)
+        remembered = quickjson.load(path)
+        times: dict[str, float] = {}
+        for note, at in remembered.items() if isinstance(remembered, dict) else ():
             if isinstance(at, float) and now - AGAIN < at <= now:
-                said[note] = at
-        if fresh := [note for note in dict.fromkeys(notes) if note not in said]:
-            recent = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
-            outputs.write_atomically(path, quickjson.dumps(dict(recent)), private=True)
+                times[note] = at
+        due = [note for note in dict.fromkeys(notes) if note not in times]
+        if due:
+            times |= dict.fromkeys(due, now)
+            latest = dict(list(times.items())[-_MOST:])
+            outputs.write_atomically(path, quickjson.dumps(latest), private=True)
     except OSError:
         return notes
-    return fresh
+    return due

@@ -48,7 +48,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         return "\n".join(
             [*lines, "the prompt is too short or a notification: the hook adds nothing"]
         )
-    ranked = context.find(prompt, configured)
+    ranked = context.find_candidates(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
@@ -102,7 +102,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         if candidate.kind == COMMAND:
             store = ""
         else:
-            store = context.source(candidate.root, project)
+            store = context.name_store(candidate.root, project)
         title = short_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
         lines += _evidence(candidate, several=len(cut) > 1)

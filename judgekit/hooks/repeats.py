@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 SESSIONS = 200  # that are remembered at least
-_MORE = 50  # until the oldest go, all at once: it takes a look at each
+_MORE = 50  # beyond these, until the oldest go all at once: it takes a look at each
 _READ = 64_000  # bytes of a session's end: far more than is looked back on
 _NAME = 300  # characters of a name that are looked for
 INJECTED = "+"
@@ -26,20 +26,24 @@ MENTIONED = "?"
 
 
 class Session:
+    """What a session was told in its latest `prompts`."""
+
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path = path
         self._project = environment.digest(project)
-        self._ago = dict[str, int]()
+        self._ago = dict[str, int]()  # by mark
         self.prompts = prompts
         self._is_new = False
+        lines: list[str] = []
         try:
             with open(path, "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _READ, 0))
+                # The first line is the project's, or cut off; the last one is empty.
                 lines = file.read().decode("ascii", "replace").split("\n")[1:-1]
         except OSError:
             self._is_new = True
-            lines = []
-        for ago, line in enumerate(reversed(lines[-prompts:] if prompts else ()), 1):
+        latest = lines[-prompts:] if prompts else []
+        for ago, line in enumerate(reversed(latest), start=1):
             for mark in line.split(" "):
                 self._ago.setdefault(mark, ago)
 
@@ -61,14 +65,15 @@ class Session:
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
         """Write down what a prompt was told; where that cannot be, it is told again."""
-        marks = [_mark(hit, INJECTED) for hit in injected] + [
-            _mark(hit, MENTIONED) for hit in mentioned
-        ]
-        line = (f"{self._project}\n" if self._is_new else "") + " ".join(marks) + "\n"
+        marks = [_mark(hit, INJECTED) for hit in injected]
+        marks += [_mark(hit, MENTIONED) for hit in mentioned]
+        text = " ".join(marks) + "\n"
+        if self._is_new:
+            text = f"{self._project}\n{text}"
         from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
         try:
-            outputs.append(self._path, line)
+            outputs.append(self._path, text)
             if self._is_new and len(os.listdir(_folder())) > SESSIONS + _MORE:
                 for path in _newest_first(_folder())[SESSIONS:]:
                     os.unlink(path)
@@ -98,15 +103,23 @@ def forget(session: str) -> None:
 
 def is_named(candidate: Candidate, text: str) -> bool:
     """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own."""
-    for name in (candidate.id, candidate.path, candidate.place, candidate.title):
+    for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
+        name = full_name[:_NAME].casefold().strip()
         # An id or title of letters alone (`jwt`) is a word like others, and names nothing.
-        wanted = name[:_NAME].casefold().strip()
-        start = -1
-        while not wanted.isalpha() and wanted and (start := text.find(wanted, start + 1)) >= 0:
-            end = start + len(wanted)
-            around = text[max(start - 1, 0) : start] + text[end : end + 1]
-            if not any(char.isalnum() for char in around):
-                return True
+        if name and not name.isalpha() and _has_words(text, name):
+            return True
+    return False
+
+
+def _has_words(text: str, words: str) -> bool:
+    """Whether words stand in a text with no letter or digit next to them."""
+    start = text.find(words)
+    while start >= 0:
+        end = start + len(words)
+        around = text[max(start - 1, 0) : start] + text[end : end + 1]
+        if not any(char.isalnum() for char in around):
+            return True
+        start = text.find(words, start + 1)
     return False
 
 

@@ -110,7 +110,7 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
     """Return what the hook shows; where judging is on, models are asked about each prompt by itself."""
     tried = Tried([], [], [], [])
     for done, prompt in enumerate(prompts, 1):
-        ranked = context.find(prompt, configured)
+        ranked = context.find_candidates(prompt, configured)
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
         plain = context.shown_without_judge(ranked, configured)
         shown = [plain]

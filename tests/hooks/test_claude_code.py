@@ -267,7 +267,7 @@ def test_a_fault_of_ours_is_one_line(
         def broken(*arguments: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr(context, "find", broken)
+        monkeypatch.setattr(context, "find_candidates", broken)
         assert run(payload(store)) == ("", [f"judgekit: {line}"])
 
 

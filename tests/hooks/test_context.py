@@ -169,7 +169,7 @@ def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) 
         "/p-2/x": "/p-2/x/",
     }
     names |= {f"{isolated}/.claude/x/memory": "~/.claude/x/memory/"}
-    assert {root: context.source(root, "/p") for root in names} == names
+    assert {root: context.name_store(root, "/p") for root in names} == names
 
 
 @pytest.fixture
@@ -255,17 +255,17 @@ def test_hooks_at_once_do_not_mix_their_lines(logged: MemoryStore) -> None:
 
 def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     now = 1_000_000.0
-    assert context.due("/p", ["a", "b"], now) == ["a", "b"]
-    assert context.due("/p", ["b", "c"], now + 60) == ["c"]
-    assert context.due("/other", ["a"], now + 60) == ["a"]
-    assert context.due("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
-    assert context.due("/p", ["a"], now) == ["a"], (
+    assert context.take_due_notes("/p", ["a", "b"], now) == ["a", "b"]
+    assert context.take_due_notes("/p", ["b", "c"], now + 60) == ["c"]
+    assert context.take_due_notes("/other", ["a"], now + 60) == ["a"]
+    assert context.take_due_notes("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
+    assert context.take_due_notes("/p", ["a"], now) == ["a"], (
         "a clock that was put back does not silence anything"
     )
     for kept in Path(environment.NOTICES.path()).iterdir():
         kept.write_text('{"a": "x"}')
-    assert [context.due("/p", ["a"]), context.due("/p", ["a"])] == [["a"], []]
+    assert [context.take_due_notes("/p", ["a"]), context.take_due_notes("/p", ["a"])] == [["a"], []]
     shutil.rmtree(environment.cache_home())
     (isolated / "judgekit" / "cache").write_text("in the way")
     for _ in range(2):  # what cannot be remembered is said
-        assert context.due("/p", ["a"]) == ["a"]
+        assert context.take_due_notes("/p", ["a"]) == ["a"]
