@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import Response
@@ -23,7 +23,7 @@ from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,8 +40,6 @@ _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
 _MOST_NAME = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
-# Status, kind, message, seconds until it may be otherwise.
-Refusal: TypeAlias = tuple[int, str, str, float]
 
 
 class AdmissionMiddleware:
@@ -78,72 +76,101 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        always = scope["path"] in self._always
-        length = headers.get(b"content-length", b"0")
-        size = -1
-        if length.isdigit() and b"transfer-encoding" not in headers:
-            size = int(length)
-        holder: str | None = ""
-        refused: Refusal | None = None
-        if scope["path"] not in self._free:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            bearer = ""
-            if scheme.lower() == b"bearer":
-                bearer = token.decode("latin-1").strip()
-            try:
-                answer = self._holder_of(bearer)
-                holder = await answer if isawaitable(answer) else answer
+        size = _size_of_body(headers)
+        is_counted = scope["path"] not in self._always
+        try:
+            holder = ""
+            if scope["path"] not in self._free:
+                holder = await self._authenticate(headers)
                 scope[HOLDER] = holder
-            except StoreError as error:
-                refused = error.status, error.kind, str(error), error.retry_after
-            except JudgekitError as error:
-                self._log.fault(error)
-                refused = 503, "config", "the server cannot read its token file", _DAMAGED_SECONDS
-        if holder is None:
-            refused = 401, "token", self._hint, 0
-        elif refused is None and size < 0:
-            refused = 411, "input", "send the Content-Length of the body", 0
-        elif refused is None and size > MOST_BODY:
-            refused = 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
-        elif refused is None and not always:
-            refused = self._full(size, holder)
-        if refused is not None:
-            status, kind, message, retry_after = refused
-            # The connection is closed: what is left of the request is not read.
-            headers = {"content-type": "application/json", "connection": "close"}
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                headers["retry-after"] = f"{retry_after:g}"
-            await Response(error_body(kind, message), status, headers)(scope, receive, send)
+            self._check_room(size, holder, is_counted=is_counted)
+        except _RefusedError as refusal:
+            await refusal.response()(scope, receive, send)
             return
-        assert holder is not None  # noqa: S101 - refused above
-        counts = 0 if always else 1
-        self.requests += counts
-        self.inside[holder] += counts
+        requests = 1 if is_counted else 0
+        self.requests += requests
+        self.inside[holder] += requests
         self._bytes[holder] += size
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= counts
+            self.inside[holder] -= requests
             self._bytes[holder] -= size
 
-    def _full(self, size: int, holder: str) -> Refusal | None:
+    async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the name of the token's holder; raises `_RefusedError`."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        bearer = ""
+        if scheme.lower() == b"bearer":
+            bearer = token.decode("latin-1").strip()
+        try:
+            answer = self._holder_of(bearer)
+            holder = await answer if isawaitable(answer) else answer
+        except StoreError as error:
+            raise _RefusedError(error.status, error.kind, str(error), error.retry_after) from None
+        except JudgekitError as error:
+            self._log.fault(error)
+            problem = "the server cannot read its token file"
+            raise _RefusedError(503, "config", problem, _DAMAGED_SECONDS) from None
+        if holder is None:
+            raise _RefusedError(401, "token", self._hint)
+        return holder
+
+    def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
+        """Raise `_RefusedError` for a body that is too large or of no length, and where too many wait."""
+        if size < 0:
+            raise _RefusedError(411, "input", "send the Content-Length of the body")
+        if size > MOST_BODY:
+            most = f"{MOST_BODY // 1_000_000} MB"
+            raise _RefusedError(413, "size", f"larger than {most}; judge a part of it")
+        if not is_counted:
+            return
         if self.leaving:
-            return 503, "leaving", "the engine is stopping", 0
+            raise _RefusedError(503, "leaving", "the engine is stopping")
+        waiting = self._what_waits(size, holder)
+        if waiting is not None:
+            raise _RefusedError(503, "busy", f"{waiting} are already waiting", 1)
+
+    def _what_waits(self, size: int, holder: str) -> str | None:
+        """Say what fills the engine, so that a body of this size finds no room; None where it does."""
         inside = self.inside.total()
         total = self._bytes.total()
         requests = self.inside[holder] if holder else 0
         bytes_of_holder = self._bytes[holder] if holder else 0
         if inside >= self._most:
-            waiting = f"{inside} requests"
-        elif total + size > MOST_BYTES:
-            waiting = f"{total // 1_000_000} MB of requests"
-        elif requests and requests + 1 > self._most - inside - 1:
-            waiting = f"{requests} of your requests"
-        elif bytes_of_holder and bytes_of_holder + size > MOST_BYTES - total - size:
-            waiting = f"{bytes_of_holder // 1_000_000} MB of your requests"
-        else:
-            return None
-        return 503, "busy", f"{waiting} are already waiting", 1
+            return f"{inside} requests"
+        if total + size > MOST_BYTES:
+            return f"{total // 1_000_000} MB of requests"
+        if requests and requests + 1 > self._most - inside - 1:
+            return f"{requests} of your requests"
+        if bytes_of_holder and bytes_of_holder + size > MOST_BYTES - total - size:
+            return f"{bytes_of_holder // 1_000_000} MB of your requests"
+        return None
+
+
+class _RefusedError(Exception):
+    """A request is not let in: the answer's status, kind and message, and seconds until it may be."""
+
+    def __init__(self, status: int, kind: str, message: str, retry_after: float = 0) -> None:
+        super().__init__(message)
+        self._status = status
+        self._kind = kind
+        self._retry_after = retry_after
+
+    def response(self) -> Response:
+        # The connection is closed: what is left of the request is not read.
+        headers = {"content-type": "application/json", "connection": "close"}
+        if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers["retry-after"] = f"{self._retry_after:g}"
+        return Response(error_body(self._kind, str(self)), self._status, headers)
+
+
+def _size_of_body(headers: Mapping[bytes, bytes]) -> int:
+    """Return the length that a request says its body has, in bytes; -1 where it says none."""
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and b"transfer-encoding" not in headers:
+        return int(length)
+    return -1
 
 
 def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:

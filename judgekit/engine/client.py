@@ -250,80 +250,66 @@ class Connection:
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
         """Return the answer once its status is there, in `seconds`; raises `EngineBusy` or `EngineLost`."""
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         look = LOOK_SECONDS if path != _HEALTH else seconds
-        if self._token:
-            token = f"Authorization: Bearer {self._token}\r\n"
-        else:
-            token = ""
-        head = (  # after an answer to HTTP/1.0 the server hangs up: nothing is chunked
-            f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
         try:
             self._socket.settimeout(max(0.001, seconds))
-            self._socket.sendall(head.encode("ascii") + body)
+            self._socket.sendall(self._request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
         text = b""
         while b"\r\n\r\n" not in text:
-            piece = self._receive(end, look)
+            piece = self._receive(deadline, look)
             if not piece or len(text) > _CHUNK:
                 raise EngineLost(_NO_HTTP if text else "the engine stopped before it responded")
             text += piece
-        text, _, rest = text.partition(b"\r\n\r\n")
-        first, *lines = text.decode("latin-1").split("\r\n")
-        headers = {
-            name.lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in lines)
-        }
-        version, _, status = first[:12].partition(" ")
-        length = headers.get("content-length", "")
-        if (
-            not version.startswith("HTTP/1.")
-            or not status.isdecimal()
-            or (length and not length.isdecimal())
-        ):
-            raise EngineLost(_NO_HTTP)
-        answer = Response(
-            int(status), self._pieces(rest, int(length) if length else None, end, look)
-        )
-        if answer.status == _BUSY:
-            message = (
-                answer.read()
-                .partition(b'"message": "')[2]
-                .partition(b'"')[0]
-                .decode(errors="replace")
-            )
-            wait = headers.get("retry-after", "")
-            if wait.replace(".", "", 1).isdecimal():
-                retry_after = float(wait)
-            else:
-                retry_after = 0.0
-            raise EngineBusy(message or "it is too busy, or stopping", retry_after)
-        return answer
+        head, _, begin_of_body = text.partition(b"\r\n\r\n")
+        status, headers = _read_head(head)
+        length = headers.get("content-length")
+        expected = int(length) if length else None
+        response = Response(status, self._pieces(begin_of_body, expected, deadline, look))
+        if status == _BUSY:
+            raise _busy(response, headers)
+        return response
 
-    def _pieces(self, piece: bytes, length: int | None, end: float, look: float) -> Iterator[bytes]:
+    def _request_head(self, method: str, path: str, length: int) -> bytes:
+        token = ""
+        if self._token:
+            token = f"Authorization: Bearer {self._token}\r\n"
+        # After an answer to HTTP/1.0 the server hangs up: nothing is chunked.
+        head = (
+            f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
+            f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+        return head.encode("ascii")
+
+    def _pieces(
+        self, piece: bytes, length: int | None, deadline: float, look: float
+    ) -> Iterator[bytes]:
+        """Yield the body as it comes; raises `EngineLost` where it is too long or ends too early."""
         have = len(piece)
         while True:
             if have > _MOST_ANSWER:
                 raise EngineLost("lost the engine: its response is too long")
             if piece:
                 yield piece
-            if have == length or not (piece := self._receive(end, look)):
+            if have == length:
+                break
+            piece = self._receive(deadline, look)
+            if not piece:
                 break
             have += len(piece)
         if length not in (None, have):
             raise EngineLost("lost the engine: its response ended too early")
 
-    def _receive(self, end: float, look: float) -> bytes:
+    def _receive(self, deadline: float, look: float) -> bytes:
         """Return what comes next, nothing where it hung up; raises `EngineLost` when that is too late."""
-        while (now := time.monotonic()) < end:
+        while (now := time.monotonic()) < deadline:
             try:
-                self._socket.settimeout(min(end - now, look))
+                self._socket.settimeout(min(deadline - now, look))
                 return self._socket.recv(_CHUNK)
             except TimeoutError:
-                left = end - time.monotonic()
+                left = deadline - time.monotonic()
             except OSError:  # reset: it was killed
                 return b""
             if left > 0:
@@ -334,6 +320,33 @@ class Connection:
                 except NoEngine:
                     break
         raise EngineLost("lost the engine: it did not respond in time")
+
+
+def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
+    """Return the status and the headers of an answer, their names in small letters."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    version, _, status = first[:12].partition(" ")
+    has_length = headers.get("content-length", "") != ""
+    if not version.startswith("HTTP/1.") or not status.isdecimal():
+        raise EngineLost(_NO_HTTP)
+    if has_length and not headers["content-length"].isdecimal():
+        raise EngineLost(_NO_HTTP)
+    return int(status), headers
+
+
+def _busy(response: Response, headers: dict[str, str]) -> EngineBusy:
+    """Return the error that a refusal becomes; the hook reads its message without a JSON parser."""
+    _, _, rest = response.read().partition(b'"message": "')
+    message = rest.partition(b'"')[0].decode(errors="replace")
+    retry_after = 0.0
+    wait = headers.get("retry-after", "")
+    if wait.replace(".", "", 1).isdecimal():
+        retry_after = float(wait)
+    return EngineBusy(message or "it is too busy, or stopping", retry_after)
 
 
 def ours(connection: _socket.socket) -> bool:

@@ -146,20 +146,7 @@ def serve(
     begun: Callable[[str], None],
 ) -> None:
     """Serve until a signal ends it; `begun` gets a line once it listens; may raise `UsageError` before."""
-    if bool(certificate) != bool(key):
-        raise UsageError("--tls-cert and --tls-key must be given together")
-    if certificate is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        except OSError:  # among them errors of TLS
-            raise ConfigError(
-                f"{certificate}, {key}: no certificate and its key; expected PEM"
-            ) from None
-    elif not is_loopback(host):
-        remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
-        raise UsageError(
-            f"{host}: without TLS others on the network could read tokens and texts; {remedy}"
-        )
+    _check_tls(host, certificate, key)
     settings = configuration.load(project)
     folder = environment.SERVER.make()
     log = Log(str(Path(folder) / "log"))
@@ -175,10 +162,7 @@ def serve(
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
     listener = _listener(host, port)
     scheme = "https" if certificate else "http"
-    if ":" in host:
-        name = f"[{host}]"
-    else:
-        name = host
+    name = f"[{host}]" if ":" in host else host
     url = f"{scheme}://{name}:{listener.getsockname()[1]}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
@@ -197,6 +181,24 @@ def serve(
 
     with listener:
         asyncio.run(live())
+
+
+def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
+    """Raise `UsageError` where others could read what is sent, `ConfigError` for a damaged certificate."""
+    if bool(certificate) != bool(key):
+        raise UsageError("--tls-cert and --tls-key must be given together")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except OSError:  # among them errors of TLS
+            raise ConfigError(
+                f"{certificate}, {key}: no certificate and its key; expected PEM"
+            ) from None
+    elif not is_loopback(host):
+        remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
+        raise UsageError(
+            f"{host}: without TLS others on the network could read tokens and texts; {remedy}"
+        )
 
 
 def _listener(host: str, port: int) -> socket.socket:
