@@ -40,7 +40,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Install the gate as git's pre-push hook in this repository."""
     from judgekit.hooks import git_hook
 
-    place = git_hook.of_scope(scope, Path.cwd())
+    place = git_hook.choose_hooks(scope, Path.cwd())
     change = git_hook.plan_install(place)
     if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
         return
@@ -52,7 +52,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
             what = "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
-    note(*git_hook.notes(place))
+    note(*git_hook.list_notes(place))
 
 
 @uninstalling.command("git")
@@ -60,7 +60,7 @@ def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook
 
-    change = git_hook.plan_uninstall(git_hook.of_scope(scope, Path.cwd()))
+    change = git_hook.plan_uninstall(git_hook.choose_hooks(scope, Path.cwd()))
     removed = f"{'put back' if change.backup else 'removed'} {change.path}"
     _uninstall(change, removed, "judgekit's hook", print_=print_)
 
@@ -106,7 +106,7 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
         elif not skills.place_of(scope, project, client).exists():
             add_it = f"judgekit install {client.command} --scope {scope} --skill"
             say(f"to let the agent search by itself, add the skill: {add_it}")
-        notes = list(install.notes(project, client))
+        notes = list(install.list_notes(project, client))
         if client.trust and not any(client.trust in line for line in notes):
             say(client.trust)
         say(

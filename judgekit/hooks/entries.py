@@ -26,9 +26,7 @@ Scope: TypeAlias = Literal["user", "project", "local"]
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
-TIMEOUT = (
-    30  # seconds, after which the client goes on without an answer; its own default for a prompt
-)
+TIMEOUT = 30  # seconds, after which the client goes on without an answer; its default for a prompt
 # Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
 TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
 
@@ -38,6 +36,7 @@ TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "S
 PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
 
 _LONGEST = 4096  # characters of a command that may be ours
+_OPERATORS = frozenset("();<>|&")  # of a shell
 # The words of a command, joined by NULs, that runs the hook in whichever form.
 _OURS = re.compile(
     r"(?:^|[\0/\\])judgekit(?:\.exe)?\0hook$"
@@ -104,17 +103,19 @@ def argument_vector(hook: object) -> list[str]:
         words = list(lexer)
     except ValueError:
         return []
-    is_plain = "\n" not in line.strip() and not any(set(word) <= set("();<>|&") for word in words)
+    has_operator = any(set(word) <= _OPERATORS for word in words)
+    is_plain = "\n" not in line.strip() and not has_operator
     return words if is_plain else []
 
 
-def ours(settings: dict[str, Any]) -> list[HookEntry]:
-    return [
-        (event, group.get("matcher"), hook)
-        for event, group in _groups(settings)
-        for hook in group["hooks"]
-        if is_ours(hook)
-    ]
+def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
+    """Return the entries of ours in a client's settings, in their order."""
+    entries = []
+    for event, group in _groups(settings):
+        for hook in group["hooks"]:
+            if is_ours(hook):
+                entries.append((event, group.get("matcher"), hook))
+    return entries
 
 
 def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -131,12 +132,12 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
 
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
     """
-    wanted = [
-        (event, matcher, hook | {"timeout": TIMEOUTS.get(event, TIMEOUT) * client.per_second})
-        for event, matcher in client.events.items()
-    ]
+    wanted = []
+    for event, matcher in client.events.items():
+        seconds = TIMEOUTS.get(event, TIMEOUT)
+        wanted.append((event, matcher, hook | {"timeout": seconds * client.per_second}))
     settings = loaded(text, path)
-    if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
+    if sorted(map(str, list_ours(settings))) == sorted(map(str, wanted)):
         return text
     _take_out(settings)
     hooks = settings.setdefault("hooks", {})
@@ -144,49 +145,57 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
         raise _unexpected(path, "hooks", "an object of events")
     for event, matcher, timed_hook in wanted:
         groups = hooks.setdefault(event, [])
-        if not isinstance(groups, list):
-            raise _unexpected(path, f"hooks.{event}", "an array of matchers")
-        for number, group in enumerate(groups):
-            if isinstance(group, dict):
-                inside = group.get("hooks")
-            else:
-                inside = None
-            if not isinstance(inside, list) or not all(isinstance(each, dict) for each in inside):
-                key = f"hooks.{event}.{number}"
-                raise _unexpected(path, key, "an object with an array 'hooks' of objects")
-        groups.append(({} if matcher is None else {"matcher": matcher}) | {"hooks": [timed_hook]})
-    return _laid_out(settings, text)
+        _check_groups(groups, event, path)
+        tools = {} if matcher is None else {"matcher": matcher}
+        groups.append({**tools, "hooks": [timed_hook]})
+    return _format(settings, text)
+
+
+def _check_groups(groups: object, event: str, path: str) -> None:
+    """Raise `ConfigError` where an event of the settings has a shape that the client could not read."""
+    if not isinstance(groups, list):
+        raise _unexpected(path, f"hooks.{event}", "an array of matchers")
+    for number, group in enumerate(groups):
+        hooks = group.get("hooks") if isinstance(group, dict) else None
+        if not isinstance(hooks, list) or not all(isinstance(hook, dict) for hook in hooks):
+            key = f"hooks.{event}.{number}"
+            raise _unexpected(path, key, "an object with an array 'hooks' of objects")
 
 
 def uninstalled(text: str, path: str) -> str:
     """Return the text without our entries and what they leave empty; "" when nothing else is left."""
     settings = loaded(text, path)
     _take_out(settings)
-    return _laid_out(settings, text) if settings else ""
+    return _format(settings, text) if settings else ""
 
 
 def _take_out(settings: dict[str, Any]) -> None:
+    """Take our entries out of settings, and the groups, the events and the section that had nothing else."""
     for event, group in list(_groups(settings)):
         rest = [hook for hook in group["hooks"] if not is_ours(hook)]
-        if rest or not group["hooks"]:
+        was_empty = not group["hooks"]
+        if rest or was_empty:
             group["hooks"] = rest
             continue
-        settings["hooks"][event] = [each for each in settings["hooks"][event] if each is not group]
-        if not settings["hooks"][event]:
-            del settings["hooks"][event]
-        if not settings["hooks"]:
+        hooks = settings["hooks"]
+        hooks[event] = [other for other in hooks[event] if other is not group]
+        if not hooks[event]:
+            del hooks[event]
+        if not hooks:
             del settings["hooks"]
 
 
-def _laid_out(settings: dict[str, Any], like: str) -> str:
+def _format(settings: dict[str, Any], like: str) -> str:
     """Return settings as text with the indentation, line ends and surroundings of an earlier text."""
     body = like.strip(_BLANKS)
     indent = _INDENT.match(like)
     is_one_line = "\n" not in body and body.strip("{} \t") != ""
     if indent:
-        width = indent[1]
+        width: str | None = indent[1]
+    elif is_one_line:
+        width = None
     else:
-        width = None if is_one_line else "  "
+        width = "  "
     dumped = json.dumps(settings, indent=width, ensure_ascii="\\u" in like)
     if "\r\n" in like:
         dumped = dumped.replace("\n", "\r\n")

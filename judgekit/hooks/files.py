@@ -56,16 +56,16 @@ def install(change: FileChange, *, program: bool = False) -> None:
         _move(change.path, change.backup, is_users=change.is_users)
     try:
         before = None if change.backup else change.before
-        made = replace(change.path, before, change.after, is_users=change.is_users)
+        new_folders = replace(change.path, before, change.after, is_users=change.is_users)
         if program:
             change.path.chmod(change.path.stat().st_mode | 0o111)
     except (InputError, OSError):
         if change.backup:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
-    folders, files = _load()
-    files[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
-    _save(sorted({*folders, *map(str, made)}), files)
+    folders, records = _load()
+    records[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
+    _save(sorted({*folders, *map(str, new_folders)}), records)
 
 
 def uninstall(change: FileChange) -> None:
@@ -76,19 +76,22 @@ def uninstall(change: FileChange) -> None:
         _move(change.backup, change.path, is_users=change.is_users)
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
-    folders, files = _load()
-    made = []
-    for folder in folders:
-        if Path(folder) in change.path.parents:
-            made.append(Path(folder))
-    if files.pop(str(change.path), None) is None and change.path.parent.name in _FOLDERS:
-        made.append(change.path.parent)
-    remove_folders(made)
-    _save([each for each in folders if Path(each) not in made or Path(each).exists()], files)
+    folders, records = _load()
+    folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    record = records.pop(str(change.path), None)
+    if record is None and change.path.parent.name in _FOLDERS:
+        folders_above.append(change.path.parent)
+    remove_folders(folders_above)
+    _save([folder for folder in folders if _still_counts(Path(folder), folders_above)], records)
+
+
+def _still_counts(folder: Path, removed: list[Path]) -> bool:
+    return folder not in removed or folder.exists()  # one with other files in it was not removed
 
 
 def recorded(file: Path) -> Record | None:
-    return _load()[1].get(str(file))
+    _, records = _load()
+    return records.get(str(file))
 
 
 def location() -> Path:
@@ -114,55 +117,60 @@ def replace(
     `InputError` when the file's content is not `before` any more, and when it cannot be written; then nothing
     has changed.
     """
-    made: list[Path] = []
+    new_folders: list[Path] = []
     try:
-        target = Path(os.path.realpath(path) if is_users else outputs.place_of(str(path)))
+        real_path = os.path.realpath(path) if is_users else outputs.place_of(str(path))
+        target = Path(real_path)
         _check_writable(path, target)
         if after is None:
             _check_unchanged(path, before)
             target.unlink()
             return []
-        for folder in reversed([each for each in target.parents if not each.exists()]):
+        missing = [folder for folder in target.parents if not folder.exists()]
+        for folder in reversed(missing):
             folder.mkdir()
-            made.append(folder)
-        unchanged = partial(_check_unchanged, path, before)
-        outputs.write_atomically(str(target), after, check=unchanged)
+            new_folders.append(folder)
+        check = partial(_check_unchanged, path, before)
+        outputs.write_atomically(str(target), after, check=check)
     except BaseException as error:
-        remove_folders(made)
+        remove_folders(new_folders)
         if isinstance(error, outputs.RefusedOutputError):
             raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
         if isinstance(error, OSError):
             raise _refused(path, error, "cannot be written") from None
         raise
-    return made
+    return new_folders
 
 
 def _check_writable(path: Path, target: Path) -> None:
     """Raise `InputError` for a file that its owner made read-only: renaming over it would not ask."""
-    if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
-        if target == path:
-            where = ""
-        else:
-            where = f" (a link to {target})"
+    if not target.exists():
+        return
+    # For root `access` allows all, but a file that nobody may write is meant to stay.
+    is_writable = target.stat().st_mode & 0o222 and os.access(target, os.W_OK)
+    if not is_writable:
+        where = "" if target == path else f" (a link to {target})"
         remedy = "make it writable, or add by hand what --print shows"
         raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
 
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
     if read(path) != before:
-        again = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
-        raise InputError(f"{path}: {again}")
+        problem = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
+        raise InputError(f"{path}: {problem}")
 
 
 def remove_folders(folders: list[Path]) -> None:
-    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+    """Remove the folders that are empty, the inner ones first."""
+    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _move(path: Path, target: Path, *, is_users: bool) -> None:
     try:
-        if not is_users:  # the file itself may be a link, which is moved and not followed
+        if not is_users:
+            # Raises where a folder above is a link. The file may be one, which is moved and not followed.
             outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
@@ -178,28 +186,30 @@ def _refused(path: Path, error: OSError, what: str) -> InputError:
 
 
 def _load() -> tuple[list[str], dict[str, Record]]:
-    """Return the folders that were made, and the record of each file."""
+    """Return the folders that installations made, and the record of each file."""
     try:
         data: Any = json.loads(location().read_bytes())
-        files = {}
+        records = {}
         for name, (before, sha256) in data["files"].items():
-            files[name] = Record(None if before is None else before.encode(), str(sha256))
-        return [str(each) for each in data["folders"]], files
+            content = None if before is None else before.encode()
+            records[name] = Record(content, str(sha256))
+        return [str(folder) for folder in data["folders"]], records
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return [], {}
 
 
-def _save(folders: list[str], files: dict[str, Record]) -> None:
-    """Write the record, or remove it when it holds nothing; an installation does not fail for its sake."""
+def _save(folders: list[str], records: dict[str, Record]) -> None:
+    """Write the records, or remove them when there are none; an installation does not fail for their sake."""
     path = location()
-    kept = {}
-    for name, (old, sha256) in files.items():
-        kept[name] = (None if old is None else old.decode(), sha256)
+    files = {}
+    for name, (before, sha256) in records.items():
+        text = None if before is None else before.decode()
+        files[name] = (text, sha256)
     with contextlib.suppress(OSError, InputError):
-        if not folders and not files:
+        if not folders and not records:
             path.unlink(missing_ok=True)
             return
         environment.private_folder(str(path.parent))
-        record = json.dumps({"folders": folders, "files": kept}, indent=2)
+        data = json.dumps({"folders": folders, "files": files}, indent=2)
         # A client's settings may hold keys.
-        outputs.write_atomically(str(path), record, private=True)
+        outputs.write_atomically(str(path), data, private=True)

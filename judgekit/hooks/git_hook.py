@@ -47,8 +47,8 @@ class HooksFolder(NamedTuple):
     shared: bool
 
 
-def find(folder: Path) -> HooksFolder:
-    """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
+def find_hooks(folder: Path) -> HooksFolder:
+    """Return where git looks for hooks of the repository around `folder`; raises `UsageError` without one."""
     try:
         tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
@@ -59,12 +59,14 @@ def find(folder: Path) -> HooksFolder:
     # Relative paths in git's configuration count from where hooks are run.
     hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
     common = _rev_parse(repository, repository.folder, "--git-common-dir")
-    real = hooks.resolve()
-    is_own = any(real.is_relative_to(path.resolve()) for path in (common, tree) if path is not None)
-    return HooksFolder(hooks, tree, not is_own)
+    real_hooks = hooks.resolve()
+    is_in_git_folder = real_hooks.is_relative_to(common.resolve())
+    is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
+    return HooksFolder(hooks, tree, shared=not is_in_git_folder and not is_in_tree)
 
 
 def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
+    """Return the path that `git rev-parse` names; raises `UsageError` where there is no repository."""
     try:
         raw = repository.ask("rev-parse", *words)
     except GitError as error:
@@ -72,30 +74,32 @@ def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
     return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
 
 
-def of_scope(scope: Scope, folder: Path) -> HooksFolder:
+def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     """Return where the hook of a scope is installed; raises `UsageError` where there is no such place."""
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
     if scope == "local":
-        place = find(folder)
+        place = find_hooks(folder)
         if place.shared:
             remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
             raise UsageError(f"other repositories share {place.hooks}: {remedy}")
         return place
-    named = _configured(folder, "core.hooksPath", "--global", "--type=path")
-    if named is not None and Path(named).is_absolute():
-        return HooksFolder(Path(named), None, shared=True)
+    users_path = _read_setting(folder, "core.hooksPath", "--global", "--type=path")
+    if users_path is not None and Path(users_path).is_absolute():
+        return HooksFolder(Path(users_path), tree=None, shared=True)
+    # A relative path, or one that the repository or the machine sets: what it comes to is seen from here.
     with contextlib.suppress(UsageError):
-        around = find(folder)
-        if around.shared:
-            return around
+        place = find_hooks(folder)
+        if place.shared:
+            return place
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
     raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
 
 
-def _configured(folder: Path, key: str, *options: str) -> str | None:
+def _read_setting(folder: Path, key: str, *options: str) -> str | None:
+    """Return the value of a key of git's configuration, None where it is not set."""
     try:
         raw = Repository(folder).ask("config", *options, "--get", key)
     except GitError:
@@ -103,8 +107,8 @@ def _configured(folder: Path, key: str, *options: str) -> str | None:
     return os.fsdecode(raw).rstrip("\n")
 
 
-def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
-    """Return the hook that runs the judgekit in the folder `root` with an interpreter (this one)."""
+def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
+    """Return the hook that runs the judgekit in the folder `root` with an interpreter (None: this one)."""
     template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
@@ -116,7 +120,7 @@ def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
-    return head + _sum(body) + b"\n" + body
+    return head + _checksum(body) + b"\n" + body
 
 
 def owner_of(content: bytes | None) -> Owner:
@@ -126,27 +130,29 @@ def owner_of(content: bytes | None) -> Owner:
     head = _HEAD.match(content)
     if head is None:
         return "foreign"
-    if head[1] == _sum(content[head.end() :]):
+    if head[1] == _checksum(content[head.end() :]):
         return "ours"
     return "edited"
 
 
-def _sum(body: bytes) -> bytes:
+def _checksum(body: bytes) -> bytes:
     return hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()[:16].encode()
 
 
-def installation(content: bytes) -> tuple[str, str]:
-    """Return the interpreter that a hook of ours runs, and the folder of its judgekit."""
+def read_installation(content: bytes) -> tuple[str, str]:
+    """Return the interpreter that a hook of ours runs, and the folder of its judgekit; "" for none."""
     match = _INSTALLATION.search(os.fsdecode(content))
-    if match:
-        quoted = match.groups(default="")
-    else:
-        quoted = ("", "")
-    python, root = ("".join(shlex.split(each)) if len(each) <= _LONGEST else "" for each in quoted)
-    return python, root
+    if match is None:
+        return "", ""
+    python, root = match.groups(default="")
+    return _unquote(python), _unquote(root)
 
 
-def endpoint(hooks: Path) -> Path:
+def _unquote(path: str) -> str:
+    return "".join(shlex.split(path)) if len(path) <= _LONGEST else ""
+
+
+def _our_file(hooks: Path) -> Path:
     """Return the file in a folder of hooks that is ours or is to be it."""
     legacy = hooks / LEGACY
     if owner_of(files.read(legacy)) == "ours":
@@ -162,11 +168,12 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     file = husky.file_of(place.hooks)
     if file is not None:
         raise UsageError(f"husky manages {place.hooks}; {husky.describe_setup(place.hooks, file)}")
-    path = endpoint(place.hooks)
+    path = _our_file(place.hooks)
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
+    is_foreign = owner == "foreign"
     # Git LFS writes its hook anew, over ours: then both are the same, and the backup gives way.
-    if owner == "foreign" and os.path.lexists(backup) and files.read(backup) != before:
+    if is_foreign and os.path.lexists(backup) and files.read(backup) != before:
         both = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
         )
@@ -174,8 +181,8 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     return FileChange(
         path,
         before,
-        after=text(python),
-        backup=backup if owner == "foreign" else None,
+        after=render(python),
+        backup=backup if is_foreign else None,
         not_executable=owner == "ours" and not os.access(path, os.X_OK),
         is_users=place.shared,
     )
@@ -186,7 +193,7 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
 
     Raises `UsageError` for an edited hook of ours.
     """
-    path = endpoint(place.hooks)
+    path = _our_file(place.hooks)
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
@@ -200,10 +207,11 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
     )
 
 
-def _read_hook(path: Path) -> tuple[bytes | None, str]:
+def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
     """Return what the hook's file holds, and whose it is; raises `UsageError` for an edited hook of ours."""
     content = files.read(path)
-    if content is None and path.is_symlink():
+    is_dangling_link = content is None and path.is_symlink()
+    if is_dangling_link:  # we make no links, so it is another program's, whose file is away
         return None, "foreign"
     owner = owner_of(content)
     if owner == "edited":
@@ -212,11 +220,12 @@ def _read_hook(path: Path) -> tuple[bytes | None, str]:
     return content, owner
 
 
-def notes(place: HooksFolder) -> Iterator[str]:
+def list_notes(place: HooksFolder) -> Iterator[str]:
+    """Yield what to know about a folder of hooks before and after a hook of ours is in it."""
     tree = place.tree
     hook = str(place.hooks / HOOK)
-    in_tree = tree is not None and not place.shared and ".git" not in place.hooks.parts
-    if tree and in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
+    may_be_in_tree = not place.shared and ".git" not in place.hooks.parts
+    if tree and may_be_in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
         remedy = (
             "do not commit the hook, because it names paths of this machine; or install pre-commit"
         )
@@ -235,42 +244,53 @@ def check_git_hook(folder: Path) -> Iterator[Finding]:
 
 def _describe_hook(folder: Path) -> Iterator[Remark]:
     try:
-        place = find(folder)
-        path = endpoint(place.hooks)
+        place = find_hooks(folder)
+        path = _our_file(place.hooks)
         content = files.read(path)
-    except UsageError:
+    except UsageError:  # there is no repository
         return
     except InputError as error:
         yield "wrong", str(error)
         return
-    origin = _configured(folder, "core.hooksPath", "--show-origin")
+    origin = _read_setting(folder, "core.hooksPath", "--show-origin")
     if origin is not None:
-        where = origin.partition("\t")[0]
-        yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})"
-    file = husky.file_of(place.hooks)
-    if file is not None:
-        yield from _with_husky(place.hooks, file)
+        source, _, _ = origin.partition("\t")
+        yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({source})"
+    husky_file = husky.file_of(place.hooks)
+    if husky_file is not None:
+        yield from _describe_husky(place.hooks, husky_file)
     elif content is None or owner_of(content) == "foreign":
-        yield from _without_ours(place, path, content)
+        yield from _describe_foreign(place, path, content)
     else:
-        yield from _with_ours(path, content)
-    with contextlib.suppress(GitError):  # hooks that git 2.54 and newer run from its configuration
+        yield from _describe_ours(path, content)
+    yield from _describe_configured_hooks(folder)
+    for note in list_notes(place):
+        yield "note", note
+
+
+def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
+    """Yield the hooks that git 2.54 and newer run from its configuration."""
+    try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
-        for line in lines_of(os.fsdecode(raw)):
-            name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
-            command = _configured(folder, f"hook.{name}.command") or ""
-            yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
-    yield from (("note", line) for line in notes(place))
+    except GitError:  # there is none
+        return
+    for line in lines_of(os.fsdecode(raw)):
+        name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
+        command = _read_setting(folder, f"hook.{name}.command") or ""
+        yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
 
 
-def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
+def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
+    """Yield what to say where there is no hook (None), or another program's."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
-        runs_us = b"judgekit" in content
-        if b"pre-commit.com" in content and place.tree is not None:
-            runs_us |= pre_commit.ID.encode() in (files.read(place.tree / pre_commit.FILE) or b"")
-        if runs_us:
+        runs_gate = b"judgekit" in content
+        is_framework = b"pre-commit.com" in content
+        if is_framework and not runs_gate and place.tree is not None:
+            configuration = files.read(place.tree / pre_commit.FILE) or b""
+            runs_gate = pre_commit.ID.encode() in configuration
+        if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:
             instead = "judgekit install git runs it first, then the gate"
@@ -283,36 +303,36 @@ def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iter
         yield "note", f"{kept} does not run: {lost}; move it back or remove it"
 
 
-def _with_husky(hooks: Path, file: Path) -> Iterator[Remark]:
-    if husky.runs_gate(file) and husky.is_set_up(hooks):
-        yield "ok", f"husky runs {file}, which runs the gate"
-    elif husky.runs_gate(file):
+def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
+    if not husky.runs_gate(file):
+        yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
+    elif not husky.is_set_up(hooks):
         yield "wrong", f"{file} runs the gate, but {husky.describe_setup(hooks, file)}"
     else:
-        yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
+        yield "ok", f"husky runs {file}, which runs the gate"
 
 
-def _with_ours(path: Path, content: bytes) -> Iterator[Remark]:
-    python, root = installation(content)
+def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
+    python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
     elif owner_of(content) == "edited":
         yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
-    elif content != text(python, root):
+    elif content != render(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
     else:
-        if path.name == HOOK:
-            by = ""
-        else:
-            by = f" (from {HOOK}, which pre-commit has written)"
-        yield "ok", f"git runs {path}{by}, which runs judgekit of {python}"
+        caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+        yield "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
     if not python or not os.access(python, os.X_OK):
-        instead = programs.find("judgekit", os.environ)
-        lost = f"{path}: its interpreter {python} no longer exists"
-        if instead is None:
-            yield "wrong", f"{lost}: pushes are not judged; {_AGAIN}"
+        problem = f"{path}: its interpreter {python} no longer exists"
+        program_on_path = programs.find("judgekit", os.environ)
+        if program_on_path is None:
+            yield "wrong", f"{problem}: pushes are not judged; {_AGAIN}"
         else:
-            yield "note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}"
+            yield (
+                "note",
+                f"{problem}: it runs {program_on_path} where that is on the PATH; {_AGAIN}",
+            )
     kept = path.with_name(KEPT)
     if os.access(kept, os.X_OK):
         yield "ok", f"{kept}, the earlier hook, runs first and can stop a push"

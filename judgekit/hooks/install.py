@@ -72,9 +72,8 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
         hook = entries.fastest(client=client)
     text = (removal.before or b"").decode()
     with_hook = entries.installed(text, hook, str(path), client)
-    return removal._replace(
-        after=removal.before if with_hook == text else _encoded(with_hook), original=removal.after
-    )
+    after = removal.before if with_hook == text else _encode(with_hook)
+    return removal._replace(after=after, original=removal.after)
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
@@ -84,63 +83,85 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
     Raises `ConfigError` when the file is not what the client reads, and `InputError` when it cannot be read.
     """
     path = settings_file(scope, project, client)
-    before = original = files.read(path)
+    before = files.read(path)
     try:
         text = (before or b"").decode()
     except UnicodeDecodeError as error:
         line = (before or b"").count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
-    if entries.ours(entries.loaded(text, str(path))):
-        record = files.recorded(path)
-        if record and record.sha256 == hashlib.sha256(before or b"").hexdigest():
-            original = record.before
-        else:
-            left = entries.uninstalled(text, str(path))
-            if left:
-                original = _encoded(left)
-            elif record and record.before == b"":
-                original = b""
-            else:
-                original = None
-    return FileChange(path, before, after=original, is_users=scope == "user")
+    after = before
+    if entries.list_ours(entries.loaded(text, str(path))):
+        after = _take_out(path, before or b"", text)
+    return FileChange(path, before, after=after, is_users=scope == "user")
 
 
-def _encoded(text: str) -> bytes:
+def _take_out(path: Path, before: bytes, text: str) -> bytes | None:
+    """Return what is left of a settings file without our entries; None for no file."""
+    record = files.recorded(path)
+    is_as_installed = record is not None and record.sha256 == hashlib.sha256(before).hexdigest()
+    if record and is_as_installed:
+        return record.before
+    rest = entries.uninstalled(text, str(path))
+    if rest:
+        return _encode(rest)
+    was_empty_file = record is not None and record.before == b""
+    return b"" if was_empty_file else None
+
+
+def _encode(text: str) -> bytes:
     # Half of a pair of surrogates can only stand escaped.
     return text.encode("utf-8", "backslashreplace")
 
 
-def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
+def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
+    if client is CLAUDE_CODE:
+        yield from _list_managed_switches()
+    yield from _list_obstacles(project, client)
+    places = _list_answering_places(project, client)
+    if len(places) > 1:
+        where = " and in ".join(places)
+        remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
+        yield f"each prompt is answered {len(places)} times: the hook is in {where}; {remedy}"
+
+
+def _list_managed_switches() -> Iterator[str]:
+    """Yield what an organisation's settings switch off."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
-    files = (
-        managed / "managed-settings.json",
-        *sorted((managed / "managed-settings.d").glob("*.json")),
-    )
-    for path in files if client is CLAUDE_CODE else ():
+    more_files = sorted((managed / "managed-settings.d").glob("*.json"))
+    for path in (managed / "managed-settings.json", *more_files):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
-    (switch, off) = client.off
-    answers: dict[str, str] = {}  # equal commands are merged, not by Codex
-    for scope, path in _places(project, client):
+
+
+def _list_obstacles(project: Path, client: Client) -> Iterator[str]:
+    """Yield which settings switch hooks off, and which hooks Codex does not trust."""
+    switch, off = client.off
+    for _, path in _places(project, client):
         file, general = _general(path, client)
-        if _at(general, switch) is off:
-            said = switch if off else f"{switch} = false"
-            yield f"{file} sets {said}: {client.title} runs no hooks until you remove it"
-        for event, _, hook in entries.ours(settings(path)):
+        if _value_at(general, switch) is off:
+            setting = switch if off else f"{switch} = false"
+            yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
+        is_trusted = client is not CODEX or _is_trusted(path, project)
+        for event, _, _ in entries.list_ours(settings(path)):
+            if event == client.prompt and not is_trusted:
+                yield f"{path}: not trusted yet; {client.trust}"
+
+
+def _list_answering_places(project: Path, client: Client) -> list[str]:
+    """Return where a hook stands that answers prompts; of equal commands, which clients merge, the first."""
+    places: dict[str, str] = {}
+    for scope, path in _places(project, client):
+        for event, _, hook in entries.list_ours(settings(path)):
             if event == client.prompt:
                 command = json.dumps([hook.get("command"), hook.get("args")])
-                answers.setdefault(scope if client is CODEX else command, f"the {scope} settings")
-                if client is CODEX and not _trusted(path, project):
-                    yield f"{path}: not trusted yet; {client.trust}"
+                key = scope if client is CODEX else command  # Codex merges none
+                places.setdefault(key, f"the {scope} settings")
     if client is CLAUDE_CODE and plugin_enabled(project):
-        answers["plugin"] = "the plugin"
-    if len(answers) > 1:
-        where = " and in ".join(answers.values())
-        remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
-        yield f"each prompt is answered {len(answers)} times: the hook is in {where}; {remedy}"
+        places["plugin"] = "the plugin"
+    return list(places.values())
 
 
 def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
@@ -154,14 +175,16 @@ def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
         return file, {}
 
 
-def _trusted(path: Path, project: Path) -> bool:
+def _is_trusted(path: Path, project: Path) -> bool:
     """Whether Codex has noted that it may run a hook of a file; an older one, perhaps."""
-    state = _at(_general(settings_file("user", project, CODEX), CODEX)[1], "hooks.state")
+    _, general = _general(settings_file("user", project, CODEX), CODEX)
+    state = _value_at(general, "hooks.state")
     names = (f"{path}:", f"{path.resolve()}:")
     return isinstance(state, dict) and any(key.startswith(names) for key in state)
 
 
-def _at(data: object, keys: str) -> object:
+def _value_at(data: object, keys: str) -> object:
+    """Return the value at a dotted key, None where there is none."""
     for key in keys.split("."):
         if isinstance(data, dict):
             data = data.get(key)
@@ -175,65 +198,67 @@ def plugin_enabled(project: Path) -> bool:
     enabled: dict[str, Any] = {}
     for scope in SCOPES:
         plugins = settings(settings_file(scope, project)).get("enabledPlugins")
-        enabled |= plugins if isinstance(plugins, dict) else {}
-    return any(name.partition("@")[0] == PLUGIN and on for name, on in enabled.items())
+        if isinstance(plugins, dict):
+            enabled |= plugins
+    return any(name.partition("@")[0] == PLUGIN and is_on for name, is_on in enabled.items())
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     """Yield what there is to say about the prompt hook; each that may be run is asked once, for 10 s."""
-    broken: list[Finding] = []
-    where: list[str] = []
-    found: list[Finding] = []
-    noted: list[Finding] = []
+    problems: list[Finding] = []
+    details: list[Finding] = []
+    notes: list[Finding] = []
+    places: list[str] = []
     for client in CLIENTS:
-        if client is CLAUDE_CODE:
-            of = ""
-        else:
-            of = f" of {client.title}"
-        is_there = client is CLAUDE_CODE
+        of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
+        client_places: list[str] = []
         for scope, path in _places(project, client):
             try:
                 plan_uninstall(scope, project, client)
             except JudgekitError as error:
-                broken.append(
-                    ("wrong", "prompt hook", str(error).removesuffix("; nothing was changed"))
-                )
-            if hooks := {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}:
-                is_there = True
-                where.append(f"the {scope} settings{of}")
-                lines = _of_scope(client, scope, hooks)
-                found += [
-                    (state, f"prompt hook, {scope}{of}", f"{path}: {line}") for state, line in lines
-                ]
-        if is_there:
-            noted += [("note", f"prompt hook{of}", line) for line in notes(project, client)]
-    where += ["the plugin"] * plugin_enabled(project)
-    yield from broken
-    if where:
-        yield "ok", "prompt hook", f"set up in {', '.join(where)}"
-    elif not broken:
+                problem = str(error).removesuffix("; nothing was changed")
+                problems.append(("wrong", "prompt hook", problem))
+            hooks: dict[str, dict[str, Any]] = {}
+            for event, _, hook in entries.list_ours(settings(path)):
+                hooks.setdefault(event, hook)
+            if not hooks:
+                continue
+            client_places.append(f"the {scope} settings{of_client}")
+            for state, text in _describe_hooks(client, scope, hooks):
+                details.append((state, f"prompt hook, {scope}{of_client}", f"{path}: {text}"))
+        places += client_places
+        if client_places or client is CLAUDE_CODE:
+            subject = f"prompt hook{of_client}"
+            notes += [("note", subject, note) for note in list_notes(project, client)]
+    if plugin_enabled(project):
+        places.append("the plugin")
+    yield from problems
+    if places:
+        yield "ok", "prompt hook", f"set up in {', '.join(places)}"
+    elif not problems:
         yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
-    yield from (*found, *noted)
+    yield from details
+    yield from notes
 
 
 def check_agent_command() -> Finding:
     """Try, in a login shell that knows nothing of this one, what the hints tell an agent to run."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
-    bare = {}
+    bare_environ = {"PATH": os.defpath, "SHELL": shell}
     for name in ("HOME", "USER", "LOGNAME"):
         if name in os.environ:
-            bare[name] = os.environ[name]
-    bare |= {"PATH": os.defpath, "SHELL": shell}
-    by_name = _ends_well([shell, "-lc", f"{context.PROGRAM} --version"], bare)
-    if by_name:
+            bare_environ[name] = os.environ[name]
+    if _ends_well([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
-    remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
-    lost = f"a login shell does not find {context.PROGRAM}"
-    if _ends_well([path, "--version"], bare):
-        return "note", subject, f"{lost}, so hints to an agent may name {path}; {remedy}"
-    return "note", subject, f"{lost}, so hints to an agent name files to read; {remedy}"
+    if _ends_well([path, "--version"], bare_environ):
+        hint = f"hints to an agent may name {path}"
+    else:
+        hint = "hints to an agent name files to read"
+    problem = f"a login shell does not find {context.PROGRAM}, so {hint}"
+    remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
+    return "note", subject, f"{problem}; {remedy}"
 
 
 def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
@@ -244,37 +269,42 @@ def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
     return code == 0
 
 
-def _of_scope(
+def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    hook = hooks.get(client.prompt) or [*hooks.values()][-1]
-    words = entries.argument_vector(hook)
-    portable = hook == entries.portable(client)
-    form = f"{'the fastest' if words[1:3] == ['-I', '-S'] else 'another'} form, {words[0]}"
+    """Yield in which form our hooks of a settings file are, whether the prompts' answers, and which lack."""
+    hook = hooks.get(client.prompt) or next(iter(hooks.values()))
+    program, *arguments = entries.argument_vector(hook)
+    is_portable = hook == entries.portable(client)
     if hook["command"] == entries.PORTABLE:
         form = "the portable form"
-    asked = scope == "user" or portable or hook == entries.fastest(client=client)
-    if asked:
-        trouble = problem(hook)
+    elif arguments[:2] == ["-I", "-S"]:
+        form = f"the fastest form, {program}"
     else:
-        trouble = _gone(words[0])
+        form = f"another form, {program}"
+    # A project's settings may come from a stranger: only a command that we would write is run.
+    is_run = scope == "user" or is_portable or hook == entries.fastest(client=client)
+    problem = find_problem(hook) if is_run else _describe_absence(program)
     again = f"run judgekit install {client.command} --scope {scope} again"
-    if trouble and portable:
-        yield "note", f"{form}, inactive here: {trouble}"
-    elif trouble:
-        yield "wrong", f"{form}: {trouble}; {again}"
+    if problem and is_portable:
+        yield "note", f"{form}, inactive here: {problem}"
+    elif problem:
+        yield "wrong", f"{form}: {problem}; {again}"
+    elif is_run:
+        yield "ok", f"{form}; it answers"
     else:
-        unasked = "not run: decide yourself whether to trust this command"
-        yield "ok", f"{form}; {'it answers' if asked else unasked}"
-    if missing := [event for event in client.events if event not in hooks]:
+        yield "ok", f"{form}; not run: decide yourself whether to trust this command"
+    missing = [event for event in client.events if event not in hooks]
+    if missing:
         yield "note", f"not called on {', '.join(missing)}; {again}"
 
 
-def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
+def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     """Run a hook of ours on a tiny store of its own, `deadline` seconds at most; return what is wrong."""
     words = entries.argument_vector(hook)
-    if gone := _gone(words[0]):
-        return gone
+    absence = _describe_absence(words[0])
+    if absence:
+        return absence
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
     environ = {
@@ -285,9 +315,8 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     ) as folder:
         store = Path(folder, ".claude", "memory")
         store.mkdir(parents=True)
-        (store / "doctor.md").write_text(
-            "# The doctor asks the prompt hook a question\n", encoding="utf-8"
-        )
+        memory = "# The doctor asks the prompt hook a question\n"
+        (store / "doctor.md").write_text(memory, encoding="utf-8")
         question = "What does the doctor ask the prompt hook?"
         event = json.dumps(
             {"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder}
@@ -301,14 +330,20 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
             return f"it does not respond within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
-    said = errors.strip().rpartition("\n")[2] or "it prints nothing"
+    last_line = errors.strip().rpartition("\n")[2] or "it prints nothing"
     if code:
-        return f"it ends with code {code}: {said}"
-    return None if b"<memory-" in output else f"it does not respond: {said}"
+        return f"it ends with code {code}: {last_line}"
+    if b"<memory-" not in output:
+        return f"it does not respond: {last_line}"
+    return None
 
 
-def _gone(program: str) -> str | None:
+def _describe_absence(program: str) -> str | None:
+    """Say that a program is not there; None where it is."""
     if Path(program).is_absolute():
-        return None if Path(program).is_file() else f"its program {program} no longer exists"
-    is_there = programs.find(program, os.environ)
-    return None if is_there else f"its program {program} is not on this shell's PATH"
+        if Path(program).is_file():
+            return None
+        return f"its program {program} no longer exists"
+    if programs.find(program, os.environ):
+        return None
+    return f"its program {program} is not on this shell's PATH"

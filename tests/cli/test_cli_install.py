@@ -205,7 +205,7 @@ def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
     of_git = [f"Wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
     of_file = [f"Wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
     for command, path, what, text, lines in (
-        ("git", hook, "judgekit's hook", git_hook.text().decode(), of_git),
+        ("git", hook, "judgekit's hook", git_hook.render().decode(), of_git),
         ("pre-commit", file, "the gate", "id: judgekit-gate", of_file),
     ):
         shown = judgekit("install", command, "--print")

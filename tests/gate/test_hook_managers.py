@@ -50,7 +50,7 @@ def run(world: World, folder: Path, *command: str) -> None:
 
 
 def plan(folder: Path) -> FileChange:
-    return git_hook.plan_install(git_hook.find(folder))
+    return git_hook.plan_install(git_hook.find_hooks(folder))
 
 
 def refusal(folder: Path) -> str:

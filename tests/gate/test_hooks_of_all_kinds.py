@@ -75,7 +75,7 @@ exit {code}
 
 def foreign(world: World, text: str, mode: int = 0o755) -> Path:
     """Take judgekit's hook out, write another one, and install ours again."""
-    files.uninstall(git_hook.plan_uninstall(git_hook.find(world.work.folder)))
+    files.uninstall(git_hook.plan_uninstall(git_hook.find_hooks(world.work.folder)))
     hook = world.work.folder / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(text)
@@ -197,7 +197,7 @@ def test_a_path_with_quotes_in_it_and_an_environment_with_next_to_nothing_in_it(
 @pytest.fixture
 def pre_committed(world: World) -> World:
     framework = program("pre-commit")
-    files.uninstall(git_hook.plan_uninstall(git_hook.find(world.work.folder)))
+    files.uninstall(git_hook.plan_uninstall(git_hook.find_hooks(world.work.folder)))
     files.install(pre_commit.plan_install(world.work.folder))
     world.work.commit("the gate")
     world.work("push", "--quiet", "origin", "main")

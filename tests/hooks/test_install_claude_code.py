@@ -171,16 +171,16 @@ def test_the_hook_answers_whatever_is_configured(
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
-    assert install.problem(entries.fastest()) is None
-    assert install.problem(command(sys.executable, "-m", "judgekit", "hook")) is None
+    assert install.find_problem(entries.fastest()) is None
+    assert install.find_problem(command(sys.executable, "-m", "judgekit", "hook")) is None
     shell = {"type": "command", "command": f"'{sys.executable}' -P -m judgekit hook"}
-    assert install.problem(shell) is None
+    assert install.find_problem(shell) is None
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    assert install.problem(entries.portable()) is None
+    assert install.find_problem(entries.portable()) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
         assert (
-            install.problem(entries.portable())
+            install.find_problem(entries.portable())
             == "its program judgekit is not on this shell's PATH"
         )
     assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
@@ -192,14 +192,14 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
         ("echo wrong >&2; echo worse >&2; exit 2", "it ends with code 2: worse"),
         ("exec sleep 30", "it does not respond within 2 s"),
     ):
-        assert install.problem(script(tmp_path, text), deadline=2) == said
+        assert install.find_problem(script(tmp_path, text), deadline=2) == said
     hook = command(sys.executable, *entries.OPTIONS, entries.code(str(tmp_path)))
-    assert "No module named 'judgekit'" in str(install.problem(hook))
+    assert "No module named 'judgekit'" in str(install.find_problem(hook))
     hook = entries.fastest(str(tmp_path / "bin" / "python3"))
-    assert install.problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
+    assert install.find_problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
     hook = script(tmp_path, "exit 0")
     Path(hook["command"]).chmod(0o644)
-    assert install.problem(hook) == "it cannot be started (Permission denied)"
+    assert install.find_problem(hook) == "it cannot be started (Permission denied)"
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -244,7 +244,7 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     )
     for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
         write("local", project, content.encode())
-        assert list(install.notes(project)) == []
+        assert list(install.list_notes(project)) == []
         ((state, _, _),) = found = list(install.check_prompt_hooks(project))
         assert (state == "wrong") is (content in ("{", "[]", "[" * 100_000)) is (found != [UNSET])
         assert not install.plugin_enabled(project)
@@ -261,7 +261,7 @@ def test_what_stops_all_hooks_is_said(
         (tmp_path / "managed-settings.d/20-hooks.json", "disableAllHooks"),
     ):
         path.write_text(json.dumps({switch: True}))
-        (line,) = install.notes(project)
+        (line,) = install.list_notes(project)
         assert line.startswith(str(path))
         assert f" sets {switch}: Claude Code runs no" in line
         path.write_text(json.dumps({switch: False}))
@@ -270,9 +270,9 @@ def test_what_stops_all_hooks_is_said(
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
     write("user", project, hooks(entries.fastest()))
     write("local", project, hooks(entries.fastest()))
-    assert list(install.notes(project)) == [], "equal commands are one answer"
+    assert list(install.list_notes(project)) == [], "equal commands are one answer"
     write("project", project, hooks(entries.portable()))
-    (line,) = install.notes(project)
+    (line,) = install.list_notes(project)
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     for enabled in (True, False):  # the narrower scope's word holds
         write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
@@ -281,7 +281,9 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
             project,
             hooks(entries.fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}},
         )
-        said = ["in the user settings and in the plugin" in line for line in install.notes(project)]
+        said = [
+            "in the user settings and in the plugin" in line for line in install.list_notes(project)
+        ]
         assert said == [True] * enabled
 
 
@@ -488,7 +490,7 @@ def uninstalled_from(text: str) -> str:
 
 
 def our_entries(text: str) -> list[tuple[object, ...]]:
-    return sorted(map(tuple, entries.ours(entries.loaded(text, "settings.json"))), key=str)
+    return sorted(map(tuple, entries.list_ours(entries.loaded(text, "settings.json"))), key=str)
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value

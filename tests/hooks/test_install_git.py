@@ -26,13 +26,13 @@ FOREIGN = b"#!/bin/sh\necho \xff\n"
 
 
 def install(folder: Path, scope: Scope = "local", python: str | None = None) -> FileChange:
-    change = git_hook.plan_install(git_hook.of_scope(scope, folder), python)
+    change = git_hook.plan_install(git_hook.choose_hooks(scope, folder), python)
     files.install(change, program=True)
     return change
 
 
 def uninstall(folder: Path, scope: Scope = "local") -> FileChange:
-    change = git_hook.plan_uninstall(git_hook.of_scope(scope, folder))
+    change = git_hook.plan_uninstall(git_hook.choose_hooks(scope, folder))
     files.uninstall(change)
     return change
 
@@ -58,14 +58,14 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     assert install(repository.folder).changes
     assert os.access(hook, os.X_OK)
     assert git_hook.owner_of(hook.read_bytes()) == "ours"
-    assert git_hook.installation(hook.read_bytes())[0] == sys.executable
+    assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
     assert not install(repository.folder).changes
     hook.chmod(0o644)
     assert install(repository.folder).changes, "a lost run bit is given back"
     assert os.access(hook, os.X_OK)
-    hook.write_bytes(git_hook.text("/gone/python"))
+    hook.write_bytes(git_hook.render("/gone/python"))
     assert install(repository.folder).changes, "an older one is renewed"
-    assert git_hook.installation(hook.read_bytes())[0] == sys.executable
+    assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
     assert not (hooks / KEPT).exists()
     edited = hook.read_bytes() + b"echo mine\n"
     hook.write_bytes(edited)
@@ -73,7 +73,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
         with pytest.raises(UsageError, match="edited"):
             change(repository.folder)
     assert hook.read_bytes() == edited, "an edited one is neither renewed nor removed"
-    hook.write_bytes(git_hook.text())
+    hook.write_bytes(git_hook.render())
     assert uninstall(repository.folder).changes
     assert not hooks.exists(), "the folder was made for it"
     assert not uninstall(repository.folder).changes
@@ -105,7 +105,7 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
 def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hooks: Path) -> None:
     """A hook of ours that pre-commit calls is renewed and removed where it is."""
     (hooks / HOOK).write_bytes(FOREIGN)
-    (hooks / LEGACY).write_bytes(git_hook.text("/gone/python"))
+    (hooks / LEGACY).write_bytes(git_hook.render("/gone/python"))
     assert install(repository.folder).path.name == LEGACY
     assert (hooks / HOOK).read_bytes() == FOREIGN
     assert uninstall(repository.folder).changes
@@ -142,9 +142,9 @@ def test_scopes(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyP
     config.write_text("[core]\n\thooksPath = ~/hooks\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     for folder in (repository.folder, tmp_path):
-        assert git_hook.of_scope("user", folder).hooks == Path.home() / "hooks"
+        assert git_hook.choose_hooks("user", folder).hooks == Path.home() / "hooks"
     with pytest.raises(UsageError, match="--scope user"):
-        git_hook.of_scope("local", repository.folder)
+        git_hook.choose_hooks("local", repository.folder)
 
 
 def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
@@ -155,15 +155,15 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         "C:\\Python\\python.exe",
         "/é/\udcff",
     ):
-        hook.write_bytes(git_hook.text(python))
+        hook.write_bytes(git_hook.render(python))
         assert b"@" not in hook.read_bytes().replace(b'"$@"', b"")
-        assert git_hook.installation(hook.read_bytes())[0] == python
+        assert git_hook.read_installation(hook.read_bytes())[0] == python
         subprocess.run(["sh", "-n", hook], check=True, timeout=10)
         lines = os.fsdecode(hook.read_bytes()).splitlines()
         assigned = next(line for line in lines if line.startswith("python="))
         assert shlex.split(assigned) == [f"python={python}"]
     assert pre_commit.BLOCKED not in [*Exit, 0, 1, 2, 120, *range(64, 79), *range(123, 256)]
-    assert git_hook.owner_of(git_hook.text().replace(b"\n", b"\r\n")) == "ours"
+    assert git_hook.owner_of(git_hook.render().replace(b"\n", b"\r\n")) == "ours"
     for foreign in (b"#!/bin/sh\n# judgekit: git's pre-push hook\n", b""):
         assert git_hook.owner_of(foreign) == "foreign"
 
@@ -172,10 +172,10 @@ def test_what_doctor_finds(
     repository: GitRepo, hooks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    text = git_hook.text()
+    text = git_hook.render()
     first, second, rest = text.split(b"\n", 2)
     body = rest + b"# older\n"
-    older = b"\n".join([first, second[:-16] + git_hook._sum(body), body])
+    older = b"\n".join([first, second[:-16] + git_hook._checksum(body), body])
     gate, framework = (
         b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n",
         b"#!/bin/sh\n# https://pre-commit.com\n",
@@ -185,7 +185,7 @@ def test_what_doctor_finds(
         (text, 0o644, "wrong", "is not executable"),
         (text + b"# mine\n", 0o755, "note", "edited by hand"),
         (older, 0o755, "note", "from another version"),
-        (git_hook.text("/gone/python"), 0o755, "wrong", "/gone/python no longer exists"),
+        (git_hook.render("/gone/python"), 0o755, "wrong", "/gone/python no longer exists"),
         (gate, 0o755, "ok", "belongs to another program and runs the gate"),
         (framework, 0o755, "note", "belongs to another program; "),
         (FOREIGN, 0o644, "note", "is not executable: git skips it"),

@@ -71,7 +71,7 @@ class World:
         self.work("remote", "add", "origin", "../origin.git")
 
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
-        place = git_hook.find((repository or self.work).folder)
+        place = git_hook.find_hooks((repository or self.work).folder)
         change = git_hook.plan_install(place, python)
         files.install(change, program=True)
         return change.path
