@@ -128,16 +128,16 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
     # In an order that does not tell who raised what.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     turns = state.turns["deep"]
-    calls = [partial(_ask, judge, state, turn, raised) for turn in turns]
+    calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
     reviews = await gather_limited(calls, state.session)
     for turn, answer in zip(turns, reviews, strict=True):
         if answer.value:
             _note_checks(raised, turn.endpoint.family, answer.value.checks, text)
-    both = list(map(_both, turns, reviews))
-    state.rounds = [*judge.question("deep", state).rounds(1, both)]
-    review = [each.record() for each in raised]
+    turns_with_reviews = list(map(_add_cost, turns, reviews))
+    state.rounds = [*judge.question("deep", state).rounds(1, turns_with_reviews)]
+    review = [finding.record() for finding in raised]
     if any(finding.checked or finding.dropped for finding in review):
-        verdict = await _again(judge, state, review)
+        verdict = await _score_again(judge, state, review)
     else:
         verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
         why = "no finding could be checked, so the first scores stand"
@@ -175,17 +175,23 @@ def _note_checks(
     raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
     """Note what a family says of others' findings: with a quote from the text, and not both."""
-    asked = {number: each for number, each in enumerate(raised, 1) if each.is_for(family)}
+    findings = _findings_for(family, raised)
     checks_by_number: dict[int, dict[bool, CheckReply]] = {}
     for check in checks:
-        if check.finding in asked and is_quoted(check.quote, text):
+        if check.finding in findings and is_quoted(check.quote, text):
             checks_by_number.setdefault(check.finding, {}).setdefault(check.holds, check)
-    for number, each in asked.items():
-        # Who says nothing that counts of any finding has checked none.
-        each.checked |= bool(checks_by_number)
-        by_word = checks_by_number.get(number, {})
-        if len(by_word) == 1:
-            each.checks[family] = next(iter(by_word.values()))
+    if not checks_by_number:  # who says nothing that counts of any finding has checked none
+        return
+    for number, finding in findings.items():
+        finding.checked = True
+        checks_by_word = checks_by_number.get(number, {})
+        if len(checks_by_word) == 1:
+            (finding.checks[family],) = checks_by_word.values()
+
+
+def _findings_for(family: str, raised: Sequence[_Raised]) -> dict[int, _Raised]:
+    """Return what models of a family are asked about, by the numbers that they are told."""
+    return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
 
 def is_quoted(quote: str, text: str) -> bool:
@@ -202,7 +208,7 @@ def _plain(text: str) -> str:
     return " ".join(letters.casefold().split()).strip("\"' ")
 
 
-async def _ask(
+async def _ask_for_checks(
     judge: DocumentJudge,
     state: JudgingState[Document],
     turn: ModelTurn[Any],
@@ -213,9 +219,8 @@ async def _ask(
     document = state.subject
     limits = judge.rubric.tiers.deep
     findings = {}
-    for number, each in enumerate(raised, 1):
-        if each.is_for(endpoint.family):
-            findings[number] = _words(each.finding)
+    for number, for_family in _findings_for(endpoint.family, raised).items():
+        findings[number] = _finding_text(for_family.finding)
     if not findings or not endpoint.writes or not turn.answer.value:
         return Answer(None, None, Usage(), 0, endpoint.model)
     request = Request(
@@ -236,7 +241,7 @@ async def _ask(
     )
 
 
-def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
+def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
     first = turn.answer
     failure = first.failure
@@ -252,13 +257,13 @@ def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     return replace(turn, answer=answer)
 
 
-def _words(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     place = ", ".join(filter(None, (finding.dimension, finding.location)))
     quote = f"\nQuote: {finding.quote}" if finding.quote else ""
     return redact.words(f"{place}: {finding.issue}{quote}")
 
 
-async def _again(
+async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
@@ -268,9 +273,9 @@ async def _again(
         if finding.dropped:
             continue
         if finding.held:
-            upheld.append(_words(finding))
+            upheld.append(_finding_text(finding))
         elif not finding.checked:
-            unchecked.append(_words(finding))
+            unchecked.append(_finding_text(finding))
     # In the tier that reads what others said, with the instructions of the first reading.
     question = ScoreQuestion(
         judge.settings,

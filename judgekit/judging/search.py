@@ -118,30 +118,24 @@ def search(
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
-    shares: dict[int, float] = {}
+    probabilities: dict[int, float] = {}
     degraded = [ranked.degraded]
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
-        judged: Selection | str = NO_FULL_TEXT
+        selection: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             candidates = _texts_of(query, ranked.candidates, config, profiles)
-            judged = running.run(_judge(config, Path(home), candidates, mode=mode))
-        if not isinstance(judged, str):
-            for place, share in likely(judged).items():
-                shares[id(ranked.candidates[place])] = share
-            if judged.stale:
-                notes.append(judged.stale)
+            selection = running.run(_judge(config, Path(home), candidates, mode=mode))
+        if not isinstance(selection, str):
+            probabilities = likely(selection)
+            notes += filter(None, [selection.stale])
         top_k = config.retrieval.fallback_top_k
-        kept, problem = apply(judged, ranked.candidates, mode, top_k)
+        kept, problem = apply(selection, ranked.candidates, mode, top_k)
         degraded.append(problem)
     results = []
     for candidate, kept_by in kept[:limit]:
-        fields = candidate.shown()
-        if kept_by != "bm25":
-            fields["kept_by"] = kept_by
-        if id(candidate) in shares:
-            fields["confidence"] = shares[id(candidate)]
-        results.append(Result(**fields))
+        place = ranked.candidates.index(candidate)
+        results.append(_result(candidate, kept_by, probabilities.get(place)))
     return SearchResult(
         query=encodable(query),
         mode=mode,
@@ -150,6 +144,16 @@ def search(
         duration_ms=round((time.perf_counter() - started) * 1000),
         notes=notes,
     )
+
+
+def _result(candidate: Candidate, kept_by: str, probability: float | None) -> Result:
+    """Return a hit with the tier that kept it, and with what a decision model gave it."""
+    fields = candidate.shown()
+    if kept_by != "bm25":
+        fields["kept_by"] = kept_by
+    if probability is not None:
+        fields["confidence"] = probability
+    return Result(**fields)
 
 
 def _propose(
@@ -190,7 +194,7 @@ def _texts_of(
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
         texts.append(text[:BODY_CHARS])
-    return _with_texts(Query(query), candidates, texts)
+    return _add_texts(Query(query), candidates, texts)
 
 
 def _folder(root: str) -> str:
@@ -209,7 +213,7 @@ def _folder(root: str) -> str:
 
 def judged_hook(
     prompt: str,
-    found: Sequence[Candidate],
+    hits: Sequence[Candidate],
     parts: Sequence[str],
     payload: Mapping[str, Any],
     project: str,
@@ -223,30 +227,35 @@ def judged_hook(
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     texts = []
-    for passage, body in api.passages(prompt, found, profiles):
+    for passage, body in api.passages(prompt, hits, profiles):
         texts.append(_snippet(passage, body) if config.judge.redact else passage[:SNIPPET_CHARS])
     query = Query(_best_first(prompt, parts, config), turns)
-    candidates = _with_texts(query, found, texts)
-    judged = running.run(_judge(config, Path(project), candidates, mode=retrieval.mode, hook=True))
-    if isinstance(judged, str):
-        return judged
-    decisions = [decision.decision for decision in judged.decisions]
-    decided = list(zip(found, decisions, strict=True))
-    undecided = [candidate for candidate, word in decided if word == "undetermined"]
-    first = found[: retrieval.fallback_top_k]
-    fallback = [candidate for candidate in first if candidate in undecided]
-    kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
-    return kept, undecided, judged
+    candidates = _add_texts(query, hits, texts)
+    selection = running.run(
+        _judge(config, Path(project), candidates, mode=retrieval.mode, hook=True)
+    )
+    if isinstance(selection, str):
+        return selection
+    kept = []
+    undecided = []
+    for place, (hit, decision) in enumerate(zip(hits, selection.decisions, strict=True)):
+        is_undecided = decision.decision == "undetermined"
+        if is_undecided:
+            undecided.append(hit)
+        # Where no model decides, the first are taken as BM25 has them.
+        if decision.decision == "kept" or (is_undecided and place < retrieval.fallback_top_k):
+            kept.append(hit)
+    return kept, undecided, selection
 
 
 def likely(selection: Selection) -> dict[int, float]:
     """Return how likely decision models keep each candidate, by its place; nothing of other models."""
-    found = {}
+    probabilities = {}
     if selection.by_decisions:
         for place, decision in enumerate(selection.decisions):
             if decision.probability is not None:
-                found[place] = decision.probability
-    return found
+                probabilities[place] = decision.probability
+    return probabilities
 
 
 def _snippet(passage: str, body: str) -> str:
@@ -333,8 +342,8 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
     return time.monotonic() - started
 
 
-def _with_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Return candidates as models see them; an id that two stores share gets its place appended."""
+def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
+    """Return hits with their texts, as models see them; an id that two stores share gets its place added."""
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
     for place, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
