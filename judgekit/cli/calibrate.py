@@ -6,14 +6,15 @@ import hashlib
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import options, output_files
-from judgekit.cli.evaluate import WIDTH, answered, read_cases
+from judgekit.cli.evaluate import read_cases, warn_unanswered
+from judgekit.cli.figures import WIDTH
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
+_DEFAULT_RATE = 0.05
 _FILES = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
 )
@@ -65,15 +67,17 @@ def calibrate(
         raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
     if error is not None and excess is not None:
         raise UsageError("--error and --excess are two different promises; give one")
-    rate = next((each for each in (error, excess) if each is not None), 0.05)
+    from judgekit.judging.calibration import Promise
+
+    rate = _DEFAULT_RATE if error is None else error
+    reference: Literal["deep"] | None = None
+    if excess is not None:
+        rate = excess
+        reference = "deep"
     for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
-    from judgekit.judging.calibration import Promise
-
-    promise = Promise(
-        rate=rate, confidence=confidence, reference=None if excess is None else "deep"
-    )
+    promise = Promise(rate=rate, confidence=confidence, reference=reference)
     return _learn(files[0], rubric, mode, promise, out, map_, id_, as_json=as_json)
 
 
@@ -88,6 +92,7 @@ def _learn(
     *,
     as_json: bool,
 ) -> int:
+    """Learn from labels, say what they support, and write it unless they support nothing."""
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
     from judgekit.judging import calibration_files
@@ -96,46 +101,47 @@ def _learn(
     calibration_files.check(out)
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
-    given, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
+    cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
     if left_out.told():
         note(escaped(f"{labels}: left out: {left_out.told()}"))
-    missing = None
-    if any(case.judges for case in given):
+    unanswered = None
+    if any(case.judges for case in cases):
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(given, samples.models(given), {})
+        opinions = Opinions(cases, samples.models(cases), {})
     else:
-        opinions = runner.ask(
-            given, labels.parent, loaded, mode, project, count_to(len(given), "cases")
-        )
-        missing = runner.unanswered(opinions.cases)
+        progress = count_to(len(cases), "cases")
+        opinions = runner.ask(cases, labels.parent, loaded, mode, project, progress)
+        unanswered = runner.unanswered(opinions.cases)
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
-    known = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
+    calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
-        emit(known.text().rstrip())
+        emit(calibration.text().rstrip())
     else:
-        _say_calibration(known)
-    if known.gates or out is not None:
-        path = calibration_files.write(known, out)
+        _say_calibration(calibration)
+    if calibration.gates or out is not None:
+        path = calibration_files.write(calibration, out)
         calibration_files.accept(path)
         note(f"Wrote {path}")
     else:
         note(
             "these labels support no promise, so no file was written; the rubric's own rules apply"
         )
-    return answered(missing)
+    if unanswered is not None:
+        return warn_unanswered(unanswered)
+    return Exit.ACCEPTED
 
 
 def _accept(path: Path) -> int:
+    """Show what a calibration allows, and have this user's judges go by it if a person agrees."""
     from judgekit.judging import calibration_files
 
-    known = calibration_files.read(path)
-    _say_calibration(known)
-    say(
-        f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file"
-    )
+    calibration = calibration_files.read(path)
+    _say_calibration(calibration)
+    labels = f"labels {calibration.labels_sha256[:12]}"
+    say(f"Made {calibration.made:%Y-%m-%d} from {labels}, which are not in the file")
     question = "Accept this calibration in every project that has this file?"
     if sys.stdin.isatty() and not typer.confirm(question):
         warn("not accepted; the rubric's own rules apply")
@@ -145,72 +151,91 @@ def _accept(path: Path) -> int:
     return 0
 
 
-def _say_calibration(known: Calibration) -> None:
-    from judgekit.judging.score_source import SOURCE_WORDS
+def _say_calibration(calibration: Calibration) -> None:
+    """Print what is promised, which opinions may be final, and what that changes on the labels."""
+    _say_promise(calibration)
+    say("May be final" if calibration.gates else "May be final: nothing")
+    for gate in calibration.gates:
+        say(_rule_line(gate, calibration))
+    if calibration.not_promised:
+        say("Cannot be promised")
+    for refused in calibration.not_promised:
+        why = "many errors; more labels would not help"
+        if refused.more is not None:
+            why = f"few labels; about {refused.more} more are needed"
+        say(f"{_rule_line(refused, calibration)}; too {why}")
+    _say_left_out(calibration)
+    _say_effect(calibration)
+    for tier, curve in calibration.likelihoods.items():
+        points = [curve.points[0], curve.points[len(curve.points) // 2], curve.points[-1]]
+        texts = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
+        shares = ", ".join(dict.fromkeys(texts))
+        say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
-    rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
-    models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
-    say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
-    rate = known.promise.rate
-    reference = known.promise.reference
+
+def _say_promise(calibration: Calibration) -> None:
+    rubric = f"{calibration.rubric.id}@{calibration.rubric.version}, {calibration.mode}"
+    models = ", ".join(f"{tier} {model}" for tier, model in calibration.models.items())
+    say(f"{calibration.id}: {rubric}; {models}; {calibration.cases} labelled")
+    rate = calibration.promise.rate
+    reference = calibration.promise.reference
     exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
     promise = f"an opinion that is final differs from its label in at most {exact}"
     if reference is not None:
         promise = f"at most {exact} more errors than {reference} alone, which has the last word"
-    say(f"Promised with {known.promise.confidence:.0%} confidence: {promise}\n")
-    say("May be final" if known.gates else "May be final: nothing")
-    for gate in known.gates:
-        say(_rule_line(gate, known))
-    if known.not_promised:
-        say("Cannot be promised")
-    for refused in known.not_promised:
-        why = "many errors; more labels would not help"
-        if refused.more is not None:
-            why = f"few labels; about {refused.more} more are needed"
-        say(f"{_rule_line(refused, known)}; too {why}")
-    for tier, count in known.read_otherwise.items():
-        sources = set(known.read[tier].values())
+    say(f"Promised with {calibration.promise.confidence:.0%} confidence: {promise}\n")
+
+
+def _say_left_out(calibration: Calibration) -> None:
+    from judgekit.judging.score_source import SOURCE_WORDS
+
+    for tier, count in calibration.read_otherwise.items():
+        sources = set(calibration.read[tier].values())
         how = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
-    title = f"On these {counted(known.cases, 'label', 'labels')}"
-    say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
-    subjects = known.subjects.all if known.subjects else known.cases
-    least = subjects * sum(tier != "tiebreaker" for tier in known.models)
 
-    def row(name: str, figure: Callable[[Measured], str]) -> None:
-        say(f"  {name:<{WIDTH}}{figure(known.with_gates):>12}{figure(known.without):>12}")
+
+def _say_effect(calibration: Calibration) -> None:
+    """Print how judging with the calibration, and without, would have gone on the labels."""
+    title = f"On these {counted(calibration.cases, 'label', 'labels')}"
+    say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
+    subjects = calibration.subjects.all if calibration.subjects else calibration.cases
+    tiers_asked = sum(tier != "tiebreaker" for tier in calibration.models)
+    usual_calls = subjects * tiers_asked
+
+    def say_row(name: str, figure: Callable[[Measured], str]) -> None:
+        with_gates = figure(calibration.with_gates)
+        say(f"  {name:<{WIDTH}}{with_gates:>12}{figure(calibration.without):>12}")
 
     def share_of_wrong(measured: Measured) -> str:
         return f"{measured.errors / measured.decided:.1%}" if measured.decided else "-"
 
     def share_of_saved(measured: Measured) -> str:
-        return f"{1 - sum(measured.calls.values()) / least if least else 0.0:.1%}"
+        share = 0.0
+        if usual_calls:
+            share = 1 - sum(measured.calls.values()) / usual_calls
+        return f"{share:.1%}"
 
-    row("final by calibration", lambda measured: f"{measured.by_gate / known.cases:.1%}")
-    row("decided", lambda measured: f"{measured.decided / known.cases:.1%}")
-    row("wrong among the decided", share_of_wrong)
-    for tier in known.models:
-        row(f"calls of {tier}", lambda measured, tier=tier: str(measured.calls.get(tier, 0)))  # type: ignore[misc]
-    row("calls saved against quick and deep", share_of_saved)
-    if known.saved is not None:
-        amounts = []
-        if known.saved.usd is not None:
-            amounts.append(f"{known.saved.usd:.4f} USD")
-        if known.saved.seconds is not None:
-            amounts.append(f"{known.saved.seconds:g} s of waiting")
-        if amounts:
-            say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
-    for tier, curve in known.likelihoods.items():
-        places = [curve.points[0], curve.points[len(curve.points) // 2], curve.points[-1]]
-        texts = [f"{leaning:+g}: {share:.0%}" for leaning, share in places]
-        shares = ", ".join(dict.fromkeys(texts))
-        say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
+    say_row("final by calibration", lambda measured: f"{measured.by_gate / calibration.cases:.1%}")
+    say_row("decided", lambda measured: f"{measured.decided / calibration.cases:.1%}")
+    say_row("wrong among the decided", share_of_wrong)
+    for tier in calibration.models:
+        say_row(f"calls of {tier}", lambda measured, tier=tier: str(measured.calls.get(tier, 0)))  # type: ignore[misc]
+    say_row("calls saved against quick and deep", share_of_saved)
+    saved = calibration.saved
+    amounts = []
+    if saved is not None and saved.usd is not None:
+        amounts.append(f"{saved.usd:.4f} USD")
+    if saved is not None and saved.seconds is not None:
+        amounts.append(f"{saved.seconds:g} s of waiting")
+    if amounts:
+        say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
 
 
-def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
+def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
     """Return which opinions a rule is about, how many of them were wrong, and the bound of their rate."""
     margin = f"{rule.least_margin:g} or more"
-    if known.subjects:
+    if calibration.subjects:
         after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
         what = f"best of {rule.tier}{after}, ahead by {margin}"
     elif rule.stands:

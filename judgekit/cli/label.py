@@ -15,7 +15,7 @@ from typer import Argument, Option
 from judgekit import task_ids
 from judgekit.cli.formats.table import verdict_text
 from judgekit.cli.interruption import keeps
-from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
+from judgekit.cli.ledger import Since, TeamLedger, damaged, here, measure_readiness
 from judgekit.cli.output import emit, pressed, project_path, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, short_line
@@ -82,7 +82,7 @@ def label(
     if team:
         lacking = None
     else:
-        lacking = readiness(project_path(), on_damage=say_damage)[0]
+        lacking = measure_readiness(project_path(), on_damage=say_damage)[0]
     waiting = labels.waiting(ledger.records(wanted, say_damage), who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.labels import Triage
     from judgekit.ledger.store import OnDamage, ReadLine
 
-_MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
+_MAX_DAMAGED = 10  # lines that are printed: a file of more is perhaps none of a ledger
 _MARKS = {"holds": "ok", "missed": "MISSED"}
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
@@ -83,11 +83,11 @@ def export(
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
 
-    found = lines(ledger, project or "all", since, of_team=team)
+    ledger_lines = lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
-        emit(rows(line.record for line in found))
+        emit(rows(line.record for line in ledger_lines))
         return
-    for line in found:
+    for line in ledger_lines:
         emit(line.raw.decode())
 
 
@@ -105,19 +105,22 @@ def import_(
     from judgekit.ledger import importing, store
 
     if not store.files(places(sources)):
-        store.files(sources, damaged)
-        raise InputError(
-            f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder"
-        )
+        store.files(sources, damaged)  # once more, to say what is wrong there
+        names = ", ".join(map(str, sources))
+        raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     keeps("ledger", "the added lines stay; run the import again for the rest")
-    done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
-    warn(*done.damaged[:_MOST_SAID])
-    if unsaid := done.damaged[_MOST_SAID:]:
-        more = counted(len(unsaid), "more line", "more lines")
+    ledger = here()
+    imported = importing.bring(ledger, sources, text=settings.load(None).ledger.text)
+    warn(*imported.damaged[:_MAX_DAMAGED])
+    left_out = len(imported.damaged) - _MAX_DAMAGED
+    if left_out > 0:
+        more = counted(left_out, "more line", "more lines")
         warn(f"and {more} that cannot be read; are these ledgers?")
-    known = f", {counted(done.known, 'was', 'were')} already there" if done.known else ""
-    say(f"{counted(done.added, 'line', 'lines')} added to {here().folder}{known}")
-    return Exit.BAD_INPUT if done.damaged else 0
+    known = ""
+    if imported.known:
+        known = f", {counted(imported.known, 'was', 'were')} already there"
+    say(f"{counted(imported.added, 'line', 'lines')} added to {ledger.folder}{known}")
+    return Exit.BAD_INPUT if imported.damaged else 0
 
 
 @app.command()
@@ -135,19 +138,8 @@ def purge(
 
     if (before is None) != all_:
         raise UsageError("say what to remove: --before WHEN, or --all")
-    if before is None:
-        day = date.max
-    else:
-        day = store.point(before).date()
-    if team:
-        purges = _purges_of_team(day, project)
-    else:
-        check(project)
-        wanted = here().name if project is None else project
-        purges = {}
-        for folder in _all():
-            if project == "all" or store.same_project(folder.name, wanted):
-                purges[folder.name] = partial(store.purge, folder, day)
+    day = date.max if before is None else store.point(before).date()
+    purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
     counts = {}
     for name, purge in purges.items():
         count = purge(preview=True)
@@ -162,21 +154,34 @@ def purge(
     if not yes:
         if not labels.at_terminal():
             raise UsageError("no terminal to ask for confirmation; add --yes to remove these lines")
-        of = "" if all_ else f" of days before {day}"
-        typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
+        of_days = "" if all_ else f" of days before {day}"
+        typer.confirm(f"Remove these lines{of_days}?", abort=True, err=True)
     for name in counts:
         purges[name](preview=False)
-    removed = sum(sum(count.values()) for count in counts.values())
+    removed = sum(count.total() for count in counts.values())
     say(f"removed {counted(removed, 'line', 'lines')}")
 
 
-def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
-    """Return what removes the lines from before a day, by the name of their ledger."""
+def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
+    """Return what removes the lines from before a day, by the name of the ledger."""
+    from judgekit.ledger import store
+
+    check_project(project)
+    wanted = here().name if project is None else project
+    purges: dict[str, Purge] = {}
+    for folder in _list_folders():
+        if project == "all" or store.same_project(folder.name, wanted):
+            purges[folder.name] = partial(store.purge, folder, day)
+    return purges
+
+
+def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
+    """Return the same for the team's ledger; raises `UsageError` for who is not its owner."""
     from judgekit.ledger.database import Database
 
     if project is None:
         raise UsageError("--team: name a --project or `all`")
-    database = team()
+    database = connect_team()
     if not isinstance(database, Database):
         raise UsageError("--team: set server.store: only its owner removes lines")
     before = None if day == date.max else datetime.combine(day, time.min, UTC)
@@ -193,24 +198,25 @@ def forward(
     from judgekit.ledger.export import forward
 
     if all_:
-        ledgers = [Ledger(each, each.name) for each in _all()]
+        ledgers = [Ledger(folder, folder.name) for folder in _list_folders()]
     else:
         ledgers = [here()]
     total = 0
     for ledger in ledgers:
-        count, remarks = forward(ledger, team().send)
+        count, remarks = forward(ledger, connect_team().send)
         total += count
         warn(*remarks)
     say(f"{counted(total, 'line', 'lines')} sent")
 
 
 def here() -> Ledger:
+    """Return the ledger of the project in the current folder."""
     from judgekit.ledger import Ledger
 
     return Ledger.of(Path.cwd())
 
 
-def team() -> Shared | Database:
+def connect_team() -> Shared | Database:
     """Return the user's shared judge, or the store behind it; raises `UsageError` without either."""
     from judgekit.config import settings
     from judgekit.judging import shared
@@ -221,50 +227,58 @@ def team() -> Shared | Database:
         from judgekit.ledger.database import Database
 
         return Database(place)
-    found = shared.configured(configured)
-    if found is None:
+    server = shared.configured(configured)
+    if server is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
-    return found
+    return server
 
 
 class TeamLedger:
+    """The ledger of the shared judge, for commands that read and add records."""
+
     folder = "the team's ledger"
 
     def records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
-        yield from (each.record for each in _fetched(wanted, on_damage))
+        for line in _fetch_from_team(wanted, on_damage):
+            yield line.record
 
     def add(self, *records: Record) -> None:
         """Keep records, which name the ledger they belong to; raises `UsageError` for what is refused."""
         from judgekit.ledger.records import line
 
-        if records and (refused := team().send([line(each).rstrip() for each in records])):
-            raise UsageError(refused)
+        if not records:
+            return
+        refusal = connect_team().send([line(record).rstrip() for record in records])
+        if refusal:
+            raise UsageError(refusal)
 
 
-def _fetched(
-    wanted: LineFilter, on_damage: OnDamage, host: str | None = None
-) -> Iterator[ReadLine]:
-    """Yield the lines of the shared judge, or those of a `host`; what is wrong there is said at the end."""
+def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
+    """Yield the lines of the shared judge."""
+    from judgekit.ledger import store
+
+    with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+        file = Path(folder) / "fetched.jsonl"
+        since = _EVER if wanted.since is None else wanted.since.isoformat()
+        connect_team().fetch(since, wanted.project or "all", file)
+        yield from store.entries([file], wanted, on_damage)
+
+
+def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
+    """Yield the lines of a host; say at the end how many cannot be read, and what the host complained of."""
     from judgekit.ledger import importing, store
 
-    unread: list[Damage] = []
+    damages: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-        fetched = Path(folder) / "fetched.jsonl"
-        said = ""
-        if host is None:
-            if wanted.since is None:
-                since = _EVER
-            else:
-                since = wanted.since.isoformat()
-            team().fetch(since, wanted.project or "all", fetched)
-        else:
-            said = importing.fetch(host, wanted.since, fetched)
-        yield from store.entries([fetched], wanted, on_damage if host is None else unread.append)
-    if unread:
-        count = counted(len(unread), "line", "lines")
-        warn(f"{host}: {count} cannot be read; the first, line {unread[0].line}: {unread[0].why}")
-    if said:
-        warn(f"{host}: {said}")
+        file = Path(folder) / "fetched.jsonl"
+        complaint = importing.fetch(host, wanted.since, file)
+        yield from store.entries([file], wanted, damages.append)
+    if damages:
+        count = counted(len(damages), "line", "lines")
+        first = damages[0]
+        warn(f"{host}: {count} cannot be read; the first, line {first.line}: {first.why}")
+    if complaint:
+        warn(f"{host}: {complaint}")
 
 
 def lines(
@@ -281,12 +295,14 @@ def lines(
 
     name = None if project == "all" else project
     wanted = LineFilter(since=store.point(since) if since else None, until=until, project=name)
-    if not of_team and host is None:
-        yield from store.entries(places(ledgers, project), wanted, damaged)
-        return
-    if ledgers or (of_team and host is not None):
+    if [bool(ledgers), of_team, host is not None].count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
-    yield from _fetched(wanted, damaged, host)
+    if of_team:
+        yield from _fetch_from_team(wanted, damaged)
+    elif host is not None:
+        yield from _fetch_from_host(wanted, host)
+    else:
+        yield from store.entries(places(ledgers, project), wanted, damaged)
 
 
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -298,25 +314,25 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
             raise InputError(f"{ledger}: no such file or folder")
     if ledgers:
         return ledgers
-    check(project)
+    check_project(project)
     return [here().folder if project is None else store.home()]
 
 
-def check(project: str | None) -> None:
+def check_project(project: str | None) -> None:
     """Raise `UsageError` when no ledger of this user is that project's; None and `all` are none."""
     from judgekit.ledger import store
 
-    if project not in (None, "all") and not any(
-        store.same_project(each.name, project) for each in _all()
-    ):
-        if _all():
-            there = f"there are {', '.join(each.name for each in _all())}"
-        else:
-            there = "there is none yet"
-        raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
+    if project is None or project == "all":
+        return
+    names = [folder.name for folder in _list_folders()]
+    if any(store.same_project(name, project) for name in names):
+        return
+    there = f"there are {', '.join(names)}" if names else "there is none yet"
+    raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
 
 
-def _all() -> list[Path]:
+def _list_folders() -> list[Path]:
+    """Return the folders of all ledgers of this user."""
     from judgekit.ledger import store
 
     if store.home().is_dir():
@@ -341,20 +357,20 @@ def kpi(
         raise UsageError(
             "--plot: no such option any more; --html FILE.html writes a page that has the charts"
         )
-    found = lines(ledger, project, since, datetime.now(UTC), of_team=team)
-    evidence = kpi.evidence(line.record for line in found)
+    ledger_lines = lines(ledger, project, since, datetime.now(UTC), of_team=team)
+    evidence = kpi.evidence(line.record for line in ledger_lines)
     if html is not None:
         from judgekit.evaluation import pages
 
         write_file(html, pages.kpi_page(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
-        groups = {
-            "all": _group(evidence),
-            "rubrics": {name: _group(part) for name, part in rubrics.items()},
-            "models": {name: _group(part) for name, part in models.items()},
+        record = {
+            "all": _kpi_record(evidence),
+            "rubrics": {name: _kpi_record(part) for name, part in rubrics.items()},
+            "models": {name: _kpi_record(part) for name, part in models.items()},
         }
-        emit(json.dumps(groups, indent=2, ensure_ascii=False))
+        emit(json.dumps(record, indent=2, ensure_ascii=False))
         return
     _say_kpis("all", evidence)
     for group in (rubrics, models):
@@ -374,26 +390,32 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
         say(f"  {'':<7} {kpi}")
 
 
-def _group(evidence: Evidence) -> dict[str, Any]:
+def _kpi_record(evidence: Evidence) -> dict[str, Any]:
+    """Return the KPIs for programs: of a rate its interval, of another figure its limits."""
     from judgekit.ledger.kpi import measure, reliance
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure(evidence), *reliance(evidence)]:
-        limit = kpi.limit
         bounds = kpi.interval.bounds if kpi.interval else None
-        if limit.rate:
+        if kpi.limit.rate:
             low, high = bounds or (None, None)
-            figures: dict[str, Any] = {
+            kpis[kpi.name] = {
                 "estimate": kpi.value,
                 "low": low,
                 "high": high,
                 "labels": kpi.total,
+                "limit": kpi.limit.high,
+                "state": kpi.state,
             }
-            figures["limit"] = limit.high
         else:
-            figures = {"value": kpi.value, "interval": bounds, "total": kpi.total}
-            figures |= {"low": limit.low, "high": limit.high}
-        kpis[kpi.name] = figures | {"state": kpi.state}
+            kpis[kpi.name] = {
+                "value": kpi.value,
+                "interval": bounds,
+                "total": kpi.total,
+                "low": kpi.limit.low,
+                "high": kpi.limit.high,
+                "state": kpi.state,
+            }
     labelled = sum(map(evidence.sure, evidence.verdicts))
     return {"verdicts": len(evidence.verdicts), "labelled": labelled, "kpis": kpis}
 
@@ -415,44 +437,55 @@ def promote(
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
     from judgekit.config import settings, yaml_text
-    from judgekit.git import GitError, Repository
     from judgekit.ledger import ModeChange, kpi, labels
 
-    try:  # the gate reads the rules of the repository's top folder
-        top = Repository(Path.cwd()).ask("rev-parse", "--show-toplevel").removesuffix(b"\n")
-    except GitError as error:
-        why = "promote needs a git repository, whose pushes the gate can block"
-        raise UsageError(f"{why} ({error})") from None
-    project = Path(os.fsdecode(top))
+    project = _top_folder()
     path = settings.project_file(project)
     for link in (path.parent, path):
         if link.is_symlink():  # which git would commit as a link
             raise ConfigError(
                 "a link, and the gate follows no links; replace it with the file", path=link
             )
-    dependent = settings.load(project).judge.independence != "require"
-    found, rubric = readiness(project, ledger)
+    is_dependent = settings.load(project).judge.independence != "require"
+    readiness, rubric = measure_readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
-    for measure in found.kpis:
-        if measure.state == "holds":
-            say(f"  ok       {measure}")
-    missing = [*found.missing]
-    if dependent and not accept_dependence:
+    for measured in readiness.kpis:
+        if measured.state == "holds":
+            say(f"  ok       {measured}")
+    missing = list(readiness.missing)
+    if is_dependent and not accept_dependence:
         missing.append(_DEPENDENT)
-    warn(*(f"missing: {lack}" for lack in missing))
+    warn(*(f"missing: {reason}" for reason in missing))
     if missing and not force:
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
     yaml_text.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
-    by = labels.who(project)
-    forced = bool(missing)
+    promotion = ModeChange(
+        mode="blocking",
+        who=labels.who(project),
+        forced=bool(missing),
+        why=missing,
+        dependent=is_dependent,
+    )
     # Last: the ledger must not hold a promotion that failed.
-    here().add(ModeChange(mode="blocking", who=by, forced=forced, why=missing, dependent=dependent))
+    here().add(promotion)
     return 0
 
 
-def readiness(
+def _top_folder() -> Path:
+    """Return the top folder of the repository, whose rules hold; raises `UsageError` without one."""
+    from judgekit.git import GitError, Repository
+
+    try:
+        raw = Repository(Path.cwd()).ask("rev-parse", "--show-toplevel")
+    except GitError as error:
+        why = "promote needs a git repository, whose pushes the gate can block"
+        raise UsageError(f"{why} ({error})") from None
+    return Path(os.fsdecode(raw.removesuffix(b"\n")))
+
+
+def measure_readiness(
     project: Path, ledger: list[Path] | None = None, on_damage: OnDamage = damaged
 ) -> tuple[Readiness, str]:
     """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
@@ -462,8 +495,8 @@ def readiness(
 
     name = settings.load(project).gate.rubric
     rubric = loader.configured_rubric("gate", name, project).rubric.ref
-    lines = store.entries(places(ledger, None), kpi.window(), on_damage)
-    return kpi.readiness((line.record for line in lines), rubric), rubric
+    ledger_lines = store.entries(places(ledger, None), kpi.window(), on_damage)
+    return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
 
 
 def triage(
@@ -481,71 +514,68 @@ def triage(
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage
 
-    named = [*(files or []), *(ledger or [])]
-    since = since or (None if files else "7d")
-    found = triage(
-        line.record for line in lines(named, project or "all", since, of_team=team, host=host)
-    )
+    if since is None and not files:
+        since = "7d"
+    paths = [*(files or []), *(ledger or [])]
+    ledger_lines = lines(paths, project or "all", since, of_team=team, host=host)
+    sorted_out = triage(line.record for line in ledger_lines)
     if as_json:
-        emit(json.dumps(_triage_json(found), indent=2, ensure_ascii=False))
+        emit(json.dumps(_triage_record(sorted_out), indent=2, ensure_ascii=False))
         return
     output: list[str] = []
-    for title, group in _groups(found).items():
+    for title, group in _triage_groups(sorted_out).items():
         if group:
             output.append(f"{title} ({len(group)})")
-        for line in group:
-            output.append(f"  {short_line(line, 4 * _CHARS)}")
-    if found.settled:
-        output.append(f"{found.settled} more are settled: fixed or overridden since")
+        for text in group:
+            output.append(f"  {short_line(text, 4 * _CHARS)}")
+    if sorted_out.settled:
+        output.append(f"{sorted_out.settled} more are settled: fixed or overridden since")
     say("\n".join(output) or "nothing needs a person")
 
 
-def _triage_json(found: Triage) -> dict[str, Any]:
-    listed: dict[str, Any] = {}
+def _triage_record(sorted_out: Triage) -> dict[str, Any]:
+    """Return what needs a person, for programs."""
+    record: dict[str, Any] = {}
     for name in ("nogo", "unclear", "overrides", "skips", "changes"):
-        records = getattr(found, name)
-        listed[name] = [record.model_dump(mode="json", by_alias=True) for record in records]
-    listed["faults"] = []
-    for problem, count in found.faults.most_common():
-        listed["faults"].append({"problem": problem, "count": count})
-    listed["failures"] = []
-    for (kind, model, message), count in found.failures.most_common():
+        records = getattr(sorted_out, name)
+        record[name] = [one.model_dump(mode="json", by_alias=True) for one in records]
+    record["faults"] = []  # why whole pushes were not judged
+    for problem, count in sorted_out.faults.most_common():
+        record["faults"].append({"problem": problem, "count": count})
+    record["failures"] = []  # models that did not answer
+    for (kind, model, message), count in sorted_out.failures.most_common():
         failure = {"kind": kind, "model": model, "message": message, "count": count}
-        listed["failures"].append(failure)
-    listed["settled"] = found.settled
-    return listed
+        record["failures"].append(failure)
+    record["settled"] = sorted_out.settled
+    return record
 
 
-def _groups(found: Triage) -> dict[str, list[str]]:
+def _triage_groups(sorted_out: Triage) -> dict[str, list[str]]:
     """Return the lines to print, by their heading."""
+    skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in sorted_out.skips]
+    not_judged = []
+    for problem, count in sorted_out.faults.most_common():
+        not_judged.append(f"{counted(count, 'time', 'times')}: {problem}")
+    unanswered = []
+    for (kind, model, message), count in sorted_out.failures.most_common():
+        unanswered.append(f"{counted(count, 'time', 'times')} {kind}, {model}: {message}")
     return {
-        "NO-GO": [_verdict(verdict) for verdict in found.nogo],
-        "UNDETERMINED: review it yourself": [_verdict(verdict) for verdict in found.unclear],
-        "Overrides": [_override(override) for override in found.overrides],
-        "Skipped the gate": [
-            f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips
-        ],
-        "Changes of mode": [_change(change) for change in found.changes],
-        "Not judged": [
-            f"{_times(count)}: {problem}" for problem, count in found.faults.most_common()
-        ],
-        "Models that did not answer": [
-            f"{_times(count)} {kind}, {model}: {message}"
-            for (kind, model, message), count in found.failures.most_common()
-        ],
+        "NO-GO": list(map(_describe_verdict, sorted_out.nogo)),
+        "UNDETERMINED: review it yourself": list(map(_describe_verdict, sorted_out.unclear)),
+        "Overrides": list(map(_describe_override, sorted_out.overrides)),
+        "Skipped the gate": skips,
+        "Changes of mode": list(map(_describe_change, sorted_out.changes)),
+        "Not judged": not_judged,
+        "Models that did not answer": unanswered,
     }
 
 
-def _times(count: int) -> str:
-    return counted(count, "time", "times")
-
-
-def _override(override: OverrideLine) -> str:
+def _describe_override(override: OverrideLine) -> str:
     where = "" if override.terminal else " WITHOUT A TERMINAL"
     return f"{override.task_id}: {override.decision} by {override.who}{where}: {override.why}"
 
 
-def _change(change: ModeChange) -> str:
+def _describe_change(change: ModeChange) -> str:
     words = [f"{change.project}: {change.mode}"]
     if change.forced:
         words.append("(forced)")
@@ -554,14 +584,17 @@ def _change(change: ModeChange) -> str:
     return f"{' '.join(words)} {'; '.join(change.why)}"
 
 
-def _verdict(verdict: VerdictLine) -> str:
-    words = [f"{verdict.project}: {verdict.task_id}"]
+def _describe_verdict(verdict: VerdictLine) -> str:
+    """Return when and where a verdict was given, what it is, and the first reasons for it."""
+    place = f"{verdict.project}: {verdict.task_id}"
     if verdict.commit:
-        words.append(f"in {verdict.commit[:12]}")
-    scores = [f"{name} {value:g}" for name, value in (verdict.scores or {}).items()]
-    what = f"{' '.join(words)}: {' '.join([verdict.verdict, *scores])}"
-    issues = [finding.issue or finding.suggestion for finding in verdict.findings]
-    why = short_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
-    if why:
-        what = f"{what}: {why}"
-    return f"{verdict.timestamp.date()} {what}"
+        place = f"{place} in {verdict.commit[:12]}"
+    words: list[str] = [verdict.verdict]
+    for name, value in (verdict.scores or {}).items():
+        words.append(f"{name} {value:g}")
+    line = f"{verdict.timestamp.date()} {place}: {' '.join(words)}"
+    reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
+    reason = "; ".join([*reasons, verdict.degraded or ""]).strip("; ")
+    if reason:
+        line = f"{line}: {short_line(reason, _CHARS)}"
+    return line

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import options
-from judgekit.cli.evaluate import answered, keep_noise, say_judges
+from judgekit.cli.evaluate import keep_noise, say_judges, warn_unanswered
 from judgekit.cli.options import OutOption, finite
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
@@ -20,10 +20,12 @@ from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from judgekit.evaluation.runner import Agreement, Tried
+    from judgekit.rubric.lint import Remark
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Case as RubricCase
     from judgekit.rubric.schema import WrongCase
 
 app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
@@ -74,7 +76,7 @@ def show(
     mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
 ) -> None:
     """Print a rubric."""
-    loaded = _loaded(reference)
+    loaded = _load(reference)
     if prompt:
         from judgekit.judging.prompt import rubric_text
 
@@ -86,7 +88,7 @@ def show(
 @app.command()
 def path(reference: _Reference) -> None:
     """Print the path of a rubric's file."""
-    say(str(_loaded(reference).path))
+    say(str(_load(reference).path))
 
 
 @app.command()
@@ -112,149 +114,170 @@ def check(
     from judgekit.rubric import loader, search_path
     from judgekit.rubric.lint import MODES, remarks
 
-    given = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
-    if not run and (option := next(filter(given.get, given), None)):
-        raise UsageError(f"{option} is for the cases of --run; add --run")
+    needing_run = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
+    for option, value in needing_run.items():
+        if value and not run:
+            raise UsageError(f"{option} is for the cases of --run; add --run")
     if keep and repeat == 1:
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
+    if not references:
+        references = [str(path) for _, path in search_path.rubric_files(project_path())]
     codes = [Exit.ACCEPTED]
-    for reference in references or [
-        str(path) for _, path in search_path.rubric_files(project_path())
-    ]:
+    for reference in references:
         try:
-            loaded = _loaded(reference)
+            loaded = _load(reference)
             cases = loader.read_cases(loaded)
             wrong = loader.read_wrong(loaded)
-            found = remarks(loaded, cases, wrong)
-            for remark in found:
-                (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
-            is_wrong = any(remark.wrong for remark in found)
+            is_sound = _print_remarks(remarks(loaded, cases, wrong))
         except ConfigError as error:
             warn(str(error))
-            is_wrong = True
-        if is_wrong:
+            is_sound = False
+        if not is_sound:
             codes.append(Exit.BAD_CONFIG)
             continue
         if not as_json:
-            summary = f"is valid, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
+            count = counted(len(cases), "labelled case", "labelled cases")
+            summary = f"is valid, {count}, SHA-256 {loaded.sha256}"
             say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
         if run:
-            codes += _try_out(loaded, mode, at_least, as_json=as_json)
-            for each in [mode] if mode else MODES:
-                _try_wrong(loaded, wrong, each, as_json=as_json)
+            modes = (mode,) if mode else MODES
+            codes += _judge_cases(loaded, cases, modes, at_least, as_json=as_json)
+            for one_mode in modes:
+                if wrong:
+                    _judge_wrong_texts(loaded, wrong, one_mode, as_json=as_json)
                 if cases and repeat > 1:
-                    codes.append(_repeat(loaded, each, repeat, keep=keep, as_json=as_json))
+                    code = _judge_repeatedly(
+                        loaded, cases, one_mode, repeat, keep=keep, as_json=as_json
+                    )
+                    codes.append(code)
     return max(codes, key=_BY_BADNESS.index)
 
 
-def _try_out(
-    loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as_json: bool
+def _print_remarks(remarks: Iterable[Remark]) -> bool:
+    """Print remarks about a rubric; return whether none of them says that it is wrong."""
+    is_sound = True
+    for remark in remarks:
+        if remark.wrong:
+            is_sound = False
+            warn(str(remark))
+        else:
+            note(f"note: {remark}")
+    return is_sound
+
+
+def _judge_cases(
+    loaded: LoadedRubric,
+    cases: Sequence[RubricCase],
+    modes: Sequence[ModeName],
+    at_least: float,
+    *,
+    as_json: bool,
 ) -> list[Exit]:
     """Judge a rubric's cases, say how far each mode agrees with their labels, and return the exit codes."""
     from judgekit.evaluation import runner
-    from judgekit.rubric.loader import read_cases
 
-    def on_case(each: Tried) -> None:
+    def print_case(tried: Tried) -> None:
         if as_json:
-            emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
+            record = tried._asdict() | {"agrees": tried.agrees}
+            emit(json.dumps(record, ensure_ascii=False))
             return
-        if each.agrees:
-            mark = "  "
-            wanted = ""
-        else:
-            mark = "! "
-            wanted = f", not {each.expected}"
-        scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
-        say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
+        mark = "  " if tried.agrees else "! "
+        answer = tried.said if tried.agrees else f"{tried.said}, not {tried.expected}"
+        for name, value in (tried.scores or {}).items():
+            answer += f"  {name} {value:g}"
+        say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
 
-    modes = (mode,) if mode else runner.MODES
     codes = []
-    everything = runner.trial(
-        loaded, read_cases(loaded), project_path(), modes=modes, progress=on_case
-    )
-    for one in modes:
-        tried = [each for each in everything if each.mode == one]
-        agreed = runner.agreement(tried)
-        if agreed.share is None:
-            why = next(
-                (each.why for each in tried if each.why), "it has no cases" if not tried else ""
-            )
-            warn(f"{one}: no case was decided{f': {why}' if why else ''}")
+    trials = runner.trial(loaded, cases, project_path(), modes=modes, progress=print_case)
+    for mode in modes:
+        of_mode = [tried for tried in trials if tried.mode == mode]
+        agreement = runner.agreement(of_mode)
+        if agreement.share is None:
+            reasons = [tried.why for tried in of_mode if tried.why]
+            if not of_mode:
+                reasons = ["it has no cases"]
+            reason = f": {reasons[0]}" if reasons else ""
+            warn(f"{mode}: no case was decided{reason}")
             codes.append(Exit.HUMAN_NEEDED)
             continue
-        if agreed.undecided:
-            left = f", {agreed.undecided} undecided"
-        else:
-            left = ""
-        note(f"{one}: {agreed.right} of {agreed.decided} as labelled, {_share(agreed)}{left}")
-        if agreed.undecided:
-            undecided = Exit.HUMAN_NEEDED
-        else:
-            undecided = Exit.ACCEPTED
-        codes.append(Exit.REJECTED if agreed.share.value < at_least else undecided)
+        code = Exit.ACCEPTED
+        undecided = ""
+        if agreement.undecided:
+            code = Exit.HUMAN_NEEDED
+            undecided = f", {agreement.undecided} undecided"
+        if agreement.share.value < at_least:
+            code = Exit.REJECTED
+        count = f"{agreement.right} of {agreement.decided} as labelled"
+        note(f"{mode}: {count}, {_share_text(agreement)}{undecided}")
+        codes.append(code)
     return codes
 
 
-def _share(found: Agreement) -> str:
-    share = found.share
+def _share_text(agreement: Agreement) -> str:
+    share = agreement.share
     if share is None:
         return "none was read"
     return f"{share.value:.0%} (95 % interval {share.low:.0%} to {share.high:.0%})"
 
 
-def _try_wrong(
+def _judge_wrong_texts(
     loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
 ) -> None:
     """Say which share of the wrong texts beside a rubric each model accepts."""
     from judgekit.evaluation import runner
 
-    shown = count_to(len(wrong), "wrong texts")
-    if wrong:
-        found = runner.leniency(loaded, wrong, mode, project_path(), shown)
-    else:
-        found = {}
-    for judge, kinds in found.items():
+    progress = count_to(len(wrong), "wrong texts")
+    for judge, kinds in runner.leniency(loaded, wrong, mode, project_path(), progress).items():
         if as_json:
-            shares = {}
-            for kind, share in kinds.items():
-                shares[kind] = {
-                    "right": share.right,
-                    "decided": share.decided,
-                    "undecided": share.undecided,
-                    "bounds": share.share.bounds if share.share else None,
-                    "share": share.share.value if share.share else None,
-                }
-            emit(
-                json.dumps(
-                    {"mode": mode, "judge": judge, "accepted_wrong": shares}, ensure_ascii=False
-                )
-            )
+            shares = {kind: _share_record(accepted) for kind, accepted in kinds.items()}
+            record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
+            emit(json.dumps(record, ensure_ascii=False))
             continue
         parts = []
-        for kind, each in kinds.items():
-            parts.append(f"{each.right} of {each.decided} {kind}, {_share(each)}")
+        for kind, accepted in kinds.items():
+            count = f"{accepted.right} of {accepted.decided} {kind}"
+            parts.append(f"{count}, {_share_text(accepted)}")
         note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
 
 
-def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_json: bool) -> Exit:
+def _share_record(agreement: Agreement) -> dict[str, Any]:
+    share = agreement.share
+    return {
+        "right": agreement.right,
+        "decided": agreement.decided,
+        "undecided": agreement.undecided,
+        "bounds": share.bounds if share else None,
+        "share": share.value if share else None,
+    }
+
+
+def _judge_repeatedly(
+    loaded: LoadedRubric,
+    cases: Sequence[RubricCase],
+    mode: ModeName,
+    times: int,
+    *,
+    keep: bool,
+    as_json: bool,
+) -> Exit:
     """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
     from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
-    from judgekit.rubric.loader import read_cases
 
-    cases = [Case.model_validate(case.model_dump()) for case in read_cases(loaded)]
-    cases = runner.again(cases, times - 1, swapped=False)
-    shown = count_to(len(cases), "answers")
-    asked = runner.ask(cases, loaded.path.parent, loaded, mode, project_path(), shown)
-    measured = report.report(
-        asked.with_course(loaded.rubric, mode), loaded.rubric.ref, loaded, mode
-    )
+    to_ask = [Case.model_validate(case.model_dump()) for case in cases]
+    to_ask = runner.again(to_ask, times - 1, swapped=False)
+    progress = count_to(len(to_ask), "answers")
+    opinions = runner.ask(to_ask, loaded.path.parent, loaded, mode, project_path(), progress)
+    with_course = opinions.with_course(loaded.rubric, mode)
+    measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
+    code = Exit.ACCEPTED
     if keep:
-        kept = keep_noise(measured, asked.judge)
-    else:
-        kept = Exit.ACCEPTED
-    return answered(runner.unanswered(asked.cases)) or kept
+        code = keep_noise(measured, opinions.judge)
+    unanswered = runner.unanswered(opinions.cases)
+    if unanswered is not None:
+        code = warn_unanswered(unanswered)
+    return code
 
 
 @app.command()
@@ -272,16 +295,19 @@ def diff(
         raise UsageError("--model is for the cases of --run; add --run")
     from judgekit.rubric.lint import changes
 
-    old = _loaded(before)
-    new = _loaded(after)
+    old = _load(before)
+    new = _load(after)
     if old.rubric.task != new.rubric.task:
-        tasks = (
-            f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
-        )
+        old_task = f"{old.rubric.ref} is for {old.rubric.task!r}"
+        tasks = f"{old_task}, {new.rubric.ref} for {new.rubric.task!r}"
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
     say("\n".join(map(str, changes(old.rubric, new.rubric))) or "no difference")
-    if not run:
-        return
+    if run:
+        _compare_verdicts(old, new, mode)
+
+
+def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
+    """Judge the labelled cases of the new rubric under both, and say which verdicts change."""
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
@@ -289,24 +315,24 @@ def diff(
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else runner.MODES
-    both = []
-    for loaded in (old, new):
-        both.append(runner.trial(loaded, cases, project_path(), modes=modes))
-    for earlier, now in runner.flips(*both):
-        if now.agrees:
+    old_trials = runner.trial(old, cases, project_path(), modes=modes)
+    new_trials = runner.trial(new, cases, project_path(), modes=modes)
+    for earlier, tried in runner.flips(old_trials, new_trials):
+        if tried.agrees:
             worth = "better"
+        elif earlier == tried.expected:
+            worth = "worse"
         else:
-            worth = "worse" if earlier == now.expected else "still not right"
-        say(
-            f"{now.mode:<8} {now.case:<28} {earlier} -> {now.said} (labelled {now.expected}: {worth})"
-        )
-    for each in modes:
+            worth = "still not right"
+        flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {worth})"
+        say(f"{tried.mode:<8} {tried.case:<28} {flip}")
+    for one_mode in modes:
         shares = []
-        for tried in both:
-            share = runner.agreement(one for one in tried if one.mode == each).share
+        for trials in (old_trials, new_trials):
+            share = runner.agreement(tried for tried in trials if tried.mode == one_mode).share
             shares.append("none decided" if share is None else f"{share.value:.0%}")
-        words = " -> ".join(shares)
-        note(f"{each}: as labelled {words} of {counted(len(cases), 'case', 'cases')}")
+        count = counted(len(cases), "case", "cases")
+        note(f"{one_mode}: as labelled {' -> '.join(shares)} of {count}")
 
 
 @app.command()
@@ -323,14 +349,14 @@ def new(
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
+    folder = project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())
-    else:
-        folder = project_path() / ".judgekit" / "rubrics"
-    begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
-    for path in begun:
-        say(str(path))
-    note(f"edit both, then run: judgekit rubric check {begun[0].stem}")
+    model = None if like is None else _load(like)
+    files = begin(name, folder, task=task or "score", like=model)
+    for file in files:
+        say(str(file))
+    note(f"edit both, then run: judgekit rubric check {files[0].stem}")
 
 
 @terms.command("import")
@@ -345,29 +371,27 @@ def import_(
     """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
     from judgekit.rubric.terms import add, parse
 
-    loaded = _loaded(rubric)
+    loaded = _load(rubric)
     try:
         text = file.read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = "not UTF-8"
-        raise InputError(f"{file}: cannot be read ({reason})") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError(f"{file}: cannot be read (not UTF-8)") from None
     pairs = parse(text, str(file))
     added, unknown = add(loaded, pairs)
-    for name, new in added.items():
-        say(f"{name}: {len(new)} added: {', '.join(new)}")
+    for name, new_terms in added.items():
+        say(f"{name}: {len(new_terms)} added: {', '.join(new_terms)}")
     count = sum(map(len, added.values()))
-    say(f"{loaded.path}: {count} terms added, {len(pairs) - count - unknown.total()} known")
-    for name, count in unknown.items():
-        warn(
-            f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}: {count} terms left out"
-        )
+    known = len(pairs) - count - unknown.total()
+    say(f"{loaded.path}: {counted(count, 'term', 'terms')} added, {known} known")
+    for name, left_out in unknown.items():
+        dimension = f"no dimension {short_line(name, 100)!r} in {loaded.rubric.ref}"
+        warn(f"{dimension}: {counted(left_out, 'term', 'terms')} left out")
     return Exit.BAD_INPUT if unknown else 0
 
 
-def _loaded(reference: str) -> LoadedRubric:
+def _load(reference: str) -> LoadedRubric:
     from judgekit.rubric import loader
 
     return loader.find_rubric(reference, project_path())

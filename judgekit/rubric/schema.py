@@ -240,6 +240,7 @@ class _Rubric(Strict):
 
     @property
     def questions(self) -> tuple[str, ...]:
+        """The names of what models are asked: dimensions of a document, else criteria of a candidate."""
         return tuple(getattr(self, self._asked))
 
     def about(self, name: str) -> Self:

@@ -96,7 +96,7 @@ def test_a_thesaurus_names_the_dimension_and_an_unknown_one_is_said(
     (notes.parent / "thesaurus.json").write_text(json.dumps({"name": "Ours", "data": data}))
     done = judgekit("rubric", "terms", "import", "thesaurus.json", "--rubric", "notes.yaml")
     assert (done.code, terms_in(str(notes))["short"][:2]) == (65, ["lean", "terse"])
-    assert done.err == "judgekit: no dimension 'colour[1m' in notes@1.0.0: 1 terms left out\n"
+    assert done.err == "judgekit: no dimension 'colour[1m' in notes@1.0.0: 1 term left out\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""Figures in lines for people: a name in a column, and behind it a value with its interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judgekit.cli.output import say
+
+if TYPE_CHECKING:
+    from judgekit.hooks.trial import Share
+    from judgekit.ledger.rates import Interval
+
+WIDTH = 44  # of the first column
+
+
+def say_figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
+    """Print a figure and, in brackets, its interval; `-` where there is none."""
+    value = "    -"
+    if interval is not None:
+        value = f"{interval.value:.3f}  [{interval.low:.3f}, {interval.high:.3f}]"
+    say_line(name, f"{value}{more}")
+
+
+def say_line(name: str, text: str) -> None:
+    say(f"  {name:<{WIDTH}}{text}")

@@ -1,0 +1,267 @@
+"""`judgekit eval memories`: how relevant is what the hook adds to your own prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer import Option
+
+from judgekit import environment
+from judgekit.cli import interruption, options, output
+from judgekit.cli.figures import say_figure, say_line
+from judgekit.cli.formats.table import cost_text
+from judgekit.cli.options import AsJson
+from judgekit.cli.output import emit, say, warn
+from judgekit.cli.progress import count_to
+from judgekit.errors import InputError, UsageError
+from judgekit.text import counted, short_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.hooks.relevance import Answers
+    from judgekit.hooks.settings import Settings
+    from judgekit.hooks.trial import HookReport, Share, Trial
+    from judgekit.retrieval.confidence import Candidate
+
+_PROMPT = 300  # characters of a prompt, title or path that a person is asked about
+_ANSWERS = {"y": True, "n": False, "s": None}
+_PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
+_FROM = Option("--from", help="Where this project's prompts are taken from.")
+_LABELS = Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
+_FIT = Option(
+    "--fit", help="Ask about mentions too; write better thresholds to your configuration."
+)
+
+
+def memories(
+    prompts: Annotated[Path | None, _PROMPTS_FILE] = None,
+    from_: Annotated[Literal["transcripts", "log"], _FROM] = "transcripts",
+    labels: Annotated[Path | None, _LABELS] = None,
+    limit: Annotated[int, Option(min=1, max=1_000, help="Try at most this many prompts.")] = 50,
+    fit: Annotated[bool, _FIT] = False,
+    as_json: AsJson = False,
+    _model: options.ModelOption = None,
+    _out: options.OutOption = None,
+) -> int:
+    """Measure the hook on your own prompts: you say whether each memory that it injects is relevant.
+
+    Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
+    """
+    from judgekit.hooks import relevance, settings, trial
+    from judgekit.ledger.labels import at_terminal
+
+    project = environment.project_root()
+    configured, notes = settings.load(project)
+    _check_hook(configured, fit=fit)
+    texts = _read_prompts(prompts, from_, project, limit)
+    kept_path = relevance.answers_file(project)
+    answers = _read_answers(labels, kept_path, project, as_json=as_json)
+    tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
+    warn(*notes, *tried.notes)
+    pairs = []
+    for prompt_trial in tried.trials:
+        for hit in prompt_trial.injections(mentions=fit):
+            pairs.append((prompt_trial, hit))
+    if labels is None and at_terminal():
+        _ask_about(_without_answer(pairs, answers), answers, kept_path)
+    hook = trial.hook_report(tried.trials, answers)
+    judged = None
+    judge_report = None
+    if configured["judge"] == "on":
+        judged = trial.hook_report(tried.trials, answers, judged=True)
+        judge_report = trial.judge_report(tried, answers)
+    report: dict[str, Any] = {
+        "prompts": len(texts),
+        "bar": trial.BAR,
+        "hook": hook.model_dump(),
+        "judged": judged.model_dump() if judged else None,
+        "judge": judge_report,
+        "unanswered": len(_without_answer(pairs, answers)),
+        "fits": _fit_thresholds(tried.trials, answers, configured) if fit else [],
+        "injections": trial.rows(tried.trials, answers, mentions=fit),
+    }
+    if as_json:
+        emit(json.dumps(report, ensure_ascii=False))
+    else:
+        _say_memories(report, hook, judged)
+    return (judged or hook).code
+
+
+def _read_prompts(
+    file: Path | None, source: Literal["transcripts", "log"], project: str, limit: int
+) -> list[str]:
+    """Return prompts of a file, or of the project; raises `InputError` where there are none."""
+    from judgekit.evaluation import cases
+    from judgekit.hooks import trial
+
+    if file is not None:
+        lines = [text for _, text in cases.lines(file, "name a file of prompts")]
+        texts = trial.distinct(lines, limit)
+    else:
+        texts = trial.of_project(source, project, limit)
+    if not texts:
+        place = str(file or f"{source} of {project}")
+        raise InputError(
+            f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
+        )
+    return texts
+
+
+def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
+    """Return the answers in a file of labels, or those that are kept; raises `UsageError` without any way."""
+    from judgekit.hooks import relevance
+    from judgekit.ledger.labels import at_terminal
+
+    if labels is None and kept_path.exists():
+        labels = kept_path
+    if labels is not None:
+        return relevance.read_answers(labels, project)
+    if not (as_json or at_terminal()):
+        remedy = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
+        raise UsageError(f"no terminal to ask at, and no answers are kept; {remedy}")
+    return {}
+
+
+def _check_hook(configured: Settings, *, fit: bool) -> None:
+    from judgekit.retrieval import search
+
+    if not configured["enabled"]:
+        raise UsageError("retrieval.enabled is false, so the hook adds nothing; set it to true")
+    for problem in search.lacking(configured["roots"], configured.project):
+        raise InputError(f"{problem.partition(';')[0]}; run this in a project with memories")
+    for key, value in (("inject", "top_k"), ("scorer", "keyword")):
+        if fit and configured[key] == value:
+            raise UsageError(
+                f"--fit: with retrieval.{key}: {value} no threshold decides; change that first"
+            )
+
+
+def _without_answer(
+    pairs: Sequence[tuple[Trial, Candidate]], answers: Answers
+) -> list[tuple[Trial, Candidate]]:
+    return [(trial, hit) for trial, hit in pairs if trial.pair(hit) not in answers]
+
+
+def _ask_about(pairs: Sequence[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
+    """Ask a person about each pair, and keep each answer at once."""
+    from judgekit.hooks.relevance import keep_answer
+
+    for number, (trial, hit) in enumerate(pairs, 1):
+        interruption.keeps(
+            "eval", f"{number - 1} new answers are kept; run the same command to continue"
+        )
+        prompt = short_line(trial.prompt, _PROMPT)
+        memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
+        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n"
+        typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
+        key = ""
+        while key not in {*_ANSWERS, "q"}:
+            key = output.pressed()
+        if key == "q":
+            break
+        answers[trial.pair(hit)] = _ANSWERS[key]
+        keep_answer(path, trial.pair(hit), relevant=_ANSWERS[key])
+
+
+def _fit_thresholds(
+    trials: Sequence[Trial], answers: Answers, configured: Settings
+) -> list[dict[str, Any]]:
+    """Look for better thresholds of each kind of store, and write those that the labels support."""
+    from judgekit.hooks import fitting
+
+    labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
+    kinds: set[str] = set()
+    for trial in trials:
+        kinds.update(hit.kind for hit in trial.injections(mentions=True))
+    fits = []
+    for kind in sorted(kinds):
+        fits.append(fitting.fit(kind, trials, answers, labels, configured["max_inject"]))
+    records = []
+    for fit in fits:
+        is_better = fit.after != fit.before
+        written = fitting.write_labels(fit, Path(configured.project)) if is_better else fit
+        records.append(written.model_dump())
+    return records
+
+
+def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
+    prompts = counted(report["prompts"], "prompt", "prompts")
+    say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
+    _say_hook("Without a judge", hook, report["prompts"])
+    if judged is not None:
+        _say_hook("With the judge", judged, report["prompts"])
+        _say_effect_of_judge(report["judge"])
+    say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
+    if report["unanswered"]:
+        pairs = counted(report["unanswered"], "pair has", "pairs have")
+        warn(f"{pairs} no answer yet; run this in a terminal to answer them")
+    say(_compare_with_bar((judged or hook).precision, report["bar"]))
+    for fit in report["fits"]:
+        _say_fit(fit)
+
+
+def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
+    mentions = f"{hook.mentioned} mentions to {hook.nudged} prompts"
+    say(f"\n{title}: {hook.injected} injections, {mentions}")
+    labelled = f" of {hook.precision.of}" if hook.precision else ""
+    say_figure("relevant, share of what is injected", hook.precision, labelled)
+    say_figure("something relevant, share of prompts", hook.coverage, f" of {prompts}")
+
+
+def _say_effect_of_judge(judge: dict[str, Any]) -> None:
+    """Print which memories the judge drops and adds, how many prompts it judged, and what that cost."""
+    for change in ("dropped", "added"):
+        count, relevant, irrelevant = judge[change].values()
+        say_line(
+            f"{change} by the judge", f"{count}: {relevant} relevant, {irrelevant} not relevant"
+        )
+    say_line("prompts that models judged", f"{judge['prompts']}{cost_text(judge)}")
+    if judge["unjudged"]:
+        prompts = counted(judge["unjudged"], "prompt", "prompts")
+        warn(f"models did not decide all about {prompts}: {judge['reason']}")
+
+
+def _compare_with_bar(precision: Share | None, bar: float) -> str:
+    """Return whether what is injected is relevant often enough, and what would settle it."""
+    from judgekit.hooks.trial import FEWEST
+    from judgekit.judging.binomial import needed
+
+    labelled = precision.of if precision else 0
+    if precision is None or labelled < FEWEST:
+        return f"Too few labels: {FEWEST - labelled} more are needed"
+    value = f"The precision, {precision.value:.3f},"
+    if precision.value < bar:
+        return f"{value} is below the bar; --fit looks for better thresholds"
+    if precision.low >= bar:
+        return f"{value} and its interval are above the bar"
+    total = needed(round(1 - bar, 9), 0.025, 1 - precision.value)
+    more = "more labels may"
+    if total:
+        more = f"about {total - labelled} more labels like these would"
+    return f"{value} reaches the bar, its interval does not; {more} settle it"
+
+
+def _say_fit(fit: dict[str, Any]) -> None:
+    say(f"\nThresholds of {fit['kind']}: {_threshold_text(fit['before'])}")
+    precision = fit["precision"]
+    if precision:
+        bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
+        coverage = f"coverage {fit['coverage']['value']:.3f}"
+        say(f"  best: precision {precision['value']:.3f} {bounds}, {coverage}")
+    if fit["refused"]:
+        more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
+        say(f"  not changed: {fit['refused']}{more}")
+    elif not fit["written"]:
+        say("  not changed: no other threshold does better")
+    else:
+        say(f"  changed to: {_threshold_text(fit['after'])}; this holds in all your projects")
+        for name, path in zip(("written", "the old one"), fit["written"], strict=False):
+            say(f"  {name}: {path}")
+
+
+def _threshold_text(thresholds: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in thresholds.items())
