@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
+    from judgekit.retrieval.parts import Part
 
 PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the log; then it becomes the older one, and the older one goes
 _LOGGED = 3  # lines about a prompt that are shown
 _HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _TITLE = 70
-_PART = 90  # characters
+_PART = 90
+_LOGGED_TITLE = 100  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
     " when a prompt names it, or when the conversation was compacted"
@@ -45,70 +47,84 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if not configured["enabled"]:
         return "\n".join([*lines, "retrieval.enabled is false: the hook adds nothing"])
     if silent:
-        return "\n".join(
-            [*lines, "the prompt is too short or a notification: the hook adds nothing"]
-        )
+        reason = "the prompt is too short or a notification: the hook adds nothing"
+        return "\n".join([*lines, reason])
     ranked = context.find_candidates(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
-    if configured["command"]:
-        lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
-    for root in configured["roots"]:
-        path = search.resolve(root, project)
-        lines.append(
-            f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}"
-        )
+    lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _judge_without_effect(project)]
-    languages = {profile.language for profile in configured.profiles.by_kind.values()}
-    cut = []
-    for language in languages:
-        cut.extend(parts.parse(prompt, language))
-    words = dict.fromkeys(term.text for part in cut for term in part.terms)
+    prompt_parts = _cut(prompt, configured)
+    words = dict.fromkeys(term.text for part in prompt_parts for term in part.terms)
     lines.append(f"terms: {', '.join(words) or 'none: only stop words'}")
-    if len(cut) > 1:
-        lines.append(f"parts: {len(cut)}; each is searched by itself")
+    has_several_parts = len(prompt_parts) > 1
+    if has_several_parts:
+        lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
-    if configured["inject"] != "top_k":
-        latest = next(repeats.files_of(project), None)
-    else:
-        latest = None
-    prompts = configured["repeat_after"]
-    if latest and prompts:
-        told = repeats.Session(latest, project, prompts)
-    else:
-        told = None
-    if told is not None:
-        told.hold_back(ranked, prompt)
+    session = _latest_session(configured)
+    if session is not None:
+        session.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
-    unrepeated = context.unrepeated(shown, told, prompt)
-    dropped = []
-    for hit in shown[1][: context.MAX_MENTIONED]:
-        if hit not in unrepeated[1]:
-            dropped.append(hit)
+    unrepeated = context.unrepeated(shown, session, prompt)
+    _, mentioned = shown
+    _, still_mentioned = unrepeated
+    held_back = [hit for hit in mentioned[: context.MAX_MENTIONED] if hit not in still_mentioned]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
-        if candidate in ranked.repeated:
-            how = repeats.INJECTED
-        else:
-            how = repeats.MENTIONED
         if candidate in ranked.pinned:
             outcome = "injected"
             reason = "pinned: injected with every prompt"
-        elif told is not None and (candidate in ranked.repeated or candidate in dropped):
+        elif session is not None and candidate in ranked.repeated:
             outcome = "held back"
-            reason = _REPEATED.format(_HOW[how], told.ago(candidate, how), told.prompts)
+            reason = _describe_repeat(candidate, repeats.INJECTED, session)
+        elif session is not None and candidate in held_back:
+            outcome = "held back"
+            reason = _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
             outcome, reason = _outcome(candidate, unrepeated, configured)
-        if candidate.kind == COMMAND:
-            store = ""
-        else:
-            store = context.name_store(candidate.root, project)
+        is_from_program = candidate.kind == COMMAND
+        store = "" if is_from_program else context.name_store(candidate.root, project)
         title = short_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
-        lines += _evidence(candidate, several=len(cut) > 1)
+        lines += _evidence(candidate, has_several_parts=has_several_parts)
     if not (ranked.candidates or ranked.repeated or ranked.pinned):
         lines.append("no memory matches: nothing added")
     return "\n".join([*lines, "", *_logged(prompt, configured)])
+
+
+def _describe_stores(configured: Settings) -> list[str]:
+    lines = []
+    if configured["command"]:
+        lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
+    for root in configured["roots"]:
+        path = search.resolve(root, configured.project)
+        missing = "" if os.path.isdir(path) else " (missing: nothing to search)"
+        lines.append(f"store: {path}{missing}")
+    return lines
+
+
+def _cut(prompt: str, configured: Settings) -> list[Part]:
+    """Return the parts of a prompt, for each language in which a store is read."""
+    prompt_parts = []
+    for language in {profile.language for profile in configured.profiles.by_kind.values()}:
+        prompt_parts += parts.parse(prompt, language)
+    return prompt_parts
+
+
+def _latest_session(configured: Settings) -> repeats.Session | None:
+    """Return the session in this project that was told something last; None where nothing is held back."""
+    prompts = configured["repeat_after"]
+    if configured["inject"] == "top_k" or not prompts:
+        return None
+    path = next(repeats.files_of(configured.project), None)
+    if path is None:
+        return None
+    return repeats.Session(path, configured.project, prompts)
+
+
+def _describe_repeat(candidate: Candidate, how: str, session: repeats.Session) -> str:
+    ago = session.ago(candidate, how)
+    return _REPEATED.format(_HOW[how], ago, session.prompts)
 
 
 def _judge_without_effect(project: str) -> list[str]:
@@ -137,8 +153,8 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
     lines = [f"log: {file()}"]
-    wanted = short_line(prompt, PROMPT_CHARS)
-    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted]
+    beginning = short_line(prompt, PROMPT_CHARS)
+    logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
     for line in logged[:_LOGGED]:
         injected = _titles(line, "pinned", "injected")
         mentioned = _titles(line, "mentioned")
@@ -146,47 +162,59 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
         lines.append(
             f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
         )
-    return lines if logged else [*lines, "this prompt is not in the log"]
+    if not logged:
+        lines.append("this prompt is not in the log")
+    return lines
 
 
-def _titles(line: dict[str, Any], *parts: str) -> str:
+def _titles(line: dict[str, Any], *keys: str) -> str:
     titles = []
-    for part in parts:
-        for entry in line.get(part, ()):
+    for key in keys:
+        for entry in line.get(key, ()):
             titles.append(str(entry.get("title")))
     return ", ".join(titles) or "nothing"
 
 
 def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:
-    injected, mentioned = (candidate in part for part in shown)
-    outcome = "injected" if injected else "mentioned" if mentioned else "left out"
+    """Return what becomes of a candidate, and why."""
+    injected, mentioned = shown
+    if candidate in injected:
+        outcome = "injected"
+    elif candidate in mentioned:
+        outcome = "mentioned"
+    else:
+        outcome = "left out"
+    return outcome, _reason(candidate, outcome, configured)
+
+
+def _reason(candidate: Candidate, outcome: str, configured: Settings) -> str:
     never = _why_never_injected(candidate)
     if never:
-        return outcome, never
+        return never
+    most = configured["max_inject"]
+    is_injected = outcome == "injected"
+    is_mentioned = outcome == "mentioned"
     if configured["inject"] == "top_k":
-        which = "among" if injected else "not among"
-        return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
+        which = "among" if is_injected else "not among"
+        return f"{which} the first {most} (retrieval.inject is top_k)"
     if not candidate.rated:
-        rest = "" if mentioned else f", and only {context.MAX_MENTIONED} are"
-        told = f"without a judge it is at most mentioned{rest}"
-        return outcome, f"the program gave no confidence (score {candidate.score:g}): {told}"
+        rest = "" if is_mentioned else f", and only {context.MAX_MENTIONED} are"
+        limit = f"without a judge it is at most mentioned{rest}"
+        return f"the program gave no confidence (score {candidate.score:g}): {limit}"
     labels = configured.profiles.of(candidate.kind).labels
-    own = f"confidence {candidate.confidence:.2f}"
     label = candidate.confidence_label
-    if injected:
-        return outcome, f"{own} is high: at least {labels['high']:.2f}"
+    confidence = f"confidence {candidate.confidence:.2f}"
+    if is_injected:
+        return f"{confidence} is high: at least {labels['high']:.2f}"
     if label == "high":
-        most = configured["max_inject"]
-        return outcome, f"{own} is high, but only {most} are injected (retrieval.max_inject)"
-    if candidate.worth_mentioning and not mentioned:
-        return outcome, f"{own} is {label}, but only {context.MAX_MENTIONED} are mentioned"
+        return f"{confidence} is high, but only {most} are injected (retrieval.max_inject)"
+    if candidate.worth_mentioning and not is_mentioned:
+        return f"{confidence} is {label}, but only {context.MAX_MENTIONED} are mentioned"
     if candidate.worth_mentioning:
-        return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
-    weak = ", but nothing else was found (retrieval.hint_on_zero)" if mentioned else ""
-    return (
-        outcome,
-        f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention{weak}",
-    )
+        return f"{confidence} is {label}: high begins at {labels['high']:.2f}"
+    exception = ", but nothing else was found (retrieval.hint_on_zero)" if is_mentioned else ""
+    least = f"{labels['mention']:.2f}, the lowest confidence to mention"
+    return f"{confidence} is below {least}{exception}"
 
 
 def _why_never_injected(candidate: Candidate) -> str:
@@ -197,14 +225,16 @@ def _why_never_injected(candidate: Candidate) -> str:
     return ""
 
 
-def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
+def _evidence(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
     """Return which part of a prompt found a candidate, and its numbers, which docs/hook.md explains."""
     if not candidate.features:  # a pin found it
         return []
-    features = [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
-    lines = [f"           {', '.join([f'bm25 {candidate.bm25:.2f}', *features])}"]
-    if several and candidate.part is not None:
-        lines.insert(0, f"           found by: {short_line(candidate.part.text, _PART)}")
+    lines = []
+    if has_several_parts and candidate.part is not None:
+        lines.append(f"           found by: {short_line(candidate.part.text, _PART)}")
+    numbers = [f"bm25 {candidate.bm25:.2f}"]
+    numbers += [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
+    lines.append(f"           {', '.join(numbers)}")
     return lines
 
 
@@ -221,8 +251,7 @@ def add(
     session: object = None,
 ) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
-    names = ("pinned", "injected", "mentioned", "repeated")
-    became = zip(names, (ranked.pinned, *shown, ranked.repeated), strict=True)
+    injected, mentioned = shown
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
@@ -230,20 +259,13 @@ def add(
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
-    for part, candidates in became:
-        line[part] = [
-            {"path": hit.path, "title": short_line(hit.title, 100)}
-            | {
-                "confidence": round(hit.confidence, 3) if hit.rated else None,
-                "label": hit.confidence_label,
-            }
-            for hit in candidates
-        ]
-    rest = []
-    for candidate in ranked.candidates:
-        if candidate not in [*shown[0], *shown[1]]:
-            rest.append(candidate)
-    line |= {"left_out": len(rest), "judge": configured["judge"]}
+    line["pinned"] = _memories(ranked.pinned)
+    line["injected"] = _memories(injected)
+    line["mentioned"] = _memories(mentioned)
+    line["repeated"] = _memories(ranked.repeated)
+    left_out = [hit for hit in ranked.candidates if hit not in injected and hit not in mentioned]
+    line["left_out"] = len(left_out)
+    line["judge"] = configured["judge"]
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
     try:
@@ -252,9 +274,23 @@ def add(
         return
 
 
+def _memories(hits: list[Candidate]) -> list[dict[str, Any]]:
+    memories = []
+    for hit in hits:
+        memories.append(
+            {
+                "path": hit.path,
+                "title": short_line(hit.title, _LOGGED_TITLE),
+                "confidence": round(hit.confidence, 3) if hit.rated else None,
+                "label": hit.confidence_label,
+            }
+        )
+    return memories
+
+
 def read_log(project: str) -> list[dict[str, Any]]:
     """Return what was logged in a project, the newest line first."""
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for path in (file(), f"{file()}.1"):
         try:
             with open(path, "rb") as stream:
@@ -267,5 +303,5 @@ def read_log(project: str) -> list[dict[str, Any]]:
             except ValueError:  # cut off, by a full disk for instance
                 continue
             if isinstance(line, dict) and line.get("project") == project:
-                found.append(line)
-    return found
+                lines.append(line)
+    return lines

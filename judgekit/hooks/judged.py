@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # What is kept, what is left undecided, why, if so; and by place how likely a decision model keeps each.
+    # What is kept, what is left undecided and why, and by place how likely a decision model keeps it.
     Judged: TypeAlias = tuple[list[Candidate], list[Candidate], str | None, Mapping[int, float]]
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
-_SLACK = 1.0  # that an answer takes which the engine gives at the deadline
-_IMPORTS = (
-    1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
-)
+_SLACK = 1.0  # seconds that an answer takes which the engine gives at the deadline
+# Seconds beside the deadline for a process without an engine: 10 in all, as it is set up.
+_IMPORTS = 1.8
 _OK = 200
 JUDGED = "judged"  # in place of the confidence of what a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
@@ -45,15 +44,15 @@ def shown_by_judge(
     if not candidates:
         return None
     try:
-        judged = _judged(prompt, candidates, payload, configured)
+        judged = _judge(prompt, candidates, payload, configured)
     except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
         judged = f"not judged ({type(error).__name__}: {error}); {_BM25}"
     if isinstance(judged, str):
         notes.append(judged)
         return None
-    kept, undecided, degraded, likely = judged
-    if degraded is not None:
-        notes.append(degraded)
+    kept, undecided, why_undecided, likely = judged
+    if why_undecided is not None:
+        notes.append(why_undecided)
     labels = {id(candidates[place]): f"{share:.2f}" for place, share in likely.items()}
     return decided(ranked, kept, undecided, configured, labels)
 
@@ -65,11 +64,12 @@ def decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Return what is shown of what models kept and left undecided; what they kept is marked so.
+    """Return what is shown of what models kept, part of which they left undecided.
 
-    `labels` are instead of that mark, by the id of the candidate: how likely a decision model keeps it.
+    What they decided to keep is labelled as judged, or with how likely a decision model keeps it: `labels`,
+    by the id of the candidate.
     """
-    # By its place alone nothing is injected that nobody has rated.
+    # What is undecided and has no confidence stands there for its place alone, which injects nothing.
     kept = [hit for hit in kept if hit.rated or hit not in undecided]
     injected = kept[: configured["max_inject"]]
     for candidate in injected:
@@ -89,10 +89,10 @@ def parts_of(candidates: Sequence[Candidate]) -> list[str]:
     return list(dict.fromkeys([candidate.part.text for candidate in candidates if candidate.part]))
 
 
-def _judged(
+def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Ask the engine, or judge here where there is none; return why no model could be asked, if so."""
+    """Ask the engine, or judge here where there is none; where no model could be asked, return why."""
     seconds = min(configured["deadline"], MOST_SECONDS)
     parts = parts_of(candidates)
 
@@ -104,12 +104,13 @@ def _judged(
             if candidate.kind == confidence.COMMAND:
                 fields["text"] = candidate.text
             sent.append(fields)
-        request = client.carried(configured.project) | {
+        request = {
+            **client.carried(configured.project),
             "prompt": prompt,
             "candidates": sent,
             "parts": parts,
+            "transcript_path": str(payload.get("transcript_path") or ""),
         }
-        request["transcript_path"] = str(payload.get("transcript_path") or "")
         return quickjson.written(request).encode()
 
     def read(response: client.Response) -> Judged | str:
@@ -118,15 +119,15 @@ def _judged(
             return f"not judged ({reply['error']['message']}); {_BM25}"
         if reply.get("nobody") is not None:
             return str(reply["nobody"])
-        kept, undecided = (
-            [candidates[place] for place in reply[part]] for part in ("kept", "undecided")
-        )
+        kept = [candidates[place] for place in reply["kept"]]
+        undecided = [candidates[place] for place in reply["undecided"]]
         return kept, undecided, reply["degraded"], dict(reply.get("likely") or ())
 
     def locally(reason: client.NoEngine) -> Judged | str:
-        if isinstance(reason, client.EngineBusy | client.EngineLost):
-            busy = "the engine is busy: " if isinstance(reason, client.EngineBusy) else ""
-            return f"not judged ({busy}{reason}); {_BM25}"
+        if isinstance(reason, client.EngineBusy):
+            return f"not judged (the engine is busy: {reason}); {_BM25}"
+        if isinstance(reason, client.EngineLost):
+            return f"not judged ({reason}); {_BM25}"
         try:
             if not isinstance(reason, client.EngineOff) and client.start_for_later() is not None:
                 return f"not judged: the engine was not running and is starting; {_BM25}"
@@ -145,8 +146,12 @@ def _judged(
         return kept, undecided, selection.degraded, search.likely(selection)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
-    use = settings.engine_wanted(configured)
-    most = seconds + _SLACK
     return client.call(
-        "select", body, read, locally, use=use, begin=client.Connection, seconds=most
+        "select",
+        body,
+        read,
+        locally,
+        use=settings.engine_wanted(configured),
+        begin=client.Connection,
+        seconds=seconds + _SLACK,
     )

@@ -43,7 +43,7 @@ class _Line(BaseModel, strict=True):
 
 def read_answers(path: Path, project: str) -> Answers:
     """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`."""
-    found: Answers = {}
+    answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
         try:
             line = _Line.model_validate_json(text)
@@ -53,23 +53,22 @@ def read_answers(path: Path, project: str) -> Answers:
             )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
         # A prompt's text and a memory's path (from `project`) may stand in place of their digests.
-        file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
-        if _DIGEST.fullmatch(line.prompt):
-            prompt = line.prompt
-        else:
-            prompt = prompt_key(line.prompt)
-        if _DIGEST.fullmatch(line.memory):
-            memory = line.memory
-        else:
+        prompt = line.prompt
+        if not _DIGEST.fullmatch(prompt):
+            prompt = prompt_key(prompt)
+        memory = line.memory
+        if not _DIGEST.fullmatch(memory):
+            file = os.path.normpath(Path(os.path.realpath(project)) / memory)
             memory = environment.digest(file)
-        found[prompt, memory] = line.relevant
-    return found
+        answers[prompt, memory] = line.relevant
+    return answers
 
 
 def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
     """Append one answer, readable by its owner alone; raises `InputError` when it cannot be kept."""
+    prompt, memory = pair
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = json.dumps({"prompt": pair[0], "memory": pair[1], "relevant": relevant, "at": at})
+    line = json.dumps({"prompt": prompt, "memory": memory, "relevant": relevant, "at": at})
     try:
         outputs.append(str(path), f"{line}\n", private=False)
     except OSError as error:

@@ -30,14 +30,10 @@ def place_of(scope: Scope, project: Path, client: Client) -> Path:
 def text_for(scope: Scope) -> bytes:
     """Return the skill's text; a project's is for machines whose paths nobody knows here."""
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
-    if scope != "project":
-        program = context.search_program()
-    else:
-        program = context.PROGRAM
+    program = context.PROGRAM if scope == "project" else context.search_program()
     if program and program != context.PROGRAM:
-        text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ").replace(
-            f"\n{_COMMAND}", f"\n{program} "
-        )
+        text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ")
+        text = text.replace(f"\n{_COMMAND}", f"\n{program} ")
     return text.encode()
 
 

@@ -18,6 +18,8 @@ from judgekit.text import lines_of, short_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from judgekit.retrieval.compiled import Language
+
 WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")
@@ -30,37 +32,45 @@ class _Words:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
     def __init__(self, configured: settings.Settings) -> None:
-        self._languages = {}
-        found: dict[str, set[str]] = {}
+        self._languages: dict[str, Language] = {}
+        stems_by_file = self._read_stems(configured)
+        memories_with = Counter[str]()
+        for stems in stems_by_file.values():
+            memories_with.update(stems)
+        most = max(1, len(stems_by_file) // RARE)
+        self.files = stems_by_file.keys()
+        self.can_come_back: set[str] = set()
+        self._files_by_stem = defaultdict[str, list[str]](list)
+        for file, stems in stems_by_file.items():
+            rare_stems = [stem for stem in stems if memories_with[stem] <= most]
+            if len(rare_stems) >= WORDS:
+                self.can_come_back.add(file)
+                for stem in rare_stems:
+                    self._files_by_stem[stem].append(file)
+
+    def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
+        """Return the stems of each memory, and note the languages of the stores."""
+        stems_by_file = {}
         base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
             folder = os.path.realpath(search.resolve(root, configured.project))
-            if os.path.isdir(folder) and search.may_be_searched(
-                root, folder, base, configured.trusted
-            ):
-                profile, entries, _ = scan.entries(folder, configured.profiles)
-                self._languages[profile.kind] = profile.language
-                for place, entry in entries:
-                    text = " ".join([entry.title, *entry.tags, entry.body])
-                    found[os.path.join(folder, place)] = {*terms.stems(text, profile.language)}
-        having = Counter(stem for stems in found.values() for stem in stems)
-        most = max(1, len(found) // RARE)
-        rare = {
-            file: {stem for stem in stems if having[stem] <= most} for file, stems in found.items()
-        }
-        self.files = found.keys()
-        self.can_come_back = {file for file, stems in rare.items() if len(stems) >= WORDS}
-        self._owners = defaultdict[str, list[str]](list)
-        for file in self.can_come_back:
-            for stem in rare[file]:
-                self._owners[stem].append(file)
+            is_searched = search.may_be_searched(root, folder, base, configured.trusted)
+            if not is_searched or not os.path.isdir(folder):
+                continue
+            profile, entries, _ = scan.entries(folder, configured.profiles)
+            self._languages[profile.kind] = profile.language
+            for place, entry in entries:
+                text = " ".join([entry.title, *entry.tags, entry.body])
+                file = os.path.join(folder, place)
+                stems_by_file[file] = set(terms.stems(text, profile.language))
+        return stems_by_file
 
     def back_in(self, exchange: transcript.Exchange) -> set[str]:
         """Return the files of the memories whose words are in an answer and not in its prompt."""
         new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
-            counts.update(self._owners.get(stem, ()))
+            counts.update(self._files_by_stem.get(stem, ()))
         return {file for file, count in counts.items() if count >= WORDS}
 
     def _stems(self, text: str) -> set[str]:
@@ -76,102 +86,122 @@ def report(folder: str, *, as_json: bool = False) -> str:
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]
     if logged:
-        figures = _logged(logged, configured)
+        figures = _count_logged(logged, configured)
     else:
-        figures = _remembered(configured)
+        figures = _count_remembered(configured)
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
     listed = []
     for memory in figures.get("memories", ())[:_LISTED]:
-        listed.append(
-            f"{short_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
-        )
-    own = environment.SETTINGS.path()
+        title = short_line(memory["title"], _TITLE)
+        listed.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
     if configured["log"]:
         state = "on"
     else:
-        state = f"off (to switch it on: retrieval: {{log: true}} in {own})"
+        path = environment.SETTINGS.path()
+        state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
     template = _TEXTS["logged" if logged else "remembered"]
     text = template.format(**figures, state=state, listed="; ".join(listed))
     return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
 
 
-def _logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
+def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
     """Return the figures of the log, joined with the transcripts of the sessions in it."""
     words = _Words(configured)
     base = os.path.realpath(configured.project)
     exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
     transcripts = len(exchanges)
-    known = defaultdict[object, set[str]](set)
-    count = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0))
+    seen_in_session = defaultdict[object, set[str]](set)
+    counts = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0))
     titles: dict[str, str] = {}
-    times = Counter[str]()
-    used = Counter[str]()
+    times_injected = Counter[str]()
+    times_used = Counter[str]()
     for line in logged:
-        names = ("injected", "mentioned", "repeated", "pinned")
-        injected, mentioned, repeated, pinned = (_entries(line, name, base) for name in names)
-        times.update(injected.keys())
+        session = line.get("session")
+        injected = _entries(line, "injected", base)
+        mentioned = _entries(line, "mentioned", base)
+        repeated = _entries(line, "repeated", base)
+        pinned = _entries(line, "pinned", base)
+        times_injected.update(injected.keys())
         titles |= {file: str(entry.get("title")) for file, entry in injected.items()}
-        known[line.get("session")].update(injected, mentioned, repeated, pinned)
-        count.update(
-            prompts=1, injections=len(injected), injected_prompts=bool(injected), pinned=len(pinned)
-        )
-        count["repeats_avoided"] += sum(e.get("label", "high") == "high" for e in repeated.values())
-        count["nudges"] += bool(mentioned)
-        exchange = _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))
+        seen_in_session[session].update(injected, mentioned, repeated, pinned)
+        labels = [entry.get("label", "high") for entry in repeated.values()]
+        counts["prompts"] += 1
+        counts["injections"] += len(injected)
+        counts["injected_prompts"] += bool(injected)
+        counts["pinned"] += len(pinned)
+        counts["repeats_avoided"] += labels.count("high")
+        counts["nudges"] += bool(mentioned)
+        exchange = _take(exchanges.get(str(session), []), line.get("prompt"))
         if exchange is None:
             continue
-        count.update(
-            answered_prompts=1, answered_injections=len(injected), answered_nudges=bool(mentioned)
-        )
-        count["nudges_followed"] += bool(
-            mentioned and (_searches(exchange) or _opened(mentioned, exchange))
-        )
-        if injected:
-            opened = _opened(injected, exchange)
-            back = words.back_in(exchange)
-            came_back = back & injected.keys()
-            others = words.can_come_back - known[line.get("session")]
-            count.update(opened=len(opened), came_back=len(came_back), used=len(opened | came_back))
-            count.update(can_come_back=len(words.can_come_back & injected.keys()))
-            count.update(others=len(others), others_came_back=len(back & others))
-            used.update(opened | came_back)
+        counts["answered_prompts"] += 1
+        counts["answered_injections"] += len(injected)
+        counts["answered_nudges"] += bool(mentioned)
+        if mentioned and (_count_searches(exchange) or _opened(mentioned, exchange)):
+            counts["nudges_followed"] += 1
+        if not injected:
+            continue
+        opened = _opened(injected, exchange)
+        back = words.back_in(exchange)
+        came_back = back & injected.keys()
+        # The agent was not told of these: how often their words are in an answer by chance.
+        others = words.can_come_back - seen_in_session[session]
+        counts["opened"] += len(opened)
+        counts["came_back"] += len(came_back)
+        counts["used"] += len(opened | came_back)
+        counts["can_come_back"] += len(words.can_come_back & injected.keys())
+        counts["others"] += len(others)
+        counts["others_came_back"] += len(back & others)
+        times_used.update(opened | came_back)
     memories = []
-    for file, n in times.most_common():
-        memories.append({"title": titles[file], "injected": n, "used": used[file]})
-    sessions = len({line["session"] for line in logged if line.get("session")})
-    head = {
+    for file, times in times_injected.most_common():
+        memories.append({"title": titles[file], "injected": times, "used": times_used[file]})
+    sessions = {line["session"] for line in logged if line.get("session")}
+    return {
         "source": "log",
         "since": logged[0].get("at"),
-        "sessions": sessions,
+        "sessions": len(sessions),
         "transcripts": transcripts,
+        **counts,
+        "memories": memories,
     }
-    return {**head, **count, "memories": memories}
 
 
-def _remembered(configured: settings.Settings) -> dict[str, Any]:
+def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
     """Return the figures of what the hook remembers of sessions, joined with their transcripts."""
-    count = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
-    sessions = dict[str, list[str]]()
+    counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
+    prompts_by_session = dict[str, list[str]]()
     for path in repeats.files_of(configured.project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
-            sessions[os.path.basename(path)] = lines_of(file.read())[1:]
-    found = transcript.of_sessions(sessions.keys())
-    by_mark = {environment.digest(file): file for file in _Words(configured).files}
-    for session, prompts in sessions.items():
-        marks = []
+            prompts = lines_of(file.read())[1:]  # the first line is the project's
+        prompts_by_session[os.path.basename(path)] = prompts
+    exchanges = transcript.of_sessions(prompts_by_session.keys())
+    file_by_digest = {environment.digest(file): file for file in _Words(configured).files}
+    for session, prompts in prompts_by_session.items():
+        injected = []
         for line in prompts:
             for mark in line.split():
                 if mark[0] == repeats.INJECTED:
-                    marks.append(mark[1:])
-        count.update(prompts=len(prompts), injections=len(marks))
-        count["nudges"] += sum(repeats.MENTIONED in line for line in prompts)
-        if session in found:
-            files = {by_mark[mark] for mark in marks if mark in by_mark}
-            opened = {file for exchange in found[session] for file in _opened(files, exchange)}
-            count.update(searches=sum(map(_searches, found[session])))
-            count.update(opened=len(opened), answered_injections=len(files))
-    return {"source": "sessions", "sessions": len(sessions), "transcripts": len(found), **count}
+                    injected.append(mark[1:])
+        counts["prompts"] += len(prompts)
+        counts["injections"] += len(injected)
+        counts["nudges"] += sum(repeats.MENTIONED in line for line in prompts)
+        if session not in exchanges:
+            continue
+        files = {file_by_digest[digest] for digest in injected if digest in file_by_digest}
+        opened: set[str] = set()
+        for exchange in exchanges[session]:
+            opened |= _opened(files, exchange)
+            counts["searches"] += _count_searches(exchange)
+        counts["opened"] += len(opened)
+        counts["answered_injections"] += len(files)
+    return {
+        "source": "sessions",
+        "sessions": len(prompts_by_session),
+        "transcripts": len(exchanges),
+        **counts,
+    }
 
 
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
@@ -195,10 +225,16 @@ def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, 
 
 def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
     """Return those of `files` whose folder and name are in a tool call."""
-    calls = "\n".join(exchange.calls).replace("\\\\", "/")
-    return {file for file in files if "/".join(file.replace("\\", "/").split("/")[-2:]) in calls}
+    calls = "\n".join(exchange.calls).replace("\\\\", "/")  # in JSON a backslash is two
+    opened = set()
+    for file in files:
+        folder_and_name = "/".join(file.replace("\\", "/").split("/")[-2:])
+        if folder_and_name in calls:
+            opened.add(file)
+    return opened
 
 
-def _searches(exchange: transcript.Exchange) -> int:
+def _count_searches(exchange: transcript.Exchange) -> int:
     """Return how many different tool calls search the memories; Gemini writes some calls twice."""
-    return sum(any(name in call for name in _SEARCHES) for call in {*exchange.calls})
+    different_calls = set(exchange.calls)
+    return sum(any(name in call for name in _SEARCHES) for call in different_calls)

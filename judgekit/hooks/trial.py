@@ -31,20 +31,32 @@ FEWEST = 20  # labelled injections that say anything
 
 
 class Trial(NamedTuple):
-    """A prompt, its candidates, and what is injected and mentioned, without a judge and with one."""
+    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off)."""
 
     prompt: str
     hits: Sequence[Candidate]
     plain: Shown
     judged: Shown | None = None
 
+    @property
+    def injected(self) -> list[Candidate]:
+        """What is injected without a judge."""
+        injected, _ = self.plain
+        return injected
+
+    @property
+    def injected_by_judge(self) -> list[Candidate]:
+        """What is injected with a judge; where judging is off, the same."""
+        injected, _ = self.judged or self.plain
+        return injected
+
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
+        """Return what is injected, and with `mentions` what is mentioned, without a judge or with one."""
         hits: dict[Candidate, None] = {}
-        for shown in (self.plain, self.judged):
-            if shown:
-                hits |= dict.fromkeys(shown[0])
-                if mentions:
-                    hits |= dict.fromkeys(shown[1])
+        for injected, mentioned in filter(None, (self.plain, self.judged)):
+            hits |= dict.fromkeys(injected)
+            if mentions:
+                hits |= dict.fromkeys(mentioned)
         return list(hits)
 
     def pair(self, hit: Candidate) -> Pair:
@@ -91,72 +103,80 @@ class HookReport(ReportPart):
 def of_project(place: str, project: str, most: int) -> list[str]:
     """Return the latest prompts in the log, or else in transcripts, the newest first."""
     if place == "log":
-        return distinct((str(line.get("prompt", "")) for line in explain.read_log(project)), most)
-    return distinct(
-        transcript.prompts(project, most, lambda text: not claude_code.is_silent(text)), most
-    )
+        prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
+    else:
+        prompts = transcript.prompts(project, most, _is_answered)
+    return distinct(prompts, most)
+
+
+def _is_answered(prompt: str) -> bool:
+    return not claude_code.is_silent(prompt)
 
 
 def distinct(prompts: Iterable[str], most: int) -> list[str]:
     """Return the first prompts that the hook answers, each once."""
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for prompt in prompts:
-        if not claude_code.is_silent(prompt):
-            found.setdefault(prompt_key(prompt), prompt)
-    return list(found.values())[:most]
+        if _is_answered(prompt):
+            by_key.setdefault(prompt_key(prompt), prompt)
+    return list(by_key.values())[:most]
 
 
 def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]) -> Tried:
     """Return what the hook shows; where judging is on, models are asked about each prompt by itself."""
-    tried = Tried([], [], [], [])
-    for done, prompt in enumerate(prompts, 1):
+    tried = Tried(trials=[], selections=[], unjudged=[], notes=[])
+    for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
-        plain = context.shown_without_judge(ranked, configured)
-        shown = [plain]
+        without_judge = context.shown_without_judge(ranked, configured)
+        plain = context.unrepeated(without_judge, None, prompt)
+        judged = None
         if configured["judge"] == "on":
-            shown.append(_judged(prompt, ranked, configured, tried) or plain)
-        ways = [context.unrepeated(each, None, prompt) for each in shown]
-        tried.trials.append(Trial(prompt, ranked.candidates, *ways))
+            with_judge = _shown_by_judge(prompt, ranked, configured, tried) or without_judge
+            judged = context.unrepeated(with_judge, None, prompt)
+        tried.trials.append(Trial(prompt, ranked.candidates, plain, judged))
         progress(done)
     return tried
 
 
 def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
     """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
-    usages = [
-        Usage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections
-    ]
-    cost, source = added(usages)
-    said: dict[str, list[bool | None]] = {"dropped": [], "added": []}
+    dropped: list[bool | None] = []
+    newly_injected: list[bool | None] = []
     for trial in tried.trials:
-        shown = (trial.judged or trial.plain)[0]
-        plain = trial.plain[0]
-        for name, one, other in (("dropped", plain, shown), ("added", shown, plain)):
-            said[name] += [answers.get(trial.pair(hit)) for hit in one if hit not in other]
-    counted = {
-        name: {
-            "memories": len(words),
-            "relevant": words.count(True),
-            "irrelevant": words.count(False),
-        }
-        for name, words in said.items()
-    }
-    cost_complete = all(each.cost_complete is not False for each in tried.selections)
-    rounds = [one.model_dump(mode="json") for each in tried.selections for one in each.rounds]
+        before = trial.injected
+        after = trial.injected_by_judge
+        dropped += [answers.get(trial.pair(hit)) for hit in before if hit not in after]
+        newly_injected += [answers.get(trial.pair(hit)) for hit in after if hit not in before]
+    usages = []
+    rounds = []
+    for selection in tried.selections:
+        usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
+        rounds += [part.model_dump(mode="json") for part in selection.rounds]
+    cost, source = added(usages)
+    is_cost_complete = all(one.cost_complete is not False for one in tried.selections)
     return {
-        **counted,
+        "dropped": _count_answers(dropped),
+        "added": _count_answers(newly_injected),
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged),
         "reason": next(iter(tried.unjudged), None),
         "cost_usd": cost,
         "cost_source": source,
-        "cost_complete": cost_complete,
+        "cost_complete": is_cost_complete,
         "rounds": rounds,
     }
 
 
-def _judged(
+def _count_answers(memories: list[bool | None]) -> dict[str, int]:
+    return {
+        "memories": len(memories),
+        "relevant": memories.count(True),
+        "irrelevant": memories.count(False),
+    }
+
+
+def _shown_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried
 ) -> Shown | None:
     """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
@@ -173,56 +193,56 @@ def _judged(
         return None
     kept, undecided, selection = reply
     tried.selections.append(selection)
-    tried.unjudged.extend([] if selection.degraded is None else [selection.degraded])
+    if selection.degraded is not None:
+        tried.unjudged.append(selection.degraded)
     return judged.decided(ranked, kept, undecided, configured, {})
 
 
 def share(count: int, of: int) -> Share | None:
     """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
-    if of:
-        interval = exact(count, of)
-        value = interval.value
-        return Share(count=count, of=of, value=value, low=interval.low, high=interval.high)
-    return None
+    if not of:
+        return None
+    interval = exact(count, of)
+    return Share(count=count, of=of, value=interval.value, low=interval.low, high=interval.high)
 
 
 def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = False) -> HookReport:
     """Return what the hook adds with or without a judge; without an answer an injection covers no prompt."""
-    ways = []
+    injections = 0
+    labels: list[bool] = []
+    covered_prompts = 0
+    mention_counts = []
     for trial in trials:
-        ways.append((trial, (trial.judged if judged else None) or trial.plain))
-    said = []
-    for trial, (injected, _) in ways:
-        said.append([answers.get(trial.pair(hit)) for hit in injected])
-    labelled = []
-    for words in said:
-        for word in words:
-            if word is not None:
-                labelled.append(word)
-    mentions = [len(mentioned) for _, (_, mentioned) in ways]
-    precision = share(sum(labelled), len(labelled))
-    coverage = share(sum(map(any, said)), len(said))
+        injected, mentioned = (trial.judged or trial.plain) if judged else trial.plain
+        injections += len(injected)
+        mention_counts.append(len(mentioned))
+        about_prompt = [answers.get(trial.pair(hit)) for hit in injected]
+        labels += [label for label in about_prompt if label is not None]
+        if any(about_prompt):
+            covered_prompts += 1
     return HookReport(
-        injected=sum(map(len, said)),
-        mentioned=sum(mentions),
-        nudged=sum(map(bool, mentions)),
-        precision=precision,
-        coverage=coverage,
+        injected=injections,
+        mentioned=sum(mention_counts),
+        nudged=sum(count > 0 for count in mention_counts),
+        precision=share(labels.count(True), len(labels)),
+        coverage=share(covered_prompts, len(trials)),
     )
 
 
 def rows(trials: Sequence[Trial], answers: Answers, *, mentions: bool) -> list[dict[str, Any]]:
     """Return each pair that a person is asked about; its first three keys are a line of answers."""
-    return [
-        {
-            "prompt": trial.prompt,
-            "memory": hit.path,
-            "relevant": answers.get(trial.pair(hit)),
-            "title": hit.title,
-            "confidence": hit.confidence if hit.rated else None,
-            "plain": hit in trial.plain[0],
-            "judged": trial.judged and hit in trial.judged[0],
-        }
-        for trial in trials
-        for hit in trial.injections(mentions=mentions)
-    ]
+    pairs = []
+    for trial in trials:
+        for hit in trial.injections(mentions=mentions):
+            pairs.append(
+                {
+                    "prompt": trial.prompt,
+                    "memory": hit.path,
+                    "relevant": answers.get(trial.pair(hit)),
+                    "title": hit.title,
+                    "confidence": hit.confidence if hit.rated else None,
+                    "plain": hit in trial.injected,
+                    "judged": trial.judged and hit in trial.injected_by_judge,
+                }
+            )
+    return pairs
