@@ -81,15 +81,16 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
     ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    lines = (
-        f"\n{lower}"  # each line behind a break, which `re` finds faster than the beginning of one
-    )
-    for name, counts, most in ways:
+    # Each line behind a break, which `re` finds faster than the beginning of one.
+    lines = f"\n{lower}"
+    for name, counts, largest_share in ways:
         for match in RE[name].finditer(lines):
             words = re.findall(r"[a-z]{3,8}", match["value"])
-            inflected = sum(map(bool, map(RE["inflected"].search, words)))
-            usual = len(words) in counts and inflected <= most * len(words)
-            if usual and not RE["prose"].search(" ".join(words)):
+            if len(words) not in counts:
+                continue
+            inflected = [word for word in words if RE["inflected"].search(word)]
+            is_prose = bool(RE["prose"].search(" ".join(words)))
+            if len(inflected) <= largest_share * len(words) and not is_prose:
                 start, end = match.span("value")
                 yield SecretMatch(start - 1, end - 1, PHRASE)
 

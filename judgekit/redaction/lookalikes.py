@@ -73,11 +73,10 @@ def _unstyled(char: str) -> str:
 @functools.lru_cache(4096)
 def _folded(char: str) -> str:
     if char.isascii():
-        category = ""
-    else:
-        category = unicodedata.category(char)
-    if char.isascii() or category in _CATEGORIES:
-        return _CATEGORIES.get(category, char)
+        return char
+    category = unicodedata.category(char)
+    if category in _CATEGORIES:
+        return _CATEGORIES[category]
     parts = unicodedata.normalize("NFKD", char)
     letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
     if letter.isascii() and all(map(unicodedata.combining, parts[1:])):
@@ -87,9 +86,15 @@ def _folded(char: str) -> str:
 
 def _plain_word(word: str) -> str:
     unstyled = "".join(map(_unstyled, word))
-    if sum(a != b and b.isalpha() for a, b in zip(word, unstyled, strict=True)) >= _STYLED_LEAST:
+    styled = [
+        char
+        for char, letter in zip(word, unstyled, strict=True)
+        if char != letter and letter.isalpha()
+    ]
+    if len(styled) >= _STYLED_LEAST:
         word = unstyled
-    if sum(ord(char) in _CAPITALS for char in word) >= _CAPITALS_LEAST:
+    capitals = [char for char in word if ord(char) in _CAPITALS]
+    if len(capitals) >= _CAPITALS_LEAST:
         word = word.translate(_CAPITALS)
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():

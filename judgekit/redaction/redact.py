@@ -213,29 +213,27 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
     """Yield the lines in which a pattern is found, with one before and one after, and what was found."""
     start = 0
     end = 0
-    found: list[re.Match[str]] = []
+    matches: list[re.Match[str]] = []
     for match in pattern.finditer(text):
-        if match.end() > end or not found:
+        if not matches or match.end() > end:
             line = text.rfind("\n", end, match.start())
-            if line >= 0:
-                before = text.rfind("\n", end, line)
-            else:
-                before = -1
-            if found and before >= 0:
-                yield start, end, found
-                found = []
-            if not found:
-                start = max(before + 1, end)
-            end = text.find("\n", match.end())
-            if end >= 0:
-                end = text.find("\n", end + 1)
-            else:
-                end = -1
-            if not (end >= 0):
-                end = len(text)
-        found.append(match)
-    if found:
-        yield start, end, found
+            line_before = text.rfind("\n", end, line) if line >= 0 else -1
+            if matches and line_before >= 0:  # a line lies between the last ones and this one
+                yield start, end, matches
+                matches = []
+            if not matches:
+                start = max(line_before + 1, end)
+            end = _end_of_next_line(text, match.end())
+        matches.append(match)
+    if matches:
+        yield start, end, matches
+
+
+def _end_of_next_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    if end >= 0:
+        end = text.find("\n", end + 1)
+    return end if end >= 0 else len(text)
 
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
@@ -313,11 +311,11 @@ def _dump_views(pieces: list[tuple[int, int, bool]], data: list[bytes]) -> Itera
     for part in data:
         starts.append(length)
         length += len(part)
-    for swapped in (False, True):
+    for is_swapped in (False, True):
         texts: list[str] = []
         for part in data:
-            said = _swap_pairs(part) if swapped else part
-            texts.append("".join(chr(byte) if byte in _PRINTED else "." for byte in said))
+            line = _swap_pairs(part) if is_swapped else part
+            texts.append("".join(chr(byte) if byte in _PRINTED else "." for byte in line))
         yield View("".join(texts), starts, pieces)
 
 
@@ -331,25 +329,41 @@ def _swap_pairs(data: bytes) -> bytes:
 
 def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
-    if kind == "numbers":
-        codes = []
-        for number in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written):
-            codes.append(int(number, 16 if "x" in number else 10))
-        data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
-    elif kind == "base32":
-        letters = re.sub("[^A-Z2-7]+", "", written)
-        whole = len(letters) - len(letters) % 8
-        if len(letters) % 8 in (2, 4, 5, 7):
-            whole = len(letters)
-        data = base64.b32decode(letters[:whole] + "=" * (-whole % 8))
-    elif kind == "base64":
-        letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
+    decode = {"numbers": _decode_numbers, "base32": _decode_base32, "base64": _decode_base64}
+    data = decode.get(kind, _decode_hex)(written)
+    is_utf_16 = not any(data[1::2])
+    if is_utf_16:
+        data = data[::2]
+    data = data.rstrip(b"\0")
+    is_text = not data.translate(None, _PRINTED)
+    return data.decode("ascii") if is_text else ""
+
+
+def _decode_numbers(written: str) -> bytes:
+    codes = []
+    for number in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written):
+        code = int(number, 16 if "x" in number else 10)
+        if code < 0x80:  # noqa: PLR2004 - ASCII's end
+            codes.append(code)
+    return bytes(codes)
+
+
+def _decode_base32(written: str) -> bytes:
+    letters = re.sub("[^A-Z2-7]+", "", written)
+    whole = len(letters) - len(letters) % 8
+    if len(letters) % 8 in (2, 4, 5, 7):  # what an encoding may end with
         whole = len(letters)
-        if whole % 4 == 1:  # what no encoding ends with
-            whole -= 1
-        data = base64.b64decode(letters[:whole] + "=" * (-whole % 4))
-    else:
-        digits = re.sub("[^0-9A-Fa-f]", "", written)
-        data = bytes.fromhex(digits[: len(digits) // 2 * 2])
-    data = (data if any(data[1::2]) else data[::2]).rstrip(b"\0")
-    return "" if data.translate(None, _PRINTED) else data.decode("ascii")
+    return base64.b32decode(letters[:whole] + "=" * (-whole % 8))
+
+
+def _decode_base64(written: str) -> bytes:
+    letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
+    whole = len(letters)
+    if whole % 4 == 1:  # what no encoding ends with
+        whole -= 1
+    return base64.b64decode(letters[:whole] + "=" * (-whole % 4))
+
+
+def _decode_hex(written: str) -> bytes:
+    digits = re.sub("[^0-9A-Fa-f]", "", written)
+    return bytes.fromhex(digits[: len(digits) // 2 * 2])
