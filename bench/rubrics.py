@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from judgekit.config import settings
+from judgekit.config import MODES, settings
 from judgekit.evaluation import runner
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.panel import resolve_panel
@@ -92,7 +92,7 @@ def _head() -> str:
 
 def _section(effect: Effect) -> str:
     rubric = effect.loaded.rubric
-    sums = [_sum(effect.of(mode), mode) for mode in runner.MODES]
+    sums = [_sum(effect.of(mode), mode) for mode in MODES]
     rows = [_row(case, effect) for case in effect.cases]
     return "\n".join(
         [
@@ -149,7 +149,7 @@ def _row(case: ScoreCase, effect: Effect) -> str:
     said = {tried.mode: tried for tried in effect.tried if tried.case == case.id}
     scores = next((tried.scores for tried in said.values() if tried.scores), {})
     shown = ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) or "none"
-    verdicts = " | ".join(_verdict(said[mode]) for mode in runner.MODES)
+    verdicts = " | ".join(_verdict(said[mode]) for mode in MODES)
     return f"| {case.id} | {verdicts} | {shown} | {case.why.replace('|', '/')} |"
 
 

@@ -15,7 +15,7 @@ from judgekit.cli.evaluate import keep_noise, say_judges, warn_unanswered
 from judgekit.cli.options import OutOption, finite
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
-from judgekit.config import ModeName
+from judgekit.config import MODES, ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, short_line
 
@@ -112,7 +112,7 @@ def check(
     Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
     """
     from judgekit.rubric import loader, search_path
-    from judgekit.rubric.lint import MODES, remarks
+    from judgekit.rubric.lint import remarks
 
     needing_run = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
     for option, value in needing_run.items():
@@ -314,7 +314,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     cases = read_cases(new) or read_cases(old)
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
-    modes = (mode,) if mode else runner.MODES
+    modes = (mode,) if mode else MODES
     old_trials = runner.trial(old, cases, project_path(), modes=modes)
     new_trials = runner.trial(new, cases, project_path(), modes=modes)
     for earlier, tried in runner.flips(old_trials, new_trials):

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from judgekit.errors import UsageError
 
 ModeName: TypeAlias = Literal["strict", "lenient"]
+MODES: tuple[ModeName, ...] = ("strict", "lenient")
 TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallowest first
@@ -97,7 +98,7 @@ _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = "a str or a Path", _is_path
 EXPECTED: dict[str, Expected] = {
     "rubric": _TEXT,
-    "mode": _one_of(get_args(ModeName)),
+    "mode": _one_of(MODES),
     "model": (
         "a model such as 'openai/gpt-6-luna'",
         lambda value: _is_text(value) and value.strip(),

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
-from judgekit.config import ModeName, TierName
+from judgekit.config import MODES, ModeName, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.evaluation.calibrate import Opinions
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
 Progress: TypeAlias = "Callable[[int], None]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
-
-MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.labels import agrees, is_binary
+from judgekit.evaluation.stats import OUTCOMES
 from judgekit.judging import jury, ranking
 from judgekit.judging.calibration import USUALLY, Asked, Readings, together
 from judgekit.judging.escalation import DIGITS, certainty, margin
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.judging.score_source import ScoreSource
     from judgekit.rubric.schema import Better
 
-_OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
+
 _BETTER = (*jury.WINS, TIE)
 WHOLE = ""
 """Stands for a case that is judged as a whole (a document, a pair), where candidates have their ids."""
@@ -291,7 +292,7 @@ class Reader(NamedTuple):
             if case.subjects:
                 words = (*case.letters, TIE)
             else:
-                words = _OUTCOMES
+                words = OUTCOMES
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
         return {WHOLE: str(label)}

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import time
+from collections import defaultdict
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -93,16 +94,20 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
 
 def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
     profile = endpoint.profile
+    bare = ""
     if isinstance(profile, ApiProfile):
         bare = endpoint.model.removeprefix(profile.prefix)
-    else:
-        bare = ""
-    patterns = (name for name in models if name.endswith("*") and bare.startswith(name[:-1]))
-    return models.get(bare) or models.get(next(patterns, ""))
+    if bare in models:
+        return models[bare]
+    for name, known in models.items():
+        if name.endswith("*") and bare.startswith(name[:-1]):
+            return known
+    return None
 
 
 def _path(endpoint: Endpoint) -> Path:
-    digest = hashlib.sha256(f"{endpoint.api_base or ''}\0{endpoint.api_key}".encode()).hexdigest()
+    place = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
+    digest = hashlib.sha256(place.encode()).hexdigest()
     return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
@@ -137,9 +142,8 @@ def _ask(endpoint: Endpoint, answer: _Answer) -> _Answer:
     models = answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
     with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
-        models = _read(
-            running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES))
-        )
+        listing = listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
+        models = _read(running.run(listing))
     return _Answer(models, time.time())
 
 
@@ -156,16 +160,19 @@ def _kept(path: Path) -> _Answer:
 
 def _read(rows: list[Any]) -> dict[str, Known]:
     """Return what a proxy's list of models says; raises whatever a strange list raises."""
-    families: dict[str, set[str]] = {}
+    families = defaultdict[str, set[str]](set)
     thinking = set()
     for row in rows:
         name = str(row["model_name"])
         details = row.get("model_info") or {}
         behind = details.get("base_model") or row["litellm_params"]["model"]
-        families.setdefault(name, set()).add(family_by_name(str(behind)))
+        families[name].add(family_by_name(str(behind)))
         if details.get("supports_reasoning") is True:
             thinking.add(name)
-    return {name: Known(_one_family(all_of), name in thinking) for name, all_of in families.items()}
+    models = {}
+    for name, names_of_families in families.items():
+        models[name] = Known(_one_family(names_of_families), name in thinking)
+    return models
 
 
 def _one_family(families: set[str]) -> str:

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit.config import MODES
 from judgekit.errors import ConfigError
 from judgekit.rubric.loader import LoadedRubric, beside
 from judgekit.rubric.schema import (
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.config import ModeName
     from judgekit.rubric.schema import Case, Rubric
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
-MODES: tuple[ModeName, ...] = ("strict", "lenient")
+
 _MOST_COMBINATIONS = 100_000  # of scores that are gone through
 
 

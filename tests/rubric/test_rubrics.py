@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
-from judgekit.config import files, yamlfile
+from judgekit.config import MODES, files, yamlfile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import lint, loader, search_path
 from judgekit.rubric.lint import changes
@@ -330,7 +330,7 @@ def compared(
         text.replace("rubric: answer-preference", "rubric: ours").replace(before, after)
     )
     pair = {"prompt": "p", "a": "a", "b": b, "why": "w"}
-    named = [dict.fromkeys(lint.MODES, {"T": "tie"}.get(letter, letter)) for letter in labels]
+    named = [dict.fromkeys(MODES, {"T": "tie"}.get(letter, letter)) for letter in labels]
     cases = [{"id": str(number), **pair, "label": label} for number, label in enumerate(named)]
     path.with_name("ours@1.0.0.cases.jsonl").write_text(
         "".join(f"{json.dumps(case)}\n" for case in cases)
