@@ -73,6 +73,10 @@ class _Account:
     reserved_usd: float = 0.0
     cap_usd: float = 0.0
 
+    @property
+    def used_usd(self) -> float:
+        return self.spent_usd + self.reserved_usd
+
 
 class Broker:
     """Holds the paces of all providers, and the accounts of `workers` that may spend `max_cost_usd`."""
@@ -91,11 +95,12 @@ class Broker:
 
     def spent(self) -> float:
         """Return what all calls cost (USD)."""
-        return sum(each.spent_usd for each in self._accounts.values())
+        return sum(account.spent_usd for account in self._accounts.values())
 
     def alive(self) -> list[str]:
         now = time.monotonic()
-        return [name for name, each in self._accounts.items() if now - each.seen <= SILENT]
+        accounts = self._accounts
+        return [name for name in accounts if now - accounts[name].seen <= SILENT]
 
     def learn(self, job: bytes) -> None:
         """Keep what workers must know."""
@@ -119,28 +124,24 @@ class Broker:
         account.seen = now
         account.spent_usd = spent_usd
         account.reserved_usd = reserved_usd
-        for each in self._accounts.values():
-            if now - each.seen > SILENT:
-                self._drop(each)
+        for other in self._accounts.values():
+            if now - other.seen > SILENT:
+                self._drop(other)
         turns = {}
         for whom, use in uses.items():
             turns[whom] = self._turns(account, whom, use)
-        if self._limit is None:
-            cap = inf
-        else:
-            cap = self._lent(account, self._limit)
+        cap = inf if self._limit is None else self._lent(account, self._limit)
         return Orders(turns, cap, self._is_over, self._is_stopped)
 
     def _lent(self, account: _Account, limit: float) -> float:
         """Let a worker spend, of what is not spent, reserved or lent, half, where there are others."""
         accounts = self._accounts.values()
-        self._is_over |= sum(each.spent_usd + each.reserved_usd for each in accounts) >= limit * (
-            1 - INEXACT
-        )
-        others = [each for each in accounts if each is not account]
-        own = account.spent_usd + account.reserved_usd
-        lent = sum(max(each.cap_usd, each.spent_usd + each.reserved_usd) for each in others)
-        account.cap_usd = own + max(0.0, limit - own - lent) / (2 if others else 1)
+        used = sum(other.used_usd for other in accounts)
+        self._is_over |= used >= limit * (1 - INEXACT)
+        others = [other for other in accounts if other is not account]
+        lent = sum(max(other.cap_usd, other.used_usd) for other in others)
+        free = max(0.0, limit - account.used_usd - lent)
+        account.cap_usd = account.used_usd + free / (2 if others else 1)
         return account.cap_usd
 
     def _turns(self, account: _Account, whom: Whom, use: Use) -> Turns:
@@ -157,12 +158,14 @@ class Broker:
                 pace.pause(seconds, reason)
         given_back = account.held[whom] - use.held  # below 0: it was silent, and is there again
         pace.give(given_back)
-        account.held[whom], account.wanted[whom] = use.held, use.wanted
-        users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
+        account.held[whom] = use.held
+        account.wanted[whom] = use.wanted
+        users = 0
+        for other in self._accounts.values():
+            users += other.held[whom] + other.wanted[whom] > 0
+        share = 0  # they take turns
         if pace.limit() >= users:
             share = ceil(pace.limit() / max(1, users))
-        else:
-            share = 0  # they take turns
         wait = pace.wait()
         most = max(share, given_back <= 0)  # what comes back is for another worker first
         more = pace.take(min(use.wanted, most - use.held))
@@ -220,10 +223,10 @@ class SharedPace(Pace):
         waiting = sum(map(len, self._queues.values()))
         spare = self.limit() - self._flying - waiting
         self._limit -= max(0, spare + 1) // 2
-        found = Use(max(0, -spare), self.limit(), self._well, (*self._refusals,))
+        use = Use(max(0, -spare), self.limit(), self._well, (*self._refusals,))
         self._well = 0
         self._refusals.clear()
-        return found
+        return use
 
     def allow(self, turns: Turns) -> None:
         self._limit = self._limit + turns.more
@@ -265,10 +268,12 @@ class BrokerClient:
     async def beats(self) -> None:
         """Tell the broker what is spent and wanted, and hear what may be, until it is lost."""
         while not self.lost:
-            paces = {
-                whom: pace for whom, pace in self.paces.items() if isinstance(pace, SharedPace)
-            }
-            uses = {whom: pace.use() for whom, pace in paces.items()}
+            paces = {}
+            uses = {}
+            for whom, pace in self.paces.items():
+                if isinstance(pace, SharedPace):
+                    paces[whom] = pace
+                    uses[whom] = pace.use()
             try:
                 reserved = self._flying * self._mean
                 orders = await self._beat(self._worker, self.spent_usd, reserved, uses)
@@ -295,8 +300,8 @@ class BrokerClient:
         """Wait until a call may be paid; raises `GatewayError` when the limit of the run is reached."""
         while self.spent_usd + self._flying * self._mean >= self._cap_usd:
             if self.is_over or self.lost:
-                told = "the limit of the run is reached"
-                raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
+                problem = "the limit of the run is reached"
+                raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             self._hurry.set()
             await self._heard.wait()
         self._flying += 1

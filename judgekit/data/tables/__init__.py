@@ -243,7 +243,10 @@ def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -
     """Return the columns of a table: each has its type of `types`, or that which its values share."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    return pa.schema([(name, types.get(name, _arrow_type(found))) for name, found in kinds.items()])
+    columns = []
+    for name, kinds_of_column in kinds.items():
+        columns.append((name, types.get(name, _arrow_type(kinds_of_column))))
+    return pa.schema(columns)
 
 
 def batch_of(
@@ -258,13 +261,12 @@ def batch_of(
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    held = [cells_of(found, renamed) for found in rows]
-    values = ([cells.get(name) for cells in held] for name in schema.names)
-    pairs = zip(values, schema, strict=True)
-    return pa.record_batch(
-        [_array(cells, column, is_of_input=column.name in given) for cells, column in pairs],
-        schema,
-    )
+    cells_by_row = [cells_of(row, renamed) for row in rows]
+    arrays = []
+    for column in schema:
+        values = [cells.get(column.name) for cells in cells_by_row]
+        arrays.append(_array(values, column, is_of_input=column.name in given))
+    return pa.record_batch(arrays, schema)
 
 
 def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
@@ -292,10 +294,11 @@ def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType])
     """Return the columns in which a cell does not fit the column's type of `types`."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    found = set()
+    misfits = set()
     for name, kind in types.items():
+        values = [row.get(name) for row in rows]
         try:
-            _array([row.get(name) for row in rows], pa.field(name, kind), is_of_input=True)
+            _array(values, pa.field(name, kind), is_of_input=True)
         except ColumnTypeError:
-            found.add(name)
-    return found
+            misfits.add(name)
+    return misfits
