@@ -25,11 +25,12 @@ _RIGHT = tuple(_TABLE["right"].split())
 def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
     """Return the plain names that end as a model's response does, without those that are known otherwise."""
     known = frozenset(known_names)
-    return [
-        name
-        for name in names
-        if name.endswith(_TABLE["ending"]) and name not in known and not name.startswith(_RIGHT)
-    ]
+    return [name for name in names if _is_response(name, known)]
+
+
+def _is_response(name: str, known: frozenset[str]) -> bool:
+    is_named_so = name.endswith(_TABLE["ending"]) and not name.startswith(_RIGHT)
+    return is_named_so and name not in known
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
@@ -40,14 +41,12 @@ def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) ->
     """
     known = frozenset(known_names)
     if _is_output(text, known):
-        return [column for name, column in free.items() if _is_output(name, known)]
-    return [
-        column for name, column in free.items() if name not in known and _sounds_like_output(name)
-    ]
+        return [free[name] for name in free if _is_output(name, known)]
+    return [free[name] for name in free if name not in known and _sounds_like_output(name)]
 
 
 def _is_output(name: str, known: frozenset[str]) -> bool:
-    return name in _NAMES or bool(responses_in([name], known))
+    return name in _NAMES or _is_response(name, known)
 
 
 def _sounds_like_output(name: str) -> bool:

@@ -277,9 +277,9 @@ class Manifest:
     def count_unsealed(self) -> int:
         """Return how many batches and requests this user's key did not write."""
         batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
-        count = sum(
-            not seals.is_valid(self._key, "batch", [*values], seal) for *values, seal in batches
-        )
+        count = 0
+        for *values, seal in batches:
+            count += not seals.is_valid(self._key, "batch", values, seal)
         requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
         for custom_id, place, body, answer, seal in requests:
             content = _request(custom_id, place, body, answer)

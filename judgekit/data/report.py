@@ -335,7 +335,10 @@ def summarise(
     for value, group in _largest(groups):
         largest.append(group.group(value, best, is_labelled=bool(labels)))
     rejected, improvable, _ = OUTCOMES
+    not_accepted = tally.words[rejected] + tally.words[improvable]
     tiers = {tier_name: _priced(tier) for tier_name, tier in totals.tiers.items()}
+    judges = dict(totals.judges.most_common(_REASONS))
+    errors = dict(totals.errors.most_common(_REASONS))
     return ResultsReport(
         file=name,
         rows=tally.words.total(),
@@ -351,9 +354,9 @@ def summarise(
         tiers=tiers,
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
-        judged_by=dict(totals.judges.most_common(_REASONS)),
-        errors=dict(totals.errors.most_common(_REASONS)),
-        not_accepted=tally.words[rejected] + tally.words[improvable],
+        judged_by=judges,
+        errors=errors,
+        not_accepted=not_accepted,
         values=len(groups),
         labelled=labelled,
         difference=difference,

@@ -213,6 +213,9 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
 
 def _height(value: float, interval: Interval | None, top: float) -> Interval:
     """Return a value and its bounds as parts of the greatest height."""
+
+    def part(height: float) -> float:
+        return min(height / top, 1.0)
+
     low, high = interval.bounds if interval else (value, value)
-    value, low, high = (min(height / top, 1.0) for height in (value, low, high))
-    return Interval(value, low, high)
+    return Interval(part(value), part(low), part(high))

@@ -117,16 +117,21 @@ def _of_task(older: Fields, *, text: bool) -> Fields:
         if isinstance(earlier, dict):
             rounds.append(_round(number, earlier))
     consensus = older.get("consensus")
+    if consensus not in get_args(Consensus):
+        consensus = "none"
+    reasoning = ""
+    if text:
+        reasoning = _text(older.get("reasoning"))
     words = {word: word for word in get_args(VerdictWord)}
     return {
         "task_id": _text(older["task_id"]),
         "subjects": [],
         "mode": "strict",
         "human_override": _override(older),
-        "reasoning": _text(older.get("reasoning")) if text else "",
+        "reasoning": reasoning,
         "verdict": _word(words, older, older.get("verdict")),
         "findings": _suggestions(older.get("improvements")),
-        "consensus": consensus if consensus in get_args(Consensus) else "none",
+        "consensus": consensus,
         "judge_tier": _tier(older),
         "model": _text(older.get("model")) or None,
         "rounds": rounds,

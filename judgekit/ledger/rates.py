@@ -204,8 +204,10 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 
 
 def _odds_against(share: Interval) -> Interval:
-    value, high, low = ((1 - part) / part for part in (share.value, share.low, share.high))
-    return Interval(value, low, high)
+    def odds(share: float) -> float:
+        return (1 - share) / share
+
+    return Interval(odds(share.value), low=odds(share.high), high=odds(share.low))
 
 
 def _share_of_odds(odds: float) -> float:

@@ -284,10 +284,12 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
         return numbers
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
-    counts = read, written, *cached = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
+    counts = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
+    read, written, *cached = counts
     if endpoint.price is not None:
         return Usage(read, written, endpoint.price.of(*counts), "profile", *cached)
-    if costs := numbers(keys.cost) if keys.cost else []:
+    costs = numbers(keys.cost) if keys.cost else []
+    if costs:
         return Usage(read, written, max(0.0, sum(costs)), "provider", *cached)
     return Usage(read, written, None, None, *cached)
 
