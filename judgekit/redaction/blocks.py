@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from judgekit.redaction.secret_rules import RE, SecretMatch, Span, line_end
 from judgekit.redaction.secret_tables import (
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PHRASE = "seed phrase"
 JWK_MEMBER = "key"
-_PHRASE_NAMES: Final = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
-_PHRASE_WORDS: Final[tuple[int, ...]] = (12, 15, 18, 21, 24)
+_PHRASE_NAMES = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
+_PHRASE_WORDS: tuple[int, ...] = (12, 15, 18, 21, 24)
 
 
 def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
@@ -95,7 +95,7 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
                 yield SecretMatch(start - 1, end - 1, PHRASE)
 
 
-_JWK_REACH: Final = 12_000  # characters before and behind its kind in which a key's members stand
+_JWK_REACH = 12_000  # characters before and behind its kind in which a key's members stand
 
 
 def _jwk_members(lower: str) -> Iterator[SecretMatch]:

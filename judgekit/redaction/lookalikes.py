@@ -11,18 +11,18 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from typing import Any, Final
+from typing import Any
 
 from judgekit import environment
 
-_ALIKE: Final[dict[str, Any]] = environment.table(__file__, "lookalikes.toml")["alike"]
-_CYRILLIC: Final = str.maketrans(*_ALIKE["cyrillic"])
-_ARMENIAN: Final = str.maketrans(*_ALIKE["armenian"])
-_GREEK: Final = str.maketrans(*_ALIKE["greek"])
-_CAPITALS: Final = str.maketrans(*_ALIKE["capitals"])
-_PUNCTUATION: Final = str.maketrans(*_ALIKE["punctuation"])
-_SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
-_CATEGORIES: Final = {
+_ALIKE: dict[str, Any] = environment.table(__file__, "lookalikes.toml")["alike"]
+_CYRILLIC = str.maketrans(*_ALIKE["cyrillic"])
+_ARMENIAN = str.maketrans(*_ALIKE["armenian"])
+_GREEK = str.maketrans(*_ALIKE["greek"])
+_CAPITALS = str.maketrans(*_ALIKE["capitals"])
+_PUNCTUATION = str.maketrans(*_ALIKE["punctuation"])
+_SKELETON = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
+_CATEGORIES = {
     "Mn": "\0",
     "Me": "\0",
     "Cf": "\0",
@@ -31,15 +31,15 @@ _CATEGORIES: Final = {
     "Pi": '"',
     "Pf": '"',
 }
-_STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
-_CAPITALS_LEAST: Final = 3
-_CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
+_STYLED_LEAST = 2  # letters in a word: a single one is a symbol
+_CAPITALS_LEAST = 3
+_CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
 _FOREIGN_WORD = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
 )
-_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-_STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Final, cast
+from typing import cast
 
 from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
 from judgekit.redaction.values import (
@@ -24,8 +24,8 @@ from judgekit.redaction.values import (
     is_weak_secret,
 )
 
-_LONGEST_NAME: Final = 60
-_LEAST_SHORT: Final = 6
+_LONGEST_NAME = 60
+_LEAST_SHORT = 6
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from judgekit.redaction.secret_rules import RE, Span
 from judgekit.redaction.values import is_mixed
@@ -10,10 +10,10 @@ from judgekit.redaction.values import is_mixed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LEAST_OF_KEY: Final = 16
-_LEAST_IN_FIELD: Final = 40
-_MOST_LINES: Final = 600
-_MOST_OTHERS: Final = 12
+_LEAST_OF_KEY = 16
+_LEAST_IN_FIELD = 40
+_MOST_LINES = 600
+_MOST_OTHERS = 12
 
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:

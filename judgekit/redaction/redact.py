@@ -14,7 +14,7 @@ import bisect
 import html
 import re
 import string
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit.redaction.lookalikes import folded
 from judgekit.redaction.word_index import AnyWord
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     Record = TypeVar("Record", bound=BaseModel)
 
-MARGIN: Final = 4_000  # characters behind a cut that are looked at too: no secret is split
-MARK: Final = "[redacted: "  # the beginning of what replaces a secret
-DEPTH: Final = 3  # how often encoded text may be encoded again
-_PASSES: Final = 4  # what stood behind a secret may be found when that is gone
+MARGIN = 4_000  # characters behind a cut that are looked at too: no secret is split
+MARK = "[redacted: "  # the beginning of what replaces a secret
+DEPTH = 3  # how often encoded text may be encoded again
+_PASSES = 4  # what stood behind a secret may be found when that is gone
 
 
 class Redacted(NamedTuple):
@@ -125,11 +125,11 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
 
 # Text that is encoded, escaped, joined or broken over lines
 
-_FAR: Final = 200  # characters around a list in which its parts are joined
-_SHORTEST_ENCODED: Final = 16  # characters of encoded text without blanks
-_LEAST_DIGITS: Final = 12  # of text encoded in numbers
+_FAR = 200  # characters around a list in which its parts are joined
+_SHORTEST_ENCODED = 16  # characters of encoded text without blanks
+_LEAST_DIGITS = 12  # of text encoded in numbers
 # What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
-_BROKEN_BEGINNINGS: Final = (
+_BROKEN_BEGINNINGS = (
     *(
         "sk-",
         "ghp_",
@@ -159,8 +159,8 @@ _BROKEN_BEGINNINGS: Final = (
     ),
     *("whsec_", "dckr_pat_", "ya29.", "GOCSPX-"),
 )
-_BROKEN: Final = AnyWord(_BROKEN_BEGINNINGS)
-_PRINTED: Final = string.printable.encode()
+_BROKEN = AnyWord(_BROKEN_BEGINNINGS)
+_PRINTED = string.printable.encode()
 
 
 class View(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.redaction.lookalikes import folded
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Span: TypeAlias = tuple[int, int]
-RULES: Final[dict[str, Any]] = environment.table(__file__, "secret_rules.toml")
-_SECTIONS_OF_PATTERNS: Final = (
+RULES: dict[str, Any] = environment.table(__file__, "secret_rules.toml")
+_SECTIONS_OF_PATTERNS = (
     "names",
     "values",
     "settings",
@@ -38,7 +38,7 @@ class SecretMatch(NamedTuple):
 
 
 # As people write letters that have no accent to leave out.
-_TYPED: Final = str.maketrans("łøđðəıß", "loddeis")
+_TYPED = str.maketrans("łøđðəıß", "loddeis")
 
 
 def _spellings(word: str) -> set[str]:
@@ -91,7 +91,7 @@ def _language_words() -> list[str]:
     return sorted(words)
 
 
-LANGUAGE_WORDS: Final = _language_words()
+LANGUAGE_WORDS = _language_words()
 _add_languages()
 
 
@@ -122,10 +122,10 @@ def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
     return rows
 
 
-_PATTERNS: Final[dict[str, str]] = {}
+_PATTERNS: dict[str, str] = {}
 for _section in _SECTIONS_OF_PATTERNS:
     _PATTERNS.update(RULES[_section])
-RE: Final = _Patterns()
+RE = _Patterns()
 
 
 def line_end(text: str, at: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from judgekit.redaction.blocks import JWK_MEMBER, PHRASE, blocks
 from judgekit.redaction.named_values import find_named
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 PRIVATE_KEY = "private key"
 # Kinds that are found behind a letter too: their beginning and length do not come about by chance.
-_UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_FORM: Final = 17  # characters of a secret with a form of its own
-_LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
-_SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
+_SHORTEST_FORM = 17  # characters of a secret with a form of its own
+_LINES_BEHIND = 3  # a value may stand in them that the line before names
+_SMALL = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
-_FORMS: Final = read_rows("forms")
-_PLACES: Final = read_rows("places")
-_LANGUAGE_WORDS: Final = AnyWord(LANGUAGE_WORDS)
-_LINE_WORDS: Final = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
-_LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
-_compiled: Final = functools.cache(re.compile)
+_FORMS = read_rows("forms")
+_PLACES = read_rows("places")
+_LANGUAGE_WORDS = AnyWord(LANGUAGE_WORDS)
+_LINE_WORDS = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
+_LINE_PATTERNS = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
+_compiled = functools.cache(re.compile)
 # Parts of patterns that may match a blank.
-_WITH_BLANKS: Final = (
+_WITH_BLANKS = (
     " ",
     "\\s",
     "[^",

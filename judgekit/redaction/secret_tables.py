@@ -6,18 +6,18 @@ the cell behind such a name. Everything is looked for in small letters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from judgekit.redaction.secret_rules import RE, SecretMatch, line_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST_ROW: Final = 2000
-_CELL_EDGE: Final = " \t*`\"'_"
-_LEAST_CELL: Final = 4
-_MOST_ROWS: Final = 500
-_MOST_CHARACTERS: Final = 40_000  # of a table whose cells stand in lines of their own
+LONGEST_ROW = 2000
+_CELL_EDGE = " \t*`\"'_"
+_LEAST_CELL = 4
+_MOST_ROWS = 500
+_MOST_CHARACTERS = 40_000  # of a table whose cells stand in lines of their own
 
 
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:

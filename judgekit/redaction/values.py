@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from judgekit.redaction.secret_rules import RE
 from judgekit.redaction.vendor_tokens import count_changes
 
-_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
-_LEAST_SYMBOLS: Final = 3
-_LEAST_STRANGE: Final = 6
-LEAST_TOKEN: Final = 8
-LEAST_BARE_TOKEN: Final = 16
-_LEAST_WEAK: Final = 20
-_LEAST_WORDS: Final = 4
-_CHANGED_OFTEN: Final = 4
-_SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
-_SHUFFLED_WEAK: Final = 0.35
+_SYMBOLS = frozenset("!#$%&*+=?@^|~")
+_LEAST_SYMBOLS = 3
+_LEAST_STRANGE = 6
+LEAST_TOKEN = 8
+LEAST_BARE_TOKEN = 16
+_LEAST_WEAK = 20
+_LEAST_WORDS = 4
+_CHANGED_OFTEN = 4
+_SHUFFLED = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
+_SHUFFLED_WEAK = 0.35
 
 
 def is_mixed(value: str) -> bool:

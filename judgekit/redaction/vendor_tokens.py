@@ -9,32 +9,30 @@ identifiers are none.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_WORDS: Final = RULES["tokens"]
-_VENDORS: Final = frozenset(_WORDS["vendors"].split())
-_COMMON: Final = frozenset(_WORDS["common"].split())
-_KINDS: Final = frozenset(_WORDS["kinds"].split())
-_SURE_KINDS: Final = frozenset(_WORDS["sure_kinds"].split())
-_IDENTIFIERS: Final = frozenset(_WORDS["identifiers"].split())
+_WORDS = RULES["tokens"]
+_VENDORS = frozenset(_WORDS["vendors"].split())
+_COMMON = frozenset(_WORDS["common"].split())
+_KINDS = frozenset(_WORDS["kinds"].split())
+_SURE_KINDS = frozenset(_WORDS["sure_kinds"].split())
+_IDENTIFIERS = frozenset(_WORDS["identifiers"].split())
 
-_LEAST_OF_VENDOR: Final = 14  # random characters behind what begins nothing else
-_LEAST_OF_WORD: Final = 20  # behind a usual word
-_LEAST_OF_KIND: Final = (
-    24  # behind a beginning that is not in the table, with a word for a kind of key
-)
-_LEAST_OF_UNKNOWN: Final = 32  # behind any other
-_LEAST_OF_HEX: Final = 32  # hexadecimal digits, where they may be a hash
-_SHORT_PIECE: Final = 5
-_RANDOM: Final = 0.2  # how often letters and digits change in what is drawn at random
-_SHUFFLED: Final = 0.45  # and letters of both sizes; camelCase with words of five letters has 0.4
-_SHUFFLED_WITH_DIGITS: Final = 0.4
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
+_LEAST_OF_VENDOR = 14  # random characters behind what begins nothing else
+_LEAST_OF_WORD = 20  # behind a usual word
+_LEAST_OF_KIND = 24  # behind a beginning that is not in the table, with a word for a kind of key
+_LEAST_OF_UNKNOWN = 32  # behind any other
+_LEAST_OF_HEX = 32  # hexadecimal digits, where they may be a hash
+_SHORT_PIECE = 5
+_RANDOM = 0.2  # how often letters and digits change in what is drawn at random
+_SHUFFLED = 0.45  # and letters of both sizes; camelCase with words of five letters has 0.4
+_SHUFFLED_WITH_DIGITS = 0.4
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
@@ -75,8 +73,8 @@ def is_vendor_token(token: str) -> bool:
     return _is_of_unknown_vendor(beginning, tail)
 
 
-_LENGTH_OF_UUID: Final = 36
-_PIECES_OF_UUID: Final = 5
+_LENGTH_OF_UUID = 36
+_PIECES_OF_UUID = 5
 
 
 def _is_before_uuid(pieces: list[str]) -> bool:
@@ -89,7 +87,7 @@ def _is_before_uuid(pieces: list[str]) -> bool:
     return any(piece.lower() in _SURE_KINDS for piece in before)
 
 
-_UUID_WORDS: Final = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
+_UUID_WORDS = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
 
 
 def is_random_piece(piece: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class WordIndex:
 
 
 # Letters in the order in which texts have them; what is not among them is rare.
-_BY_FREQUENCY: Final = " etaoinsrhldcumfpgwybvkxjqz"
+_BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
 
 
 class AnyWord:
