@@ -21,75 +21,83 @@ BLOCKED = 85
 
 # pre-commit stops a push for any exit code but 0, and a Python that cannot start ends with 1: so the shell
 # looks for the one code that is a NO-GO.
-_RUN = f'judgekit gate --pre-push "$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL" --blocked-code {BLOCKED}'
-_ONLY = f"[ $? -ne {BLOCKED} ]"
+_PUSH = '"$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL"'
+_GATE = f"judgekit gate --pre-push {_PUSH} --blocked-code {BLOCKED}"
+_IS_NOT_BLOCKED = f"[ $? -ne {BLOCKED} ]"
 _MISSING = 'echo "judgekit is not installed here: this push is not judged"'
-ENTRY = f"sh -c '{OWN_PYTHON}; {_RUN}; {_ONLY}'"
-_FOUND = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
-_LOCAL = f"sh -c '{OWN_PYTHON}; {_FOUND}; {_RUN}; {_ONLY}'"
-ITEM = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8").replace("@ENTRY@", _LOCAL)
+ENTRY = f"sh -c '{OWN_PYTHON}; {_GATE}; {_IS_NOT_BLOCKED}'"
+_STOP_IF_MISSING = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
+_LOCAL_ENTRY = f"sh -c '{OWN_PYTHON}; {_STOP_IF_MISSING}; {_GATE}; {_IS_NOT_BLOCKED}'"
+_TEMPLATE = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
+ITEM = _TEMPLATE.replace("@ENTRY@", _LOCAL_ENTRY)
 
 
 def plan_install(project: Path) -> FileChange:
     """Return how a project's configuration gets our hook; raises `ConfigError` or `InputError`."""
-    return _planned(project, installs=True)
+    return _plan(project, installs=True)
 
 
 def plan_uninstall(project: Path) -> FileChange:
     """Return how a project's configuration loses our hook; raises as `plan_install` does."""
-    return _planned(project, installs=False)
+    return _plan(project, installs=False)
 
 
-def _planned(project: Path, *, installs: bool) -> FileChange:
+def _plan(project: Path, *, installs: bool) -> FileChange:
     path = project / FILE
     before = files.read(path)
     try:
-        after = _changed((before or b"").decode(), installs=installs)
+        text = _edit((before or b"").decode(), installs=installs)
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except ConfigError as error:
         raise ConfigError(error.problem, path=path, key=error.key) from None
-    return FileChange(path, before, before if after is None else after.encode() or None)
+    if text is None:
+        return FileChange(path, before, after=before)
+    return FileChange(path, before, after=text.encode() or None)
 
 
-def _changed(text: str, *, installs: bool) -> str | None:
+def _edit(text: str, *, installs: bool) -> str | None:
     """Return the text with or without our hook, "" where nothing is left of it; None for no change."""
-    (own,) = yaml_text.parsed(ITEM)
-    place = None
+    (our_repo,) = yaml_text.parsed(ITEM)
     data = yaml_text.parsed(text)
-    if isinstance(data, dict):
-        repos = data.get("repos")
-    else:
-        repos = None
-    for position, repo in enumerate(repos if isinstance(repos, list) else ()):
-        if isinstance(repo, dict):
-            hooks = repo.get("hooks")
-        else:
-            hooks = None
-        ids = []
-        for hook in hooks or ():
-            if isinstance(hook, dict):
-                ids.append(hook.get("id"))
-        if ID not in ids:
-            continue
-        is_as_written = repo.get("repo") == "local" and ids == [ID]
-        if installs and (not is_as_written or repo == own):
+    repos = data.get("repos") if isinstance(data, dict) else None
+    if not isinstance(repos, list):
+        repos = []
+    place = _find_ours(repos)
+    if place is None:
+        if not installs:
             return None
-        if not is_as_written:
+    else:
+        repo = repos[place]
+        is_alone = repo.get("repo") == "local" and _hook_ids(repo) == [ID]
+        is_up_to_date = not is_alone or repo == our_repo  # what somebody else lists is theirs
+        if installs and is_up_to_date:
+            return None
+        if not is_alone:
             raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
-        place = position
-        break
-    if place is None and not installs:
-        return None
 
     def change(data: dict[str, Any]) -> None:
-        data["repos"] = items = data.get("repos") or []
+        items = data.get("repos") or []
+        data["repos"] = items
         if place is not None:
             del items[place]
         if installs:
-            items.append(own)
+            items.append(our_repo)
 
     changed = yaml_text.edited(text, change)
     if yaml_text.parsed(changed) == {"repos": []}:
         return ""
     return changed
+
+
+def _find_ours(repos: list[Any]) -> int | None:
+    """Return the place of the first repository that lists our hook; None where none does."""
+    for place, repo in enumerate(repos):
+        if ID in _hook_ids(repo):
+            return place
+    return None
+
+
+def _hook_ids(repo: object) -> list[object]:
+    hooks = repo.get("hooks") if isinstance(repo, dict) else None
+    return [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]

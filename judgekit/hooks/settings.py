@@ -40,11 +40,11 @@ class Settings:
 
     __slots__ = ("profiles", "project", "trusted", "values")
 
-    def __init__(self, found: dict[str, Any], project: str) -> None:
-        self.values = found["values"]
+    def __init__(self, data: dict[str, Any], project: str) -> None:
+        self.values = data["values"]
         self.project = project
-        self.trusted = found["trusted"]
-        self.profiles = compiled.Profiles(found["profiles"] or compiled.bundled())
+        self.trusted = data["trusted"]
+        self.profiles = compiled.Profiles(data["profiles"] or compiled.bundled())
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list
         return self.values[key]
@@ -52,6 +52,23 @@ class Settings:
 
 def load(project: str) -> tuple[Settings, list[str]]:
     """Return the settings that hold in `project`, and a line for stderr about each file that is wrong."""
+    stamps = _stamp_sources(project)
+    variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
+    if not variables and not stamps:
+        defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
+        return Settings(defaults, project), []
+    key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
+    path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
+    data = _read_kept(path, key)
+    if data is None:
+        data, is_valid = _validate(project)
+        if is_valid:
+            _keep(path, {"key": key, **data})
+    return Settings(data, project), data["notes"]
+
+
+def _stamp_sources(project: str) -> list[tuple[str, Any]]:
+    """Return each file and folder that configures the hooks, with what tells whether it changed."""
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -60,33 +77,35 @@ def load(project: str) -> tuple[Settings, list[str]]:
             sources += sorted(os.path.join(folder, name) for name in os.listdir(folder))
         except OSError:
             continue
-    stamps = [(source, stamp) for source in sources if (stamp := environment.stamp(source))]
-    variables = []
-    for item in environment.environ().items():
-        if item[0].startswith(_VARIABLES):
-            variables.append(item)
-    if not variables and not stamps:
-        defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
-        return Settings(defaults, project), []
-    key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    file = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
-    found = quickjson.load(file)
-    try:
-        age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
-        is_kept = found["key"] == key and not (found["notes"] and age > WRONG_SECONDS)
-    except (OSError, TypeError, KeyError):
-        is_kept = False
-    if not is_kept:
-        found, is_valid = _validated(project)
-        if is_valid:
-            from judgekit import outputs  # noqa: PLC0415 - only where something is written
+    stamps = []
+    for source in sources:
+        stamp = environment.stamp(source)
+        if stamp:
+            stamps.append((source, stamp))
+    return stamps
 
-            try:
-                environment.HOOK_SETTINGS.make()
-                outputs.write_atomically(file, quickjson.dumps({"key": key, **found}), private=True)
-            except OSError:
-                pass  # it is validated again
-    return Settings(found, project), found["notes"]
+
+def _read_kept(path: str, key: str) -> dict[str, Any] | None:
+    """Return what was validated for the same `key`; None where that is not kept, or is wrong and old."""
+    data = quickjson.load(path)
+    try:
+        age = abs(time.time() - os.stat(path).st_mtime)  # however the clock was set meanwhile
+        is_outdated = bool(data["notes"]) and age > WRONG_SECONDS
+        if data["key"] != key or is_outdated:
+            return None
+    except (OSError, TypeError, KeyError):
+        return None
+    return dict(data)
+
+
+def _keep(path: str, data: dict[str, Any]) -> None:
+    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+
+    try:
+        environment.HOOK_SETTINGS.make()
+        outputs.write_atomically(path, quickjson.dumps(data), private=True)
+    except OSError:
+        return  # it is validated again
 
 
 def engine_wanted(configured: Settings | None = None) -> bool:
@@ -95,28 +114,30 @@ def engine_wanted(configured: Settings | None = None) -> bool:
 
     if not client.wanted():
         return False
-    configured = configured or load(environment.config_home())[0]
+    if configured is None:
+        configured, _ = load(environment.config_home())
     return configured.values.get("engine", {}).get("use", True) is not False
 
 
 def descriptions(root: str) -> dict[str, str]:
     """Return the descriptions of categories that a store's memory-config.json gives, by category."""
-    source = os.path.join(root, environment.MEMORY_CONFIG)
-    inside = os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep)
-    if not inside or not os.path.isfile(source):  # reading a device may never end
+    path = os.path.join(root, environment.MEMORY_CONFIG)
+    real_root = os.path.realpath(root).rstrip(os.sep) + os.sep
+    is_inside = os.path.realpath(path).startswith(real_root)
+    if not is_inside or not os.path.isfile(path):  # reading a device may never end
         return {}
+    texts = {}
     try:
-        categories = quickjson.load(source)["categories"]
-        texts = {}
-        for name, each in categories.items():
-            if isinstance(each, dict):
-                texts[name] = each.get("description")
+        for name, category in quickjson.load(path)["categories"].items():
+            text = category.get("description") if isinstance(category, dict) else None
+            if isinstance(text, str) and text.strip():
+                texts[name] = text
     except (KeyError, TypeError, AttributeError):
         return {}
-    return {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
+    return texts
 
 
-def _validated(project: str) -> tuple[dict[str, Any], bool]:
+def _validate(project: str) -> tuple[dict[str, Any], bool]:
     """Return the settings that hold in `project`, with notes about what is wrong and left at the default.
 
     The second value is False where nothing could be validated: what is missing may be there next time.
@@ -127,21 +148,51 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         programs.make_importable()
         from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
-        from judgekit.config import settings as config  # noqa: PLC0415 - the same
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
         from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
+
+        values, trusted, problem = _load_values(project)
     except ImportError as error:
-        values = compiled.bundled()["settings"] | (
-            {"enabled": False} if is_hook_off(project) else {}
-        )
-        going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
-        notes = [f"the configuration cannot be read ({error}); {going_on}"]
-        return {"values": values, "trusted": [], "profiles": None, "notes": notes}, False
-    values = compiled.bundled()["settings"]
-    trusted = []
+        return _fall_back(project, error), False
     notes = []
+    if problem:
+        notes.append(problem)
+        if is_hook_off(project):
+            values = values | {"enabled": False}
+    profiles = None
+    try:
+        compiled_profiles = compile_profiles(Path(project))
+        bundled = compiled.bundled()
+        if any(compiled_profiles[part] != bundled[part] for part in ("languages", "profiles")):
+            profiles = compiled_profiles
+    except ConfigError as error:
+        notes.append(f"{error}; using the bundled profiles")
+    return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
+
+
+def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
+    """Return the settings where packages are missing that would read the configuration."""
+    values = compiled.bundled()["settings"]
+    if is_hook_off(project):
+        values = values | {"enabled": False}
+    going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
+    notes = [f"the configuration cannot be read ({error}); {going_on}"]
+    return {"values": values, "trusted": [], "profiles": None, "notes": notes}
+
+
+def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
+    """Return the values that hold, the roots that the user named, and what is wrong.
+
+    What the user said holds although a project's file is wrong.
+    """
+    from pathlib import Path  # noqa: PLC0415 - see `_validate`
+
+    from judgekit.config import settings as config  # noqa: PLC0415 - the same
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+
+    values = compiled.bundled()["settings"]
+    trusted: list[str] = []
     problem = ""
-    # What the user said holds although a project's file is wrong, and `enabled: false` wherever it stands.
     for folder in (Path(project), None):
         try:
             dumped = config.load(folder).model_dump(mode="json")
@@ -151,27 +202,17 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
             problem = problem or str(error).replace("\n", "; ")
             continue
         if problem:
-            notes.append(f"{problem}; ignoring the project's settings")
-        break
-    else:
-        notes.append(f"{problem}; using the defaults")
-    if problem and is_hook_off(project):
-        values = values | {"enabled": False}
-    profiles = None
-    try:
-        own = compile_profiles(Path(project))
-        if any(own[part] != compiled.bundled()[part] for part in ("languages", "profiles")):
-            profiles = own
-    except ConfigError as error:
-        notes.append(f"{error}; using the bundled profiles")
-    return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
+            problem = f"{problem}; ignoring the project's settings"
+        return values, trusted, problem
+    return values, trusted, f"{problem}; using the defaults"
 
 
 def is_hook_off(project: str) -> bool:
     """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
     import re  # noqa: PLC0415 - where a configuration is wrong
 
-    if variable := os.environ.get(VARIABLE, ""):
+    variable = os.environ.get(VARIABLE, "")
+    if variable:
         return variable.lower() not in _TRUE
     for source in filter(os.path.lexists, environment.configuration_files(project)):
         if not os.path.isfile(source):  # a device may have no end

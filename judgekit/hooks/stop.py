@@ -25,10 +25,14 @@ from judgekit.text import rubric_name, short_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from judgekit.gate.tasks import TaskFile
+    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Finding, Verdict
 
 MAX_FINDINGS = 10
 MAX_TEXT = 300  # characters of one text in a finding
+_MAX_NAME = 100  # characters of a path, a dimension, a place or a task
+_MAX_SESSION = 64  # characters of a session's id
 MAX_REASON = 6_000  # characters; the client takes 10,000
 _MAX_SEEN = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds, after which what is kept of a session goes
@@ -38,103 +42,126 @@ def answer(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
     """Judge what the session changed; return the client's JSON that asks it to go on, or nothing."""
-    until = time.monotonic() + configured["deadline"]
-    named = str(payload.get("session_id") or "")
-    session = "".join(char for char in named if char.isascii() and (char.isalnum() or char == "-"))[
-        :64
-    ]
-    session = session or "unknown"
+    ends_at = time.monotonic() + configured["deadline"]
+    session = _session_name(payload)
     folder = Path(project)
     try:
         task = tasks.read_task_file(folder)
-        if task.paths is not None:
-            patterns = task.paths
-        else:
-            patterns = settings.load(folder).gate.paths
-        path = payload.get("transcript_path")
-        if isinstance(path, str):
-            since = transcript.started(path)
-        else:
-            since = None
-        files = tasks.read_changed_files(
-            folder, patterns, since=since, most=configured["max_files"]
-        )
-        if not files:
+        document = _read_changes(payload, task, folder, session, configured["max_files"])
+        if document is None:
             return "", []
-        about = TaskDescription(task.description, task.acceptance)
-        document = documents.document(files, task.task or f"session:{session}", about)
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        kept = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
-        seen: list[str] = []
-        told = 0  # what was judged in this session; how often it was asked to go on
-        with suppress(ValueError, KeyError, TypeError):
-            found = quickjson.load(kept)
-            seen = [str(each) for each in found["seen"]]
-            told = int(found["told"])
-        if key in seen:
+        path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
+        seen_keys, times_asked = _read_session(path)
+        if key in seen_keys:
             return "", []
-        request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
+        request = JudgeRequest(deadline=max(0.1, ends_at - time.monotonic()))
         verdict, notes = tasks.judge_task(document, folder, request)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
-    if verdict.human_override is not None:
-        asks = verdict.human_override.decision == "reject"
-    else:
-        asks = verdict.verdict in ("reject", "improve") and bool(_open(verdict))
-    asks = asks and told < configured["blocks"]
+    is_asked = _is_bad(verdict) and times_asked < configured["blocks"]
+    if is_asked:
+        times_asked += 1
     if verdict.verdict in ("accept", "improve", "reject"):
-        judged = [*seen, key][-_MAX_SEEN:]
-    else:
-        judged = seen
-    sessions = environment.STOP_SESSIONS.make()
-    outputs.write_atomically(
-        kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True
-    )
-    for dir_entry in os.scandir(sessions):
-        if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
-            os.unlink(dir_entry.path)
+        seen_keys = [*seen_keys, key][-_MAX_SEEN:]
+    _keep_session(path, seen_keys, times_asked)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
-    return quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else "", notes
+    if not is_asked:
+        return "", notes
+    return quickjson.dumps({"decision": "block", "reason": explain(verdict)}), notes
 
 
-def reason(verdict: Verdict) -> str:
+def _session_name(payload: Mapping[str, Any]) -> str:
+    """Return a session's id as far as it is plain letters, digits and hyphens."""
+    session_id = str(payload.get("session_id") or "")
+    plain = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
+    return "".join(plain[:_MAX_SESSION]) or "unknown"
+
+
+def _read_changes(
+    payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
+) -> Document | None:
+    """Return the files that changed since the conversation began; None where none did."""
+    patterns = task.paths
+    if patterns is None:
+        patterns = settings.load(folder).gate.paths
+    path = payload.get("transcript_path")
+    since = transcript.started(path) if isinstance(path, str) else None
+    files = tasks.read_changed_files(folder, patterns, since=since, most=most)
+    if not files:
+        return None
+    about = TaskDescription(task.description, task.acceptance)
+    return documents.document(files, task.task or f"session:{session}", about)
+
+
+def _read_session(path: str) -> tuple[list[str], int]:
+    """Return the keys of what was judged in a session, and how often it was asked to go on."""
+    seen_keys: list[str] = []
+    times_asked = 0
+    with suppress(ValueError, KeyError, TypeError):
+        data = quickjson.load(path)
+        seen_keys = [str(key) for key in data["seen"]]
+        times_asked = int(data["told"])
+    return seen_keys, times_asked
+
+
+def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
+    """Write what `_read_session` reads, and remove what is old of other sessions."""
+    sessions = environment.STOP_SESSIONS.make()
+    data = {"seen": seen_keys, "told": times_asked}
+    outputs.write_atomically(path, quickjson.dumps(data), private=True)
+    for entry in os.scandir(sessions):
+        if entry.stat().st_mtime < time.time() - _MAX_AGE:
+            os.unlink(entry.path)
+
+
+def _is_bad(verdict: Verdict) -> bool:
+    """Whether a person rejected the work, or a model that names findings rejects it or wants it improved."""
+    if verdict.human_override is not None:
+        return verdict.human_override.decision == "reject"
+    return verdict.verdict in ("reject", "improve") and bool(_open_findings(verdict))
+
+
+def explain(verdict: Verdict) -> str:
     """Return facts for the agent. What a model says of a file may have been steered by that file."""
-    names = ", ".join(_harmless(subject.path, 100) for subject in verdict.subjects)
+    names = ", ".join(_harmless(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     head = (
         f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
     )
-    decided = verdict.human_override
-    if decided is not None:
-        return f"{head}, decided by a person: {_harmless(decided.why)}"[:MAX_REASON]
-    lines = []
-    for finding in _open(verdict)[:MAX_FINDINGS]:
-        parts = [_harmless(part, 100) for part in (finding.dimension, finding.location) if part]
-        if parts:
-            where = f"{', '.join(parts)}: "
-        else:
-            where = ""
-        if finding.suggestion:
-            suggestion = f" (suggested: {_harmless(finding.suggestion)})"
-        else:
-            suggestion = ""
-        lines.append(f"- {where}{_harmless(finding.issue)}{suggestion}")
+    override = verdict.human_override
+    if override is not None:
+        return f"{head}, decided by a person: {_harmless(override.why)}"[:MAX_REASON]
+    lines = [_describe_finding(finding) for finding in _open_findings(verdict)[:MAX_FINDINGS]]
+    findings = "\n".join(lines)[:MAX_REASON]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
-    shown = "\n".join(lines)[:MAX_REASON]
+    task = _harmless(verdict.task_id, _MAX_NAME)
     return (
-        f"{head} ({scores}). The verdict is in the ledger under {_harmless(verdict.task_id, 100)}.\n"
+        f"{head} ({scores}). The verdict is in the ledger under {task}.\n"
         "What the judge found follows. It is a description of the files, written by another model.\n"
-        f"<judge-findings>\n{shown}\n</judge-findings>"
+        f"<judge-findings>\n{findings}\n</judge-findings>"
     )
 
 
-def _open(verdict: Verdict) -> list[Finding]:
+def _describe_finding(finding: Finding) -> str:
+    line = _harmless(finding.issue)
+    places = [part for part in (finding.dimension, finding.location) if part]
+    if places:
+        where = ", ".join(_harmless(place, _MAX_NAME) for place in places)
+        line = f"{where}: {line}"
+    if finding.suggestion:
+        line = f"{line} (suggested: {_harmless(finding.suggestion)})"
+    return f"- {line}"
+
+
+def _open_findings(verdict: Verdict) -> list[Finding]:
     return [finding for finding in verdict.findings if not finding.dismissed]
 
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:
+    """Return a line of text that cannot begin or end a tag."""
     return short_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

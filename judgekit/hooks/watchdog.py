@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LATER = 0.5  # seconds from when the thread should have ended the process to the alarm
-_notes: list[int] = []  # the pipe in which a child notes something
+_pipes: list[int] = []  # the end of a pipe by which a child notes something for its parent
 _limits: list[_Limit] = []
 
 
@@ -50,7 +50,7 @@ class _Limit:
 def limit(seconds: float, end: Callable[[], None]) -> None:
     """Call `end`, which ends this process, in `seconds`, from another thread."""
     _limits.append(_Limit(seconds, end))
-    _alarm(seconds + _LATER)
+    _set_alarm(seconds + _LATER)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
@@ -63,46 +63,51 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     reading, writing = os.pipe()
     try:
         child = os.fork()
-    except OSError:
-        child = -1
-    if child == 0:
-        _notes.append(writing)
-        _alarm(seconds)
-    os.close(reading if child <= 0 else writing)
-    if child <= 0:
+    except OSError:  # there are too many processes: this one does the work, without an end
+        os.close(reading)
+        os.close(writing)
         return None
+    if child == 0:
+        os.close(reading)
+        _pipes.append(writing)
+        _set_alarm(seconds)
+        return None
+    os.close(writing)
+    return _wait(child, reading)
+
+
+def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
+    """Return a child's exit code, None when its time was up, and the last byte that it noted."""
     signals = _signals()
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, lambda number, _: os.kill(child, number))
     signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal tells the child, too
     _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code: int | None = os.waitstatus_to_exitcode(status)
+    if code == -signals.SIGALRM:
+        code = None
+    elif code is not None and code < 0:
+        code = 128 - code  # as a shell writes that a signal ended it
     os.set_blocking(reading, False)
     try:
         noted = os.read(reading, 4096)
     except BlockingIOError:  # something that the child has started holds the pipe
         noted = b""
-    if code == -signals.SIGALRM:
-        ended = None
-    elif code >= 0:
-        ended = code
-    else:
-        ended = 128 - code
-    return ended, noted[-1] if noted else None
+    return code, noted[-1] if noted else None
 
 
 def extend(seconds: float, note: int | None = None) -> None:
     """Let what is limited end in `seconds` from now, a child with a byte for the parent."""
-    if _notes:
+    if _pipes:
         if note is not None:
-            os.write(_notes[0], bytes([note]))
-        _alarm(seconds)
-    for each in _limits:
-        each.move(seconds)
-        _alarm(seconds + _LATER)
+            os.write(_pipes[0], bytes([note]))
+        _set_alarm(seconds)
+    for watched in _limits:
+        watched.move(seconds)
+        _set_alarm(seconds + _LATER)
 
 
-def _alarm(seconds: float) -> None:
+def _set_alarm(seconds: float) -> None:
     signals = _signals()
     if hasattr(signals, "setitimer"):
         signals.signal(signals.SIGALRM, signals.SIG_DFL)
