@@ -27,17 +27,31 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COMMANDS = {
-    **{name: f"{name}.{name}" for name in ("search", "judge", "report", "gate", "calibrate")},
-    **{name: f"{name}.{name}" for name in ("label", "schema", "doctor", "config", "demo")},
-    **{name: f"{name}.app" for name in ("engine", "rubric", "provider", "ledger")},
-    **{name: f"ledger.{name}" for name in ("kpi", "promote", "triage")},
-    **{name: f"label.{name}" for name in ("override", "escalate")},
+    "search": "search.search",
+    "index": "search.app",
+    "judge": "judge.judge",
     "compare": "judge.compare",
+    "report": "report.report",
+    "gate": "gate.gate",
+    "calibrate": "calibrate.calibrate",
+    "label": "label.label",
+    "override": "label.override",
+    "escalate": "label.escalate",
+    "schema": "schema.schema",
+    "doctor": "doctor.doctor",
+    "config": "config.config",
     "cache": "config.cache",
+    "demo": "demo.demo",
+    "engine": "engine.app",
+    "serve": "engine.serving",
+    "rubric": "rubric.app",
+    "provider": "provider.app",
+    "ledger": "ledger.app",
+    "kpi": "ledger.kpi",
+    "promote": "ledger.promote",
+    "triage": "ledger.triage",
     "hook": "app.hook",
     "eval": "evaluate.app",
-    "index": "search.app",
-    "serve": "engine.serving",
     "install": "install.installing",
     "uninstall": "install.uninstalling",
 }
@@ -92,35 +106,22 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    if arguments is None:
-        words = sys.argv[1:]
-    else:
-        words = arguments
+    """Run a command and return its exit code; what goes wrong is said in a line."""
+    words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     command = next((word for word in words if not word.startswith("-")), "")
     output.current = output.Streams(words=words)
     with terminable():
-        ours = [name for name in os.environ if name.startswith("JUDGEKIT_")]
-        # Tests have variables of their own.
-        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")} - {
-            *environment.NAMES
-        }
-        if command != "hook" and unknown:
-            _warn_of_unknown(unknown)
+        if command != "hook":
+            _warn_of_unknown_variables()
         try:
             code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
             if output.current.file is not None:
-                text = "".join(f"{each}\n" for each in output.current.results)
+                text = "".join(f"{result}\n" for result in output.current.results)
                 output_files.write_file(output.current.file, text)
         except TyperException as error:
-            message = error.format_message()
-            context = getattr(error, "ctx", None)
-            where = context.command_path if context else "judgekit"
-            if "\n" in message:  # the help of a group that was named alone
-                sys.stderr.write(f"{printable(message)}\n")
-            else:
-                warn(f"{message} ({where} --help lists the options)")
+            _print_usage_error(error)
             return Exit.USAGE
         except JudgekitError as error:
             warn(str(error))
@@ -128,43 +129,58 @@ def run(arguments: list[str] | None = None) -> int:
         except (KeyboardInterrupt, typer.Abort):
             code = Exit.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
-            if (
-                isinstance(error, FileNotFoundError) and error.filename is None
-            ):  # as os.getcwd raises it
-                warn("the current folder was removed; change to another one")
-                return Exit.BAD_INPUT
-            if isinstance(error, OSError) and _is_of_home(error):
-                remedy = "make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
-                warn(f"{error.filename} cannot be written ({error.strerror}); {remedy}")
-                return Exit.BAD_CONFIG
-            if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
-                sys.excepthook(*sys.exc_info())
-            warn(f"{problem_of(error)}; add -v to see where")
-            return Exit.INTERNAL
-        if code == Exit.INTERRUPTED and (kept := KEPT.get(command, "")) is not None:
-            warn(f"interrupted{kept}")  # typer makes a code of Ctrl-C, too
+            return _print_fault(error)
+        if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
+            kept = KEPT.get(command, "")
+            if kept is not None:
+                warn(f"interrupted{kept}")
         return code
+
+
+def _print_usage_error(error: TyperException) -> None:
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context else "judgekit"
+    if "\n" in message:  # the help of a group that was named alone
+        sys.stderr.write(f"{printable(message)}\n")
+    else:
+        warn(f"{message} ({where} --help lists the options)")
+
+
+def _print_fault(error: Exception) -> Exit:
+    """Say what went wrong that no command expects; return the exit code for that."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
+        warn("the current folder was removed; change to another one")
+        return Exit.BAD_INPUT
+    if isinstance(error, OSError) and _is_of_home(error):
+        remedy = "make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
+        warn(f"{error.filename} cannot be written ({error.strerror}); {remedy}")
+        return Exit.BAD_CONFIG
+    if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
+        sys.excepthook(type(error), error, error.__traceback__)
+    warn(f"{problem_of(error)}; add -v to see where")
+    return Exit.INTERNAL
 
 
 def _is_of_home(error: OSError) -> bool:
     """Whether a file or folder of the user's home, or of judgekit's own folders, is what cannot be used."""
     name = f"{error.filename}/"
-    own = (environment.config_home(), environment.cache_home(), environment.state_home())
-    return any(f"{folder}/".startswith(name) or name.startswith(f"{folder}/") for folder in own)
+    homes = (environment.config_home(), environment.cache_home(), environment.state_home())
+    return any(f"{home}/".startswith(name) or name.startswith(f"{home}/") for home in homes)
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """Make SIGTERM an interruption, so that a command ends the programs that it started, and dies of it."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    came = False
+    is_terminated = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
+        nonlocal is_terminated
+        is_terminated = True
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
         raise KeyboardInterrupt
 
@@ -173,38 +189,45 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if came:
-            if running := sys.modules.get("judgekit.providers.running"):
+        if is_terminated:
+            running = sys.modules.get("judgekit.providers.running")
+            if running:
                 running.end()  # a process that a signal ends runs no exit functions
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(
-                    OSError, ValueError, AttributeError
-                ):  # closed, or never there
+                # It may be closed, or was never there.
+                with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
             signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
 
 
-def _warn_of_unknown(names: set[str]) -> None:
-    keys = (
-        f"JUDGEKIT_{section}_{key}".upper() for section in KEYS for key in KEYS[section].split()
-    )
-    known = [*environment.NAMES, *keys]
+def _warn_of_unknown_variables() -> None:
+    """Warn of each variable that begins as ours do and has no effect; tests have some of their own."""
+    names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
+    names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
+    if names.issubset(environment.NAMES):
+        return
+    known = list(environment.NAMES)
+    for section in KEYS:
+        known += [f"JUDGEKIT_{section}_{key}".upper() for key in KEYS[section].split()]
     if names.issubset(known):
         return
     import difflib
+
+    profiles = _read_profiles()
+    for name in sorted(names.difference(known)):
+        if name in profiles:
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        remedy = f"; did you mean {near[0]}?" if near else ""
+        warn(f"{name}: judgekit has no such variable, so it has no effect{remedy}")
+
+
+def _read_profiles() -> str:
+    """Return the text of the user's own profiles of providers, which may name any variable."""
     from pathlib import Path
 
-    profiles = sorted(Path(environment.PROVIDERS.path()).glob("*.yaml"))
-    texts = "".join(
-        path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file()
-    )
-    for name in sorted(names):
-        if (
-            name not in known and name not in texts
-        ):  # a provider's profile of the user's own may name any
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-            if near:
-                meant = f"; did you mean {near[0]}?"
-            else:
-                meant = ""
-            warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")
+    texts = []
+    for path in sorted(Path(environment.PROVIDERS.path()).glob("*.yaml")):
+        if path.is_file():
+            texts.append(path.read_text(encoding="utf-8", errors="replace"))
+    return "".join(texts)

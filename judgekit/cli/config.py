@@ -33,28 +33,24 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
     from judgekit.ledger.records import Address
     from judgekit.redaction.redact import without_secrets
 
-    found = settings.explained(project_path())
+    explained = settings.explained(project_path())
     for name in environment.NAMES:
-        if name not in settings.VARIABLES and (value := environment.environ().get(name)):
-            found.append(
-                settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment")
-            )
-    bare = TypeAdapter[str](Address).validate_python
-    rows = without_secrets([each._asdict() | {"where": str(each.where)} for each in found])
-    for row in (row for row in rows if "://" in str(row["value"])):
-        row["value"] = bare(str(row["value"]))
+        value = environment.environ().get(name)
+        if value and name not in settings.VARIABLES:
+            visible_value = "(set)" if _SECRET.search(name) else value
+            explained.append(settings.Setting(name, visible_value, "environment"))
+    records = [setting._asdict() | {"where": str(setting.where)} for setting in explained]
+    rows = without_secrets(records)
+    without_login = TypeAdapter[str](Address).validate_python
+    for row in rows:
+        if "://" in str(row["value"]):
+            row["value"] = without_login(str(row["value"]))
     if as_json:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        if isinstance(row["value"], str):
-            value = row["value"]
-        else:
-            value = json.dumps(row["value"])
-        if row["where"]:
-            where = f": {row['where']}"
-        else:
-            where = ""
+        value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
+        where = f": {row['where']}" if row["where"] else ""
         say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
 
 
@@ -63,20 +59,18 @@ def status(as_json: AsJson = False) -> None:
     """Show where the replies are, how many, their size and their age."""
     from judgekit.judging.reply_file import ReplyFile
 
-    found = ReplyFile().state()
+    state = ReplyFile().state()
     if as_json:
-        emit(json.dumps(found._asdict() | {"path": str(found.path)}))
+        emit(json.dumps(state._asdict() | {"path": str(state.path)}))
         return
-    say(str(found.path))
-    if found.oldest is None or found.newest is None:
+    say(str(state.path))
+    if state.oldest is None or state.newest is None:
         say("    no replies are kept")
         return
-    first, last = (
-        datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest)
-    )
-    say(
-        f"    {counted(found.replies, 'reply', 'replies')} of {first} to {last}, {found.bytes / 1e6:.1f} MB"
-    )
+    first = datetime.fromtimestamp(state.oldest, UTC).date()
+    last = datetime.fromtimestamp(state.newest, UTC).date()
+    replies = counted(state.replies, "reply", "replies")
+    say(f"    {replies} of {first} to {last}, {state.bytes / 1e6:.1f} MB")
 
 
 @cache.command()
@@ -96,7 +90,8 @@ def clear(
         typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)
     kept.clear()
     remembered.clear()
-    if left := kept.state().replies:
-        replies = counted(left, "reply", "replies")
-        raise InputError(f"{kept.state().path}: {replies} left; another process uses the file")
+    state = kept.state()
+    if state.replies:
+        replies = counted(state.replies, "reply", "replies")
+        raise InputError(f"{state.path}: {replies} left; another process uses the file")
     say(f"removed {counted(count, 'reply', 'replies')}")

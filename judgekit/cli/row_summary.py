@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from judgekit.data.runs import DatasetRun
 
-
+_BEST_FIRST = ("accept", "improve", "reject", "escalate", "undetermined")
+# A narrow terminal shows the beginning: what a person must look at stands there.
 _WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
 
 
-_WORDS = ("accept", "improve", "reject", "escalate", "undetermined")
-
-
-def summary(
+def summarise(
     run: DatasetRun,
     name: str,
     seconds: float,
@@ -39,74 +37,71 @@ def summary(
     rows = counted(count, "row", "rows")
     if others:
         rows = f"{count:,} of {counted(count + sum(others.values()), 'row', 'rows')}"
-    order = sorted(run.words, key=lambda word: ((*_WORDS, word).index(word), word))
-    words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
+    if interrupted:
+        rows = f"interrupted: {rows}"
     parts = [
-        f"{'interrupted: ' * interrupted}{rows} in {name}: {words}",
+        f"{rows} in {name}: {_count_verdicts(run, _BEST_FIRST) or 'no verdict'}",
         f"{run.now:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
-        cost(run),
+        describe_cost(run),
+        *_describe_labels(run),
     ]
-    parts += _labels_told(run)
     if others:
-        theirs = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
-        parts.append(f"rows that this run did not come to: {theirs}")
-    left = "the rest"
-    if total is not None:
-        left = counted(total - count, "row", "rows")
+        by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
+        parts.append(f"rows that this run did not come to: {by_judge}")
+    left = "the rest" if total is None else counted(total - count, "row", "rows")
     if run.gave_up:
-        parts.append(
-            f"{left} not judged, because the first {run.sent:,} that were sent failed alike"
-        )
+        failures = f"the first {run.sent:,} that were sent failed alike"
+        parts.append(f"{left} not judged, because {failures}")
     elif run.is_spent:
         parts.append(f"{left} not judged, because --max-cost is reached")
+    elif interrupted and resumes:
+        parts.append("run the same command to continue")
     elif interrupted:
-        parts.append(
-            "run the same command to continue" if resumes else "with --out a run can be continued"
-        )
-    return "; ".join(filter(None, parts))
+        parts.append("with --out a run can be continued")
+    return "; ".join(parts)
 
 
-def _labels_told(run: DatasetRun) -> list[str]:
+def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
+    """Return how many rows have each verdict, in an order; others behind, by name."""
+    words = sorted(run.words, key=lambda word: ((*order, word).index(word), word))
+    return ", ".join(f"{run.words[word]:,} {word}" for word in words)
+
+
+def _describe_labels(run: DatasetRun) -> list[str]:
     """Return how many labels agree with verdicts, and how many labels were left out and why."""
     from judgekit.evaluation.labels import agreement
 
     agreed, compared, left_out = agreement(run.labels, run.strange_label)
-    told = []
+    parts = []
     if compared:
-        told.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
-    if compared or left_out.unknown:
-        told += [f"left out: {left_out.told()}"] if left_out.told() else []
-    return told
+        parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
+    if (compared or left_out.unknown) and left_out.told():
+        parts.append(f"left out: {left_out.told()}")
+    return parts
 
 
-def cost(run: DatasetRun) -> str:
-    if not run.spent_usd and (run.is_local or run.unpriced):
-        return "cost 0 (local)" if run.is_local else "cost unknown"
-    if run.spent_usd >= 1 or not run.spent_usd:
-        digits = 2
-    else:
-        digits = 4
-    return f"{'at least ' * bool(run.unpriced)}{run.spent_usd:.{digits}f} USD"
+def describe_cost(run: DatasetRun) -> str:
+    """Return what a run has cost so far, and whether that is all."""
+    if not run.spent_usd and run.is_local:
+        return "cost 0 (local)"
+    if not run.spent_usd and run.unpriced:
+        return "cost unknown"
+    digits = 4 if 0 < run.spent_usd < 1 else 2
+    at_least = "at least " if run.unpriced else ""
+    return f"{at_least}{run.spent_usd:.{digits}f} USD"
 
 
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
+    """Return how many rows are judged, with which verdicts, how fast, and what it has cost so far."""
     done = run.now + run.kept
-    pace = run.now / max(time.monotonic() - started, 0.001)
-    # A narrow terminal shows the beginning: what a person must look at stands there.
-    order = sorted(run.words, key=lambda word: ((*_WORST_FIRST, word).index(word), word))
-    verdicts = ", ".join(f"{run.words[word]:,} {word}" for word in order)
-    if total and pace:
-        left = f", {timedelta(seconds=int((total - done) / pace))} left"
-    else:
-        left = ""
-    how_fast = f"{left}, {pace:.1f} a second"
-    waiting = ""
+    rows = counted(done, "row", "rows")
+    if total is not None:
+        rows = f"{done:,} of {counted(total, 'row', 'rows')}"
+    verdicts = _count_verdicts(run, _WORST_FIRST) or "no verdict yet"
     if run.waits_for:
-        how_fast = ""
-        waiting = f"; waiting for {run.waits_for}"
-    if total is None:
-        of = ""
-    else:
-        of = f"{done:,} of "
-    rows = f"{of}{counted(done if total is None else total, 'row', 'rows')}"
-    return f"{rows}: {verdicts or 'no verdict yet'}{how_fast}, {cost(run)}{waiting}"
+        return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"
+    a_second = run.now / max(time.monotonic() - started, 0.001)
+    left = ""
+    if total and a_second:
+        left = f", {timedelta(seconds=int((total - done) / a_second))} left"
+    return f"{rows}: {verdicts}{left}, {a_second:.1f} a second, {describe_cost(run)}"

@@ -17,7 +17,7 @@ from judgekit import environment
 from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
 from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, exit_code
-from judgekit.cli.row_summary import describe_progress, summary
+from judgekit.cli.row_summary import describe_progress, summarise
 from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 
 
-class How(NamedTuple):
+class RunOptions(NamedTuple):
     """How rows are judged: how many at a time, where, or only shown, and which outcomes are no success."""
 
     jobs: int
@@ -50,7 +50,7 @@ def run(
     description: TaskDescription,
     request_fields: Mapping[str, Any],
     families: Sequence[str],
-    how: How,
+    run_options: RunOptions,
 ) -> int:
     """Judge the rows of a dataset, sum up, and return the exit code."""
     from judgekit.data import fields, results, rows, runs
@@ -70,11 +70,10 @@ def run(
     row_options = RowOptions(
         task, columns, options.id, description, families, options.judge_turn, options.limit
     )
-    dataset, matched, unseen = open_dataset(source, row_options, project, request)
-    note(f"{source.name}: {matched.told(*filter(None, [dataset.id_column]))}")
-    for line in unseen:
-        note(line)
-    if how.show_prompt:
+    dataset, matched, remarks = open_dataset(source, row_options, project, request)
+    id_columns = [dataset.id_column] if dataset.id_column else []
+    note(f"{source.name}: {matched.told(*id_columns)}", *remarks)
+    if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
     if options.out:
         _note_missing_key()
@@ -84,12 +83,20 @@ def run(
         max_cost_usd=request.max_cost_usd,
         expected=partial(row_options.expected, matched),
     )
-    job = _Job(task, options, work, source, project, request, how)
+    job = _Job(
+        task=task,
+        options=options,
+        work=work,
+        source=source,
+        project=project,
+        request=request,
+        run_options=run_options,
+    )
     outcome = _judge_on_ray(job) if options.on else _judge_here(job)
     is_interrupted = outcome.is_interrupted and not work.gave_up
-    _tell_problems(work)
+    _print_problems(work)
     interruption.KEPT[task] = None  # the summary says it
-    line = summary(
+    summary = summarise(
         work,
         outcome.name,
         outcome.seconds,
@@ -99,10 +106,10 @@ def run(
         others=outcome.others,
     )
     if sys.stderr is not None and not output.current.quiet:
-        sys.stderr.write(f"{output.printable(line)}\n")
+        sys.stderr.write(f"{output.printable(summary)}\n")
     if is_interrupted:
         return Exit.INTERRUPTED
-    return _exit_code_of(work, how)
+    return _exit_code(work, run_options.exit_on)
 
 
 def _note_missing_key() -> None:
@@ -125,7 +132,7 @@ class _Job(NamedTuple):
     source: Rows
     project: Path
     request: JudgeRequest
-    how: How
+    run_options: RunOptions
 
 
 class _Outcome(NamedTuple):
@@ -155,46 +162,49 @@ def _judge_here(job: _Job) -> _Outcome:
     )
     with results:
         work.results = results
-        judge = partial(_runner(job), work.pending(), work.on_record)
-        is_interrupted, seconds = _follow(judge, work, total)
+        judge = partial(_make_runner(job), work.pending(), work.on_record)
+        is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
         return _Outcome(results.name, total, is_interrupted, seconds, results.others())
 
 
-def _tell_problems(work: DatasetRun) -> None:
+def _print_problems(work: DatasetRun) -> None:
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
     output.tell_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes())
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
-        warn(escaped(work.failed + more))
+        warn(escaped(f"{work.failed}{more}"))
     if work.problem:
         warn(escaped(str(work.problem)))
     if work.gave_up:
         warn(str(work.problem_of_all()))
 
 
-def _exit_code_of(work: DatasetRun, how: How) -> int:
+def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
     if work.gave_up:
         return Exit.BAD_CONFIG
     if work.problem:
         return work.problem.exit_code
-    undone = {"undetermined"} if work.is_spent else set()
-    return exit_code({*work.words, *undone}, how.exit_on)
+    words = set(work.words)
+    if work.is_spent:  # the rows that are left have no verdict
+        words.add("undetermined")
+    return exit_code(words, exit_on)
 
 
-def _runner(job: _Job) -> Runner:
-    """Return what judges the rows."""
+def _make_runner(job: _Job) -> Runner:
+    """Return what judges the rows: a provider's batches, the engine or this process."""
     from judgekit.data import runners
 
     options = job.options
+    jobs = job.run_options.jobs
     if options.batch:
         from judgekit.data import batch_runner
 
         return batch_runner.BatchRunner(
             project=job.project,
             request=job.request,
-            at_once=job.how.jobs,
+            at_once=jobs,
             out=options.out or "",
             fallback=options.batch_fallback,
             work=job.work,
@@ -202,22 +212,24 @@ def _runner(job: _Job) -> Runner:
             is_fresh=options.fresh,
             is_trusted=options.trust_results,
         )
-    if job.how.use_engine:
-        return runners.by_engine(job.task, job.project, job.request, job.how.jobs, note)
-    return runners.here(job.project, job.request, job.how.jobs)
+    if job.run_options.use_engine:
+        return runners.by_engine(job.task, job.project, job.request, jobs, note)
+    return runners.here(job.project, job.request, jobs)
 
 
-def _follow(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
+def _judge_with_progress(
+    judge: Callable[[], None], work: DatasetRun, total: int | None
+) -> tuple[bool, float]:
     """Judge the rows; return whether a person ended it, and the seconds it took."""
     started = time.monotonic()
-    interrupted = False
+    is_interrupted = False
     describe = partial(describe_progress, work, total, started)
-    with progress.follow(describe), _stoppable(work.stopped):
+    with progress.follow(describe), _set_on_interrupt(work.stopped):
         try:
             judge()
         except KeyboardInterrupt:
-            interrupted = True
-    return interrupted or work.stopped.is_set(), time.monotonic() - started
+            is_interrupted = True
+    return is_interrupted or work.stopped.is_set(), time.monotonic() - started
 
 
 def _judge_on_ray(job: _Job) -> _Outcome:
@@ -230,14 +242,13 @@ def _judge_on_ray(job: _Job) -> _Outcome:
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
     options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
+    jobs = job.run_options.jobs
     with on_ray.connected(options.ray_address):
-        run = on_ray.RayRun(
-            job.work, options.data, options.out, job.project, job.request, job.how.jobs
-        )
-        run.prepare(fresh=options.fresh, trust=options.trust_results)
-        total = run.check(job.source.schema)
-        is_interrupted, seconds = _follow(run.judge, job.work, total)
-        run.finish()
+        ray_run = on_ray.RayRun(job.work, options.data, options.out, job.project, job.request, jobs)
+        ray_run.prepare(fresh=options.fresh, trust=options.trust_results)
+        total = ray_run.check(job.source.schema)
+        is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)
+        ray_run.finish()
     return _Outcome(options.out, total, is_interrupted, seconds)
 
 
@@ -258,7 +269,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
 
 
 @contextlib.contextmanager
-def _stoppable(stopped: threading.Event) -> Iterator[None]:
+def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
     """Set `stopped` on Ctrl-C; raise `KeyboardInterrupt` two seconds later, or at the second Ctrl-C."""
     main = threading.main_thread()
     if threading.current_thread() is not main:

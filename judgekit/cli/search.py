@@ -38,74 +38,69 @@ def search(
     _out: options.OutOption = None,
 ) -> None:
     """Search stored memories and documents, best first."""
-    if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
-        raise UsageError(wrong)
+    if no_judge:
+        problem = plain.beyond_unasked(root or (), judge=judge)
+        if problem:
+            raise UsageError(problem)
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
     options.check_filled("QUERY", "words to search for", query)
-    asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
+    request: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
 
-    def body() -> bytes:
+    def write_body() -> bytes:
         roots = [str(Path(name).resolve()) for name in root or ()]
-        carried = client.carried(environment.project_root())
-        return json.dumps({**carried, **asked, "roots": roots or None, "query": query}).encode()
+        fields = {**request, "roots": roots or None, "query": query}
+        return json.dumps({**client.carried(environment.project_root()), **fields}).encode()
 
-    def locally(_: client.NoEngine) -> dict[str, Any]:
+    def search_here(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
 
-        return recall.search(query, **asked).model_dump(mode="json")
+        return recall.search(query, **request).model_dump(mode="json")
 
     # The name of a root means something in this process alone.
-    use = (
-        judge
-        and not no_engine
-        and all(Path(name).is_dir() for name in root or ())
-        and engine_wanted()
+    has_folders_alone = all(Path(name).is_dir() for name in root or ())
+    use_engine = judge and not no_engine and has_folders_alone and engine_wanted()
+    selection = client.call(
+        "search", write_body, answers.value, search_here, use=use_engine, warn=note
     )
-    found = client.call("search", body, answers.value, locally, use=use, warn=note)
-    why = found["degraded"] or ""
-    for line in found.pop("notes"):
+    degraded = selection["degraded"] or ""
+    for line in selection.pop("notes"):
         warn(line)
-        why = why.removeprefix(line).removeprefix("; ")
-    if why:
-        warn(f"no model decided, so BM25 did: {why}")
+        degraded = degraded.removeprefix(line).removeprefix("; ")
+    if degraded:
+        warn(f"no model decided, so BM25 did: {degraded}")
     if as_json:
-        emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
-        return
-    if not found["results"]:
+        emit(json.dumps(selection, ensure_ascii=False, separators=(",", ":")))
+    else:
+        _print_results(selection["results"])
+
+
+def _print_results(results: list[dict[str, Any]]) -> None:
+    """Print results by their rank, and behind them those that are not in force any more."""
+    if not results:
         say("nothing found")
-    results = found["results"]
     in_force = [result for result in results if not result.get("status")]
-    for place, result in enumerate(in_force, 1):
-        say(f"{place:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
-        _say_place(result)
+    for rank, result in enumerate(in_force, 1):
+        say(f"{rank:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
+        _print_place(result)
     if len(in_force) < len(results):
         say("Not in force any more:")
     for result in results:
         if result.get("status"):
             say(f"  - {' '.join(result['title'].split())} ({result['status']})")
-            _say_place(result)
+            _print_place(result)
 
 
-def _say_place(result: dict[str, Any]) -> None:
+def _print_place(result: dict[str, Any]) -> None:
     """Print where a result is, how sure the search is of it, and its passage."""
-    if result["tags"]:
-        tags = f"  #{','.join(result['tags'])}"
-    else:
-        tags = ""
-    if result["kept_by"] in ("bm25", "command"):
-        kept = ""
-    else:
-        kept = f", kept by {result['kept_by']}"
-    if result["category"]:
-        kind = f"{result['category']}  "
-    else:
-        kind = ""
-    if result["confidence"] is None:
-        rated = ""
-    else:
-        rated = f" {result['confidence']:.2f}"
-    say(f"    {kind}{result['path']}{tags}  ({result['confidence_label']}{rated}{kept})")
+    category = f"{result['category']}  " if result["category"] else ""
+    tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
+    confidence = result["confidence_label"]
+    if result["confidence"] is not None:
+        confidence += f" {result['confidence']:.2f}"
+    if result["kept_by"] not in ("bm25", "command"):
+        confidence += f", kept by {result['kept_by']}"
+    say(f"    {category}{result['path']}{tags}  ({confidence})")
     if result["snippet"]:
         say(f"    {' '.join(result['snippet'].split())}")
 
@@ -122,31 +117,34 @@ def status(root: Roots = None, as_json: options.AsJson = False) -> None:
     """Show the entries, size and age of each index."""
     from judgekit.retrieval import index
 
-    stores, profiles = _stores(root)
-    found = [index.state(store, profiles) for store in stores]
-    for state in (state for state in found if state["updated"] is not None):
-        state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(
-            timespec="seconds"
-        )
+    stores, profiles = _find_stores(root)
+    states = [index.state(store, profiles) for store in stores]
+    for state in states:
+        if state["updated"] is not None:
+            updated = datetime.fromtimestamp(state["updated"], UTC)
+            state["updated"] = updated.isoformat(timespec="seconds")
     if as_json:
-        emit(json.dumps({"roots": found}))
+        emit(json.dumps({"roots": states}))
         return
-    for state in found:
-        say(state["root"])
-        if state["path"] is None:
-            say("    no index yet; the first query builds it")
-            continue
-        fresh = "stale; the next query updates it" if state["stale"] else "up to date"
-        entries = f"{counted(state['entries'], 'entry', 'entries')} in {state['files']:,} files"
-        say(f"    {state['kind'] or 'unknown kind'}, {entries}; {fresh}")
-        size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
-        say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
-        if state["pending"]:
-            say(
-                f"    {counted(state['pending'], 'file', 'files')} not read yet; the next query continues"
-            )
-        for problem in state["problems"]:
-            say(f"    problem: {problem}")
+    for state in states:
+        _print_state(state)
+
+
+def _print_state(state: dict[str, Any]) -> None:
+    say(state["root"])
+    if state["path"] is None:
+        say("    no index yet; the first query builds it")
+        return
+    freshness = "stale; the next query updates it" if state["stale"] else "up to date"
+    entries = f"{counted(state['entries'], 'entry', 'entries')} in {state['files']:,} files"
+    say(f"    {state['kind'] or 'unknown kind'}, {entries}; {freshness}")
+    size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
+    say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
+    if state["pending"]:
+        files = counted(state["pending"], "file", "files")
+        say(f"    {files} not read yet; the next query continues")
+    for problem in state["problems"]:
+        say(f"    problem: {problem}")
 
 
 @app.command()
@@ -154,38 +152,42 @@ def rebuild(root: Roots = None) -> None:
     """Build the index of each store again."""
     from judgekit.retrieval import index
 
-    stores, profiles = _stores(root)
+    stores, profiles = _find_stores(root)
     for store in stores:
         started = time.perf_counter()
         with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
             note(*opened.notes())
-            kept = opened.path or "in memory only: the cache folder cannot be written"
-            took = f"{time.perf_counter() - started:.1f} s"
-            say(
-                f"{store}: {opened.kind}, {counted(opened.size, 'entry', 'entries')}, {took}, {kept}"
-            )
+            entries = counted(opened.size, "entry", "entries")
+            seconds = f"{time.perf_counter() - started:.1f} s"
+            place = opened.path or "in memory only: the cache folder cannot be written"
+            say(f"{store}: {opened.kind}, {entries}, {seconds}, {place}")
 
 
-def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
-    """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
+def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
+    """Return the real folders of the named roots, or of those that the configuration lists and that exist.
+
+    Raises `InputError` for a named root that is no folder.
+    """
     from judgekit.config import settings
     from judgekit.retrieval import search
     from judgekit.retrieval.profiles import compile_profiles
 
-    home = environment.project_root()
+    project = environment.project_root()
     trusted = roots or settings.user_roots() or ()
-    found: dict[str, None] = {}
-    for root in roots or settings.load(Path(home)).retrieval.roots:
-        folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
+    above = str(Path.cwd()) if roots else project
+    inside = f"{Path(project).resolve()}{os.sep}"
+    stores: dict[str, None] = {}
+    for root in roots or settings.load(Path(project)).retrieval.roots:
+        folder = Path(search.resolve(root, above)).resolve()
         if not folder.is_dir():
             if roots:
                 raise InputError(
                     f"{root}: no such folder; name a store or a folder of Markdown files"
                 )
-        elif search.may_be_searched(root, str(folder), f"{Path(home).resolve()}{os.sep}", trusted):
-            found[str(folder)] = None
+        elif search.may_be_searched(root, str(folder), inside, trusted):
+            stores[str(folder)] = None
         else:
             warn(f"{root}: outside the project; only your own configuration may name such a root")
-    if not found:
+    if not stores:
         warn("no store found; name one with --root")
-    return list(found), Profiles(compile_profiles(Path(home)))
+    return list(stores), Profiles(compile_profiles(Path(project)))
