@@ -255,7 +255,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(
         text, (QUESTION,)
     ),
-    "judging.panel.signed": lambda text: of("judging.panel.signed")(
+    "judging.panel.families_of_writers": lambda text: of("judging.panel.families_of_writers")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
     "cli.formats.handed_on.region": regions,

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import ranking
-from judgekit.judging.ranking import RankingRules, RankingStep, asked
+from judgekit.judging.ranking import RankingRules, RankingStep, count_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,11 +63,11 @@ def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     rules, calls = RankingRules(tuple(item.letters), panel, margins, mode), 0
     steps: list[RankingStep] = []
     while tier := rules.following(steps):
-        calls += asked(item.said[tier], steps[-1].near if steps else rules.letters)
+        calls += count_calls(item.said[tier], steps[-1].contenders if steps else rules.letters)
         steps.append(step := rules.step(steps, tier, item.said[tier]))
         if step.is_end:
             winner = rules.winner(step)
-            tied = _tied(step.found or {}, margins.get(tier, 0.0), mode)
+            tied = _tied(step.means or {}, margins.get(tier, 0.0), mode)
             return Walked((winner,) if winner else tied, calls)
     return Walked((), calls)
 

@@ -386,22 +386,22 @@ class RankedCase(NamedTuple):
         rules = RankingRules(letters, panel, margins, self.mode, finality)
         steps: list[RankingStep] = []
         while tier := rules.following(steps):
-            alive = steps[-1].near if steps else letters
+            alive = steps[-1].contenders if steps else letters
             means = self.said[tier]
             cut = self.case.judges[tier].cut
-            step = rules.step(steps, tier, means, cut=cut, barred=tier in self.apart)
+            step = rules.step(steps, tier, means, is_cut=cut, is_barred=tier in self.apart)
             steps.append(step)
             word = None
-            if step.found is not None and not step.cut:
+            if step.means is not None and not step.is_cut:
                 word = rules.winner(step) or TIE
-            yield ranking.asked(means, alive), step, word
+            yield ranking.count_calls(means, alive), step, word
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         turns = list(self.turns(finality))
         _, last, word = turns[-1]
         is_right = None if word is None else word == self.best
         calls = {step.tier: count for count, step, _ in turns}
-        return Walked(calls, is_right, by_gate=last.trusted)
+        return Walked(calls, is_right, by_gate=last.is_by_calibration)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
@@ -412,7 +412,7 @@ class RankedCase(NamedTuple):
         for _, step, word in self.turns(FinalityRules()):
             tier = step.tier
             margin = step.lead or None
-            if step.is_end or step.cut or tier in self.apart:
+            if step.is_end or step.is_cut or tier in self.apart:
                 margin = None
             voices[tier] = TierOpinion(step.outcome, margin)
             if word == TIE:

@@ -248,7 +248,7 @@ class Reader(NamedTuple):
             scored = []
             for voter, scores in points(case, recorded).items():
                 scored.append((voter.name, scores))
-            means = ranking.values(scored, case.letters)
+            means = ranking.mean_scores(scored, case.letters)
             if means is None:
                 return {WHOLE: None}
             return {WHOLE: ranking.last_word(means, 0.0, self.mode) or TIE}

@@ -106,7 +106,7 @@ def read_changed_file(
     # The families of all models that had a hand in what the push makes of the file.
     families: list[str] = []
     for signed in () if reason else (commit, *change.earlier):
-        families += panel.signed(signed.people, signed.trailers)
+        families += panel.families_of_writers(signed.people, signed.trailers)
     family = ", ".join(dict.fromkeys(families)) or None
     author = Author(name=encodable(commit.people[0]), family=family)
     digest = change.blob if reason else file.sha256

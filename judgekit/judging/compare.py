@@ -135,7 +135,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         """Return the result; a win by the winner's own family alone is none, if it has to be another's."""
         if result.verdict not in tuple(subject.letters):
             return result
-        reason = panel.lacking(
+        reason = panel.independence_problem(
             self.settings.independence, subject.families(result.verdict), result.families
         )
         if reason is None:

@@ -33,7 +33,7 @@ _WROTE = re.compile(
 )
 
 
-def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
+def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the families of the agents among `people` (`Name <address>`) and the writers in `trailers`."""
     writers = list(people)
     for line in trailers:
@@ -58,7 +58,7 @@ def _family_of_agent(writer: str) -> str | None:
     return None
 
 
-def apart(
+def replace_families(
     panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models that judge a text: other families, the nearest tier, then `others`.
@@ -127,8 +127,8 @@ def _replaced(
     # For a family that only a project names, no other provider is sent anything.
     replaceable = set(families) - settings.project_named_families
     others = settings.others
-    models_by_tier = apart(models_by_tier, replaceable, others, mixed=settings.is_mixed)
-    return apart(models_by_tier, families)
+    models_by_tier = replace_families(models_by_tier, replaceable, others, mixed=settings.is_mixed)
+    return replace_families(models_by_tier, families)
 
 
 def _names(models_by_tier: Tiers) -> list[list[str]]:
@@ -153,7 +153,7 @@ def _families(panel: Tiers) -> dict[str, None]:
     return dict.fromkeys(endpoint.family for models in panel.values() for endpoint in models)
 
 
-def voices(
+def model_of_each_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
     """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
@@ -187,7 +187,7 @@ def is_independent(author_families: Collection[str], judged: Collection[str]) ->
     return True if strangers and UNKNOWN_FAMILY not in author_families else None
 
 
-def lacking(
+def independence_problem(
     independence: Independence, author_families: Sequence[str], judged: Collection[str]
 ) -> str | None:
     """Say in one line why an acceptance by `judged` may not stand; None where it may."""
@@ -256,7 +256,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     is_mixed = config.judge.panel == "mixed"
     for family in _families(panel):
         if family != UNKNOWN_FAMILY:
-            yield family, apart(panel, [family], resolved.others, mixed=is_mixed)
+            yield family, replace_families(panel, [family], resolved.others, mixed=is_mixed)
 
 
 def project_named_families(

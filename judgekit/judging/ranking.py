@@ -64,14 +64,17 @@ def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
 
 
-def values(
-    scored: Iterable[tuple[Hashable, DimensionMeans]],
+def mean_scores(
+    means_by_group: Iterable[tuple[Hashable, DimensionMeans]],
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Return the mean score of each subject over models that scored all; a group weighs as one."""
+    """Return the mean score of each subject over models that scored all; a group weighs as one.
+
+    None where no model did, or less than half of those `asked`.
+    """
     complete = []
-    for group, points in scored:
+    for group, points in means_by_group:
         if all(map(points.get, letters)):
             complete.append((group, points))
     if not complete or (asked is not None and not jury.has_quorum(len(complete), asked)):
@@ -107,7 +110,7 @@ def last_word(means: Mapping[str, float], margin: float, mode: ModeName) -> str 
     return near[0] if len(near) == 1 else None
 
 
-def asked(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
+def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
     calls = 0
     for points in means_by_voter.values():
@@ -117,36 +120,40 @@ def asked(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
 
 
 class RankingStep(NamedTuple):
-    """The result of one tier: means so far (`found`), which go up (`near`), and the models `heard` so far."""
+    """The result of one tier: which subjects go up, and what its models gave them.
+
+    `means` are those of all tiers so far, None where too few models answered; `voters` are the models behind
+    them. `leader` is the tier's own best.
+    """
 
     tier: TierName
-    near: tuple[str, ...]
-    said: MeansByVoter
-    found: Mapping[str, float] | None = None
+    contenders: tuple[str, ...]
+    means_by_voter: MeansByVoter
+    means: Mapping[str, float] | None = None
     leader: str = ""
-    heard: frozenset[Voter] = frozenset()
-    last: bool = False
-    trusted: bool = False
-    cut: bool = False
+    voters: frozenset[Voter] = frozenset()
+    is_last: bool = False
+    is_by_calibration: bool = False
+    is_cut: bool = False
 
     @property
     def is_end(self) -> bool:
-        return self.found is not None and (self.last or len(self.near) == 1)
+        return self.means is not None and (self.is_last or len(self.contenders) == 1)
 
     @property
     def lead(self) -> float:
-        return round(lead(self.found), DIGITS) if self.found else 0.0
+        return round(lead(self.means), DIGITS) if self.means else 0.0
 
     @property
     def outcome(self) -> Outcome | None:
-        if self.found is None:
+        if self.means is None:
             return None
         return "accept" if self.lead else "improve"
 
     @property
     def best(self) -> str | None:
-        if self.found and self.lead:
-            return contending(self.found, 0.0)[0]
+        if self.means and self.lead:
+            return contending(self.means, 0.0)[0]
         return None
 
 
@@ -167,46 +174,43 @@ class RankingRules(NamedTuple):
         self,
         before: Steps,
         tier: TierName,
-        said: MeansByVoter,
+        means_by_voter: MeansByVoter,
         *,
-        cut: bool = False,
-        barred: bool = False,
+        is_cut: bool = False,
+        is_barred: bool = False,
     ) -> RankingStep:
-        """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
-        alive = before[-1].near if before else self.letters
-        scored = [(voter.name, points) for voter, points in said.items()]
-        tier_means = values(scored, alive, len(self.panel[tier]))
+        """Return the result of a tier after `before`; one that `is_barred` ends nothing by calibration."""
+        contenders = before[-1].contenders if before else self.letters
+        step = RankingStep(tier, contenders, means_by_voter, is_cut=is_cut)
+        means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
+        tier_means = mean_scores(means_by_name, contenders, len(self.panel[tier]))
         if tier_means is None:
-            return RankingStep(tier, alive, said)
-        counted = [(step.tier, step.said) for step in before if step.found is not None]
-        counted.append((tier, said))
-        means, heard = _pooled(counted, alive)
-        step = RankingStep(
-            tier=tier,
-            near=alive,
-            said=said,
-            found=means,
-            leader=max(tier_means, key=tier_means.__getitem__),
-            heard=heard,
-            cut=cut,
-        )
-        finality = self.finality
-        is_reference = finality is not None and tier == finality.last
-        last = is_reference or self._after([*before, step]) is None
+            return step
+        counted = [*_complete(before), step]
+        means, voters = _pooled(counted, contenders)
+        leader = max(tier_means, key=tier_means.__getitem__)
+        step = step._replace(means=means, leader=leader, voters=voters)
+        is_reference = self.finality is not None and tier == self.finality.last
+        step = step._replace(is_last=is_reference or self._after([*before, step]) is None)
         best = contending(means, 0.0)[0]
-        partial = {voter.family for voter in heard} <= set(self.favouring_families.get(best, ()))
-        may_end = not (last or cut or barred or partial)
-        if finality is not None and step.lead > 0 and may_end:
-            outcomes = {step.tier: step.outcome for step in (*before, step)}
-            if finality.final(tier, outcomes, {tier: step.lead}):
-                return step._replace(near=(best,), last=last, trusted=True)
+        families = {voter.family for voter in voters}
+        is_partial = families <= set(self.favouring_families.get(best, ()))
+        if not (is_barred or is_partial) and self._is_final(before, step):
+            return step._replace(contenders=(best,), is_by_calibration=True)
         near = contending(means, self.margins.get(tier, 0.0))
         # One tier alone must not settle it.
-        is_first = len(counted) == 1
-        is_strict = finality is not None or self.mode == "strict" or partial
-        if len(near) == 1 and (cut or (is_first and is_strict)):
+        is_strict = self.finality is not None or self.mode == "strict" or is_partial
+        needs_another = is_cut or (len(counted) == 1 and is_strict)
+        if len(near) == 1 and needs_another:
             near = contending(means, inf)[:2]
-        return step._replace(near=tuple(near), last=last)
+        return step._replace(contenders=tuple(near))
+
+    def _is_final(self, before: Steps, step: RankingStep) -> bool:
+        """Whether a calibration says that the lead of a tier is large enough to end the ranking."""
+        if self.finality is None or step.is_last or step.is_cut or step.lead <= 0:
+            return False
+        outcomes = {earlier.tier: earlier.outcome for earlier in (*before, step)}
+        return self.finality.final(step.tier, outcomes, {step.tier: step.lead})
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
         if steps and steps[-1].is_end:
@@ -219,32 +223,35 @@ class RankingRules(NamedTuple):
         if steps:
             tiers = tiers[tiers.index(steps[-1].tier) + 1 :]
         after = next(iter(tiers), None)
-        complete = [step for step in steps if step.found is not None]
+        complete = _complete(steps)
         if after == "tiebreaker" and any(step.tier == "deep" for step in complete):
-            heard = {voter.model for voter in complete[-1].heard}
-            if set(self.panel[after]) <= heard:
+            models = {voter.model for voter in complete[-1].voters}
+            if set(self.panel[after]) <= models:
                 return None
         return after
 
     def winner(self, step: RankingStep) -> str | None:
         """Return who wins, if no tier is asked after a step; None for a tie."""
-        if step.trusted or step.found is None:
+        if step.is_by_calibration or step.means is None:
             return step.best
-        return last_word(step.found, self.margins.get(step.tier, 0.0), self.mode)
+        return last_word(step.means, self.margins.get(step.tier, 0.0), self.mode)
 
 
-def _pooled(
-    counted: Iterable[tuple[TierName, MeansByVoter]], letters: Sequence[str]
-) -> tuple[dict[str, float], frozenset[Voter]]:
+def _complete(steps: Steps) -> list[RankingStep]:
+    """Return the steps of tiers of which enough models answered."""
+    return [step for step in steps if step.means is not None]
+
+
+def _pooled(steps: Steps, letters: Sequence[str]) -> tuple[dict[str, float], frozenset[Voter]]:
     """Return the means of subjects over several tiers, and the models that scored all of them."""
-    scored = []
-    heard = set()
-    for tier, means_by_voter in counted:
-        for voter, points in means_by_voter.items():
-            scored.append(((tier, voter.name), points))
+    means_by_group = []
+    voters = set()
+    for step in steps:
+        for voter, points in step.means_by_voter.items():
+            means_by_group.append(((step.tier, voter.name), points))
             if all(points.get(letter) for letter in letters):
-                heard.add(voter)
-    return values(scored, letters) or {}, frozenset(heard)
+                voters.add(voter)
+    return mean_scores(means_by_group, letters) or {}, frozenset(voters)
 
 
 NAME = "text"  # what models are told: a path may say who wrote it
@@ -293,9 +300,11 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
-        return [partial(self._once, endpoint, session, letter) for letter in self.letters]
+        return [partial(self._ask_about, endpoint, session, letter) for letter in self.letters]
 
-    async def _once(self, endpoint: Endpoint, session: Session, letter: str) -> Answer[Opinion]:
+    async def _ask_about(
+        self, endpoint: Endpoint, session: Session, letter: str
+    ) -> Answer[Opinion]:
         spent_before = session.spent_usd
         # Of other subjects a model is to remember nothing.
         apart = replace(session, fence=Fence(), remembered={})
@@ -321,9 +330,9 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
                 points[letter].append(self.rubric.mean(opinion.scores))
                 sources.add((endpoint.model, score_source(endpoint, opinion)))
         finality = self.rules.finality
-        barred = finality is not None and not finality.knows(self.tier, sources)
+        is_barred = finality is not None and not finality.knows(self.tier, sources)
         return self.rules.step(
-            self.before, self.tier, means_by_voter, cut=self.is_cut, barred=barred
+            self.before, self.tier, means_by_voter, is_cut=self.is_cut, is_barred=is_barred
         )
 
     def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
@@ -384,7 +393,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             rules=rules,
             before=before,
             models=self.models_by_tier.get(tier, ()),
-            letters=before[-1].near if before else rules.letters,
+            letters=before[-1].contenders if before else rules.letters,
         )
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
@@ -397,7 +406,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         scores = _last_scores(state.subject, steps)
         if not steps or not steps[-1].is_end:
             result = ComparisonResult()
-        elif steps[-1].cut:
+        elif steps[-1].is_cut:
             why = "no model saw the whole of the best texts, so the result is open"
             result = ComparisonResult(degraded=why, truncated=True)
         else:
@@ -415,7 +424,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         step = steps[-1]
         winner = self.ranking_rules(subject).winner(step)
         rounds = [row for row in state.rounds if row.opinion]
-        leaders = [step.leader for step in steps if step.found]
+        leaders = [step.leader for step in steps if step.means]
         consensus: Consensus = "majority"
         if len({row.model for row in rounds}) == 1 or len(leaders) == 1:
             consensus = "single"
@@ -432,7 +441,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             judge_tier=step.tier,
             lead=lead(means),
             reasoning=next(filter(None, reversed(reasons)), ""),
-            families=tuple(sorted({voter.family for voter in step.heard})),
+            families=tuple(sorted({voter.family for voter in step.voters})),
         )
 
 
@@ -440,7 +449,7 @@ def _last_scores(subject: ComparisonInput, steps: Iterable[RankingStep]) -> dict
     """Return by letter the last mean that a subject was given, and the tier that gave it."""
     means: dict[str, SubjectScore] = {}
     for step in steps:
-        for letter, mean in (step.found or {}).items():
+        for letter, mean in (step.means or {}).items():
             means[letter] = (mean, step.tier)
     scores = {}
     for letter in subject.letters:

@@ -83,7 +83,7 @@ def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ..
     for tier, models in settings.models_by_tier.items():
         models_by_tier[tier] = tuple(map(with_family, models))
     others = settings.others if settings.is_mixed else tuple
-    return panel.voices(models_by_tier, others, subject.author_families)
+    return panel.model_of_each_family(models_by_tier, others, subject.author_families)
 
 
 @dataclass

@@ -203,7 +203,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         self, verdict: Verdict, document: Document, families: Iterable[str]
     ) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
-        reason = panel.lacking(self.settings.independence, document.author_families, set(families))
+        reason = panel.independence_problem(
+            self.settings.independence, document.author_families, set(families)
+        )
         if not reason:
             return verdict
         undetermined: dict[str, Any] = {

@@ -240,7 +240,7 @@ def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> No
     program = (
         "import sys; sys.argv = ['judgekit', 'gate', '--pre-push', 'origin', 'url']\n"
         "from judgekit.__main__ import main; code = main()\n"
-        f"print([code, *(name for name in {HEAVY!r} if name in sys.modules)])"
+        f"print([int(code), *(name for name in {HEAVY!r} if name in sys.modules)])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

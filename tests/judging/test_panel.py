@@ -9,7 +9,12 @@ import pytest
 from scripted import of_family
 
 from judgekit.config import TIERS, settings
-from judgekit.judging.panel import apart, is_independent, resolve_panel, signed
+from judgekit.judging.panel import (
+    families_of_writers,
+    is_independent,
+    replace_families,
+    resolve_panel,
+)
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
@@ -91,8 +96,8 @@ def test_an_agent_is_known_by_its_signature() -> None:
     ]
     for person, family in cases:
         expected = (family,) if family else ()
-        assert signed([person]) == expected
-        assert signed([], [f"Co-Authored-By: {person}"]) == expected
+        assert families_of_writers([person]) == expected
+        assert families_of_writers([], [f"Co-Authored-By: {person}"]) == expected
 
 
 def test_only_those_who_wrote_count_and_each_family_once() -> None:
@@ -102,7 +107,7 @@ def test_only_those_who_wrote_count_and_each_family_once() -> None:
         "Codex <codex@openai.com>",
         "Claude Code",
     ]
-    assert signed(people) == ("anthropic", "openai")
+    assert families_of_writers(people) == ("anthropic", "openai")
     for trailer, families in (
         ("Generated-By: Claude Code", ("anthropic",)),
         ("Assisted-by: Codex", ("openai",)),
@@ -112,7 +117,7 @@ def test_only_those_who_wrote_count_and_each_family_once() -> None:
         ("Tested-by: Codex <codex@openai.com>", ()),
         ("Claude <noreply@anthropic.com>", ()),
     ):
-        assert signed([], [trailer]) == families
+        assert families_of_writers([], [trailer]) == families
 
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
@@ -141,7 +146,7 @@ def test_the_family_that_wrote_it_is_skipped_where_another_can_take_its_tier() -
         ("c/g/m", "unknown", "c/g/m"),
         ("c/g/m", "anthropic openai", "m/m/m"),
     ):
-        assert apart(panel(given), set(wrote.split())) == panel(judges), (given, wrote)
+        assert replace_families(panel(given), set(wrote.split())) == panel(judges), (given, wrote)
 
 
 def test_another_family_must_have_had_a_say() -> None:

@@ -22,7 +22,7 @@ from scripted import (
 )
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
+from judgekit.judging.ranking import RankingJudge, contending, mean_scores, usual_margins
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -303,7 +303,7 @@ def test_the_mean_of_each_subject() -> None:
         ([("x", {"A": [5.0], "B": [1.0]}), ("x", {"A": [3.0]}), ("y", ONE)], None, (4.5, 1.5)),
     ]
     for scored, least, wanted in cases:
-        found = values(scored, "AB", least)
+        found = mean_scores(scored, "AB", least)
         assert found == (
             wanted and {"A": pytest.approx(wanted[0]), "B": pytest.approx(wanted[1])}
         ), scored
