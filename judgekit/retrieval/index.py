@@ -15,6 +15,7 @@ from judgekit.retrieval.index_file import SPOILT, Index, NoFullTextError, about,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from sqlite3 import Connection
     from typing import Any
 
     from judgekit.retrieval.compiled import Profiles
@@ -74,21 +75,19 @@ def _open(path: str, root: str, profiles: Profiles, patience: float | None) -> I
     connection = index_file.connect(path)
     try:
         try:
-            found = about(connection)
+            facts = about(connection)
         except index_file.sqlite.DatabaseError as error:
             if not index_file.says(error, index_file.READ_ONLY):
                 raise
             connection.close()
-            if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
-                raise OSError(f"{path}: parts of it are in another file") from None
-            escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            connection = index_file.connect(f"file:{escaped}?immutable=1", uri=True)
-            found = about(connection)
-        if found.get("root") == root and found.get("read_by") == read_by(profiles):
+            connection = _connect_read_only(path)
+            facts = about(connection)
+        if facts.get("root") == root and facts.get("read_by") == read_by(profiles):
             index = Index(connection, root, profiles, path)
-            index.load(found)
-            places, numbers = _changed(index)
-            if places is None or places or numbers or index.pending:
+            index.load(facts)
+            places, numbers = _find_changes(index)
+            is_current = places == [] and not numbers and not index.pending
+            if not is_current:
                 from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
 
                 update.refresh(index, places, numbers, patience=patience)
@@ -101,58 +100,77 @@ def _open(path: str, root: str, profiles: Profiles, patience: float | None) -> I
     return None
 
 
-def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Return the watched places (None: any), and the numbers of files, that changed or may have."""
-    path = f"{index.path}.turn"
-    execute = index.connection.execute
-    try:
-        with open(path, "rb") as kept:
-            file, folder, queries = map(int, kept.read(100).split())
-    except (OSError, ValueError):  # none yet, or spoiled: begin anew
-        file = folder = queries = 0
+def _connect_read_only(path: str) -> Connection:
+    """Open an index in a folder that cannot be written; raises `OSError` where that would not show all."""
+    log = path + "-wal"  # of what is not in the file yet
+    if os.path.exists(log) and os.path.getsize(log):
+        raise OSError(f"{path}: parts of it are in another file")
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return index_file.connect(f"file:{escaped}?immutable=1", uri=True)
+
+
+def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
+    """Return the watched places (None: any), and the numbers of files, that changed or may have.
+
+    All places are looked at, or of very many some in turn, and some of the files in turn.
+    """
+    turn_path = f"{index.path}.turn"
+    last_file, last_folder, queries = _read_turn(turn_path)
     queries += 1
     places: list[str] | None = None
     numbers: list[int] = []
     if index.kind:
+        execute = index.connection.execute
         if index.folders <= FOLDERS:
-            rows = execute(_WATCH).fetchall()
+            watched = execute(_WATCH).fetchall()
         else:
-            rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
-            some = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
-            more = execute(some, (folder, FOLDERS)).fetchall()
-            if len(more) == FOLDERS:
-                folder = more[-1][-1]
-            else:
-                folder = 0
-            rows += more
+            watched = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
+            following = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
+            some = execute(following, (last_folder, FOLDERS)).fetchall()
+            last_folder = some[-1][-1] if len(some) == FOLDERS else 0
+            watched += some
         places = []
-        for place, is_folder, x, y, z, sure, _ in rows:
-            if not sure or index_file.look(f"{index.root}/{place}", folder=is_folder) != (x, y, z):
+        for place, is_folder, x, y, z, is_sure, _ in watched:
+            stamp = index_file.look(f"{index.root}/{place}", folder=is_folder)
+            if not is_sure or stamp != (x, y, z):
                 places.append(place)
-        some = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
-        rows = execute(some, (file, SLICE)).fetchall()
-        if len(rows) == SLICE:
-            file = rows[-1][0]
-        else:
-            file = 0
-        numbers = [number for number, _ in _differing(rows, index.root)]
-        if file == 0 and queries >= LAP:
+        following = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
+        files = execute(following, (last_file, SLICE)).fetchall()
+        last_file = files[-1][0] if len(files) == SLICE else 0
+        numbers = [number for number, _ in _differing(files, index.root)]
+        is_lap_done = last_file == 0 and queries >= LAP
+        if is_lap_done:
             places = None
             queries = 0
+    _write_turn(turn_path, last_file, last_folder, queries)
+    return places, numbers
+
+
+def _read_turn(path: str) -> tuple[int, int, int]:
+    """Return the last file and folder that were looked at, and the queries since all was listed."""
+    try:
+        with open(path, "rb") as kept:
+            file, folder, queries = map(int, kept.read(100).split())
+    except (OSError, ValueError):  # none yet, or spoiled: begin anew
+        return 0, 0, 0
+    return file, folder, queries
+
+
+def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, (b"%d %d %d " % (file, folder, queries)).ljust(64))
         finally:
             os.close(descriptor)
-    except OSError:  # the next query looks at the same
-        pass
-    return places, numbers
+    except OSError:
+        return  # the next query looks at the same
 
 
 def _differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
+    """Return the numbers and places of the files that changed or may have."""
     differing = []
     for number, place, size, mtime, inode, read in rows:
         is_changed = index_file.look(f"{root}/{place}") != (size, mtime, inode)
@@ -162,7 +180,10 @@ def _differing(
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read entries to be shown anew where files changed; True: ask once more, and show none `outdated`."""
+    """Read entries that are to be shown anew where their files changed; return whether to ask once more.
+
+    Those that are different now are in `index.outdated`.
+    """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = []
@@ -178,30 +199,34 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
     """Bring a file that was just written into every whole index that holds it; return the roots of these."""
-    touched: list[str] = []
-    real = os.path.realpath(path)
-    root = os.path.dirname(real)
-    above = real
-    while index_file.sqlite is not None and root != above:
-        if path_of(root):
-            index = _kept(root, profiles, EDIT_PATIENCE, anew=False)
-        else:
-            index = None
-        if index is not None:
-            try:
-                if not index.pending:
-                    recheck(index, [os.path.relpath(real, root).replace(os.sep, "/")])
-                    touched.append(root)
-            except (
-                index_file.sqlite.DatabaseError,
-                *SPOILT,
-            ):  # the next prompt needs it, and builds it anew
-                pass
-            finally:
-                index.close()
-        above = root
+    roots: list[str] = []
+    if index_file.sqlite is None:
+        return roots
+    real_path = os.path.realpath(path)
+    below = real_path
+    root = os.path.dirname(real_path)
+    while root != below:
+        if path_of(root) and _refresh_in(root, real_path, profiles):
+            roots.append(root)
+        below = root
         root = os.path.dirname(root)
-    return touched
+    return roots
+
+
+def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
+    """Bring a file into the index of the store at `root`; return whether that is a whole index."""
+    index = _kept(root, profiles, EDIT_PATIENCE, anew=False)
+    if index is None:
+        return False
+    is_whole = not index.pending
+    try:
+        if is_whole:
+            recheck(index, [os.path.relpath(real_path, root).replace(os.sep, "/")])
+    except (index_file.sqlite.DatabaseError, *SPOILT):
+        return False  # the next prompt needs it, and builds it anew
+    finally:
+        index.close()
+    return is_whole
 
 
 def state(root: str, profiles: Profiles) -> dict[str, Any]:
@@ -211,42 +236,52 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     the epoch; `stale` says whether the next query has something to read.
     """
     path = path_of(root)
-    found: dict[str, Any] = {"root": root, "path": path, "kind": None}
-    found |= dict.fromkeys(("entries", "files", "pending", "bytes", "generation"), 0)
-    found |= {"problems": [], "updated": None, "stale": True}
+    facts: dict[str, Any] = {
+        "root": root,
+        "path": path,
+        "kind": None,
+        "entries": 0,
+        "files": 0,
+        "pending": 0,
+        "bytes": 0,
+        "generation": 0,
+        "problems": [],
+        "updated": None,
+        "stale": True,
+    }
     if path is None or index_file.sqlite is None:
-        return found
-    found["generation"] = int(path.split(".")[-2])
+        return facts
+    facts["generation"] = int(path.split(".")[-2])
     stamps = [index_file.look(path + suffix) for suffix in ("", "-wal", "-shm")]
-    found["bytes"] = sum(stamp[0] for stamp in stamps if stamp)
+    facts["bytes"] = sum(stamp[0] for stamp in stamps if stamp)
     try:
         connection = index_file.connect(path)
         try:
-            known = about(connection)
+            written = about(connection)
             problems = connection.execute(index_file.PROBLEMS).fetchall()
             files = connection.execute(_FILES).fetchall()
             watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
-        seen = []
+        is_ours = written["root"] == root and written["read_by"] == read_by(profiles)
+        is_stale = not is_ours or written["pending"] != 0
         for _, place, *stamp, _ in files:
-            seen.append((f"{root}/{place}", False, tuple(stamp)))
-        seen += [(f"{root}/{place}", folder, (x, y, z)) for place, folder, x, y, z, *_ in watched]
-        is_current = (known["root"], known["read_by"]) == (root, read_by(profiles))
-        is_stale = not is_current or known["pending"] != 0
-        for at, is_folder, stamp in seen:
-            is_stale = is_stale or (index_file.look(at, folder=is_folder) or _GONE) != stamp
-        return found | {
-            "kind": known["kind"] or None,
-            "entries": known["size"],
+            is_stale = is_stale or _is_changed(f"{root}/{place}", tuple(stamp), is_folder=False)
+        for place, is_folder, *stamp, _, _ in watched:
+            is_stale = is_stale or _is_changed(f"{root}/{place}", tuple(stamp), is_folder=is_folder)
+        return facts | {
+            "kind": written["kind"] or None,
+            "entries": written["size"],
             "files": len(files),
-            "pending": known["pending"],
+            "pending": written["pending"],
             "problems": [text for (text,) in problems],
-            "updated": known["updated"] / 1e9 or None,
+            "updated": written["updated"] / 1e9 or None,
             "stale": is_stale,
         }
-    except (
-        index_file.sqlite.DatabaseError,
-        *SPOILT,
-    ) as error:  # it will be replaced by the next query
-        return found | {"problems": [f"the index is damaged: {error}"]}
+    except (index_file.sqlite.DatabaseError, *SPOILT) as error:
+        # It will be replaced by the next query.
+        return facts | {"problems": [f"the index is damaged: {error}"]}
+
+
+def _is_changed(path: str, stamp: tuple[int | None, ...], *, is_folder: bool) -> bool:
+    return (index_file.look(path, folder=is_folder) or _GONE) != stamp

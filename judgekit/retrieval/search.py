@@ -22,7 +22,7 @@ from judgekit.retrieval.index_file import Index, sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from sqlite3 import Connection
 
     from judgekit.retrieval.sources import Entry
@@ -52,6 +52,7 @@ _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
 _SHORT = 4_000  # characters of a body that is short, whatever stands in it
 _MOST = 1_000  # words that match: `snippet` takes the square of their number
+_UNSPACED_WORD = 8  # characters that count as a word where no space parts them
 
 
 def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
@@ -77,7 +78,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
-    found_any = False
+    has_store = False
     searched = _Search(query, profiles, project, pins, ranked)
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
     for root in dict.fromkeys(roots):
@@ -88,49 +89,61 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         if not may_be_searched(root, folder, base, trusted):
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
-        found_any = True
-        if scorer == _KEYWORD:
-            found = None
-        else:
-            found = searched.by_fulltext(folder, limit, pool, patience)
-        if found is None:
-            found = searched.by_keyword(folder)[:limit]
+        has_store = True
+        hits = None
+        if scorer != _KEYWORD:
+            hits = searched.by_fulltext(folder, limit, pool, patience)
+        if hits is None:
+            hits = searched.by_keyword(folder)[:limit]
         elif snippets:
-            for candidate, (passage, _) in zip(
-                found, passages(query, found, profiles), strict=True
-            ):
+            texts = passages(query, hits, profiles)
+            for candidate, (passage, _) in zip(hits, texts, strict=True):
                 candidate.snippet = passage
-        ranked.candidates += found
-    if len(roots) > 1:  # of candidates for the same file the first one stays
-        best: dict[str, Candidate] = {}
-        for candidate in sorted(
-            ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)
-        ):
-            best.setdefault(candidate.file, candidate)
-        ranked.candidates[:] = best.values()
-        ranked.notes[:] = dict.fromkeys(ranked.notes)
+        ranked.candidates += hits
+    if len(roots) > 1:
+        _merge(ranked)
     if pins:
-        named = [searched.pinned[pin] for pin in pins if pin in searched.pinned]
-        pinned = {candidate.file: candidate for candidate in named}
-        ranked.pinned = list(pinned.values())
-        ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned]
-        lost = [pin for pin in pins if found_any and pin not in searched.pinned]
-        ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
+        _move_pinned(ranked, pins, searched.pinned)
+        if has_store:
+            lost = [pin for pin in pins if pin not in searched.pinned]
+            ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
     return ranked
 
 
+def _merge(ranked: RankedCandidates) -> None:
+    """Order the hits of several stores; of those for the same file, and of equal notes, keep the first."""
+    unique: dict[str, Candidate] = {}
+    for hit in sorted(ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)):
+        unique.setdefault(hit.file, hit)
+    ranked.candidates[:] = unique.values()
+    ranked.notes[:] = dict.fromkeys(ranked.notes)
+
+
+def _move_pinned(
+    ranked: RankedCandidates, pins: Sequence[str], candidate_by_pin: Mapping[str, Candidate]
+) -> None:
+    """Put what the pins name where they stand, and take it out of the candidates."""
+    pinned: dict[str, Candidate] = {}
+    for pin in pins:
+        if pin in candidate_by_pin:
+            candidate = candidate_by_pin[pin]
+            pinned[candidate.file] = candidate
+    ranked.pinned = list(pinned.values())
+    ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned]
+
+
 def lacking(roots: Sequence[str], project: str) -> list[str]:
     """Return a line for each root that is no folder, or one for all where none is."""
-    different = list(dict.fromkeys(roots))
+    unique = list(dict.fromkeys(roots))
     missing = []
-    for root in different:
+    for root in unique:
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             missing.append(f"{root}: {folder}" if root == AUTO_ROOT else root)
-    if len(missing) < len(different):
+    if len(missing) < len(unique):
         return [f"{root}: no such folder, so it is not searched" for root in missing]
     return [f"no store found ({', '.join(missing) or 'no root is set'}); name one with --root"]
 
@@ -145,12 +158,13 @@ def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str])
     from judgekit.retrieval import worktree  # noqa: PLC0415 - few stores are outside
 
     main = worktree.in_main_worktree(base.rstrip(os.sep))
-    if main is not None and (folder + os.sep).startswith(
-        os.path.realpath(main).rstrip(os.sep) + os.sep
-    ):
-        return True
-    absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
-    return root in trusted and (absolute or os.path.normpath(root).split(os.sep)[0] == os.pardir)
+    if main is not None:
+        main_base = os.path.realpath(main).rstrip(os.sep) + os.sep
+        if (folder + os.sep).startswith(main_base):
+            return True
+    is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
+    leads_up = os.path.normpath(root).split(os.sep)[0] == os.pardir
+    return root in trusted and (is_absolute or leads_up)
 
 
 def resolve(root: str, project: str) -> str:
@@ -167,10 +181,10 @@ def resolve(root: str, project: str) -> str:
     # What git ignores is in the main working tree alone.
     main = worktree.in_main_worktree(os.path.abspath(project))
     if main is not None:
-        shared = os.path.normpath(os.path.join(main, root))
-    else:
-        shared = folder
-    return shared if os.path.isdir(shared) else folder
+        folder_in_main = os.path.normpath(os.path.join(main, root))
+        if os.path.isdir(folder_in_main):
+            return folder_in_main
+    return folder
 
 
 class _Search:
@@ -194,6 +208,7 @@ class _Search:
     def by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
+        """Return the hits in the store at `root`; None where this Python has no full-text search."""
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -216,32 +231,31 @@ class _Search:
             opened.close()
 
     def _ask(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        quick = pool < bm25.POOL
-        asked = (parts.parse if quick else parts.whole)(self.text, opened.profile.language)
-        if not asked and not self.pins:
+        is_quick = pool < bm25.POOL
+        language = opened.profile.language
+        if is_quick:
+            query_parts = parts.parse(self.text, language)
+        else:
+            query_parts = parts.whole(self.text, language)
+        if not query_parts and not self.pins:
             return []
         for _ in range(MAX_ROUNDS):
-            if self.pins:
-                named = self._pinned(opened)
-            else:
-                named = {}
+            pinned = self._find_pinned(opened) if self.pins else {}
             opened.connection.execute("BEGIN")  # one lock for all statements
-            found = bm25.match(opened, asked, pool, quick=quick)[:limit]
+            hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
-            if not index.recheck(
-                opened, [candidate.place for candidate in (*named.values(), *found)]
-            ):
+            places = [candidate.place for candidate in (*pinned.values(), *hits)]
+            has_changed = index.recheck(opened, places)
+            if not has_changed:
                 break
-        named = {
-            pin: candidate
-            for pin, candidate in named.items()
-            if candidate.place not in opened.outdated
-        }
-        self.pinned = named | self.pinned
+        for pin, candidate in pinned.items():
+            if candidate.place not in opened.outdated:
+                self.pinned.setdefault(pin, candidate)
         self._note(opened.notes())
-        return [candidate for candidate in found if candidate.place not in opened.outdated]
+        return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
-    def _pinned(self, opened: Index) -> dict[str, Candidate]:
+    def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
+        """Return what each pin names in a store: by its path, or else by its id."""
         execute = opened.connection.execute
         pinned = {}
         for pin in self.pins:
@@ -264,13 +278,15 @@ class _Search:
         return places
 
     def by_keyword(self, root: str) -> list[Candidate]:
+        """Return the entries of the store at `root` that have words of the query in title or tags."""
         from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
         profile, entries, notes = scan.entries(root, self.profiles)
         for pin in self.pins:
             places = self._places(pin, root)
             for path, entry in entries:
-                if entry.problem is None and (path in places or entry.id == pin):
+                is_named = path in places or entry.id == pin
+                if is_named and entry.problem is None:
                     self.pinned.setdefault(pin, _candidate(root, path, entry, profile))
                     break
         self._note(notes)
@@ -293,30 +309,37 @@ def match_keywords(
 ) -> list[Candidate]:
     """Return the entries of a store that any word occurs in, rated, best first."""
     language = profile.language
-    found = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
-    wanted = [terms.Term(word, [word], [word], common=word in language.common) for word in found]
+    words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     hits = []
     for path, entry in entries:
         title = plain_words(entry.title)
         tags = plain_words(" ".join(entry.tags))
-        worth = []
-        for word in found:
-            begins = len(word) >= MIN_PREFIX and any(
-                other.startswith(word) for other in title | tags
-            )
-            worth.append(_TAG if word in tags else _TITLE if word in title else _BEGINNING * begins)
-        matched = {number for number, point in enumerate(worth) if point}
-        if matched:
-            hit = _candidate(root, path, entry, profile)
-            hit.bm25 = hit.score = float(sum(worth))
-            hit.matched = hit.titled = matched
-            hit.damaged = entry.problem is not None
-            hit.text = entry.title.lower()
-            hits.append(hit)
-    for number, term in enumerate(wanted):
+        points = [_count_points(word, title, tags) for word in words]
+        if not any(points):
+            continue
+        hit = _candidate(root, path, entry, profile)
+        hit.bm25 = hit.score = float(sum(points))
+        hit.matched = {number for number, count in enumerate(points) if count}
+        hit.titled = hit.matched
+        hit.damaged = entry.problem is not None
+        hit.text = entry.title.lower()
+        hits.append(hit)
+    query_terms = []
+    for number, word in enumerate(words):
+        term = terms.Term(word, [word], [word], common=word in language.common)
         count = sum(number in hit.matched for hit in hits)
         term.rarity = confidence.rarity(count, len(entries), profile.background, common=term.common)
-    return confidence.order(hits, wanted, len(entries), profile)
+        query_terms.append(term)
+    return confidence.order(hits, query_terms, len(entries), profile)
+
+
+def _count_points(word: str, title: set[str], tags: set[str]) -> int:
+    if word in tags:
+        return _TAG
+    if word in title:
+        return _TITLE
+    is_beginning = any(other.startswith(word) for other in title | tags)
+    return _BEGINNING if is_beginning and len(word) >= MIN_PREFIX else 0
 
 
 def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
@@ -344,46 +367,48 @@ def passages(
 ) -> list[tuple[str, str]]:
     """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
     profiles = profiles or Profiles(bundled())
-    found = []
-    wanted: dict[str, list[terms.Term]] = {}  # by kind: languages may differ
+    texts = []
+    terms_by_kind: dict[str, list[terms.Term]] = {}  # languages may differ
     connection = index_file.connect(":memory:")
     try:
         connection.execute(_TABLE)
         for candidate in hits:
-            if candidate.kind not in wanted:
-                wanted[candidate.kind] = terms.parse(text, profiles.of(candidate.kind).language)
+            kind = candidate.kind
+            if kind not in terms_by_kind:
+                terms_by_kind[kind] = terms.parse(text, profiles.of(kind).language)
             whole = body(candidate, None, profiles)
-            found.append((_passage(connection, whole, wanted[candidate.kind]), whole))
+            texts.append((_find_passage(connection, whole, terms_by_kind[kind]), whole))
     finally:
         connection.close()
-    return found
+    return texts
 
 
-def _passage(connection: Connection, text: str, wanted: Sequence[terms.Term]) -> str:
-    expression = " OR ".join(term.shown for term in wanted)
+def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
+    expression = " OR ".join(term.shown for term in query_terms)
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    row = None
+    passage = text[:SNIPPET_LIMIT]
     if text and expression:
         if len(text) > _SHORT:
-            text = text[: _end(connection, text, expression)]
+            text = text[: _find_end(connection, text, expression)]
         connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
-    return " ".join((row[0] if row else text[:SNIPPET_LIMIT]).split())[:SNIPPET_LIMIT]
+        if row:
+            passage = row[0]
+    return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 
-def _end(connection: Connection, text: str, expression: str) -> int:
+def _find_end(connection: Connection, text: str, expression: str) -> int:
     """Return where the part of a text ends in which `_MOST` words match, which is all of nearly every one."""
     connection.execute(_PUT, (text.translate({1: " ", 2: " "}),))
     row = connection.execute(_MARKED, (expression,)).fetchone()
-    if row:
-        before, *rest = row[0].split("\1")
-    else:
-        before, *rest = ("",)
+    if not row:
+        return len(text)
+    before, *marked_pieces = row[0].split("\1")
     end = len(before)
     matched = 0
-    for piece in rest:
+    for piece in marked_pieces:
         inside, _, outside = piece.partition("\2")
-        matched += max(len(terms.words(inside)), len(inside) // 8)
+        matched += max(len(terms.words(inside)), len(inside) // _UNSPACED_WORD)
         if matched > _MOST:
             return end + max(len(inside) * _MOST // matched, 1)
         end += len(inside) + len(outside)
