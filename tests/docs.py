@@ -22,6 +22,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 import judgekit
+from judgekit.cli.formats import table
+from judgekit.cli.output import colourless
+from judgekit.gate import WORDS, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -242,6 +245,32 @@ def missing_tests(root: Path) -> Iterator[str]:
             yield f"docs/threat-model.md:{number}: a promise without a test"
 
 
+# The gate's table
+
+_GATE_ROW = re.compile(r"(?P<word>\S+) +(?P<path>\S+) +\((?P<commit>\w+) (?P<author>[^)]+)\)")
+
+
+def stale_gate_rows(root: Path) -> Iterator[str]:
+    """Yield the rows of the gate's table on a page that the gate would print with other columns."""
+    for page, fence in blocks(root):
+        for number, line in enumerate(fence.text.split("\n"), fence.line):
+            if not line.startswith(tuple(f"{word} " for word in WORDS)):
+                continue
+            match = _GATE_ROW.fullmatch(line)
+            if match is not None:
+                row = Row(
+                    word=match["word"],
+                    path=match["path"],
+                    commit=match["commit"],
+                    author=match["author"],
+                    lost=False,
+                    verdict={},
+                )
+                if colourless(table.gate_line(row)) == line:
+                    continue
+            yield f"{page}:{number}: the gate prints other columns; show what it prints"
+
+
 # Traces
 
 _TRACES = {
@@ -279,6 +308,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
         unparsable_blocks,
         unknown_commands,
         missing_tests,
+        stale_gate_rows,
     ),
     traces,
 )

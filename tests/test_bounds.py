@@ -196,7 +196,7 @@ def tables(text: str) -> None:
 
 def regions(text: str) -> None:
     for quote in (f"{text} b", "  ".join([*text.split(), "b"]), f"  {text} "):
-        of("cli.formats.handed_on.region")(quote, text)
+        of("cli.formats.handed_on.find_region")(quote, text)
 
 
 def rows(text: str) -> None:
@@ -258,7 +258,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.panel.families_of_writers": lambda text: of("judging.panel.families_of_writers")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
-    "cli.formats.handed_on.region": regions,
+    "cli.formats.handed_on.find_region": regions,
     "data.cells.check_text": cell,
     "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(
         text[: CONFIG_BYTES // 8]

@@ -116,6 +116,11 @@ WRONG: dict[Callable[[Path], Iterator[str]], tuple[str, str, int]] = {
         "| a | b | `tests/gone.py::test_x` |\n| a | b | c |\n",
         2,
     ),
+    docs.stale_gate_rows: (
+        "docs/gate.md",
+        "```text\nNO-GO         a.md  (62040b0 ann)\nGO  a.md  (62040b0 ann)\nGO            a.md\n```\n",
+        2,
+    ),
     docs.traces: ("src/code.py", f"A = '{HOME}/x'\nB = '{REGISTRY}'\n", 2),
 }
 

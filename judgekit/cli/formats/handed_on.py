@@ -49,13 +49,13 @@ def rule_name(verdict: Record) -> str:
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
-def summary(verdict: Record) -> str:
+def summarise(verdict: Record) -> str:
     """Return scores, reasoning, and why a verdict is less than it could be; it may have line breaks."""
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
 
 
-def judged_text(subject: Record) -> str:
+def read_judged_text(subject: Record) -> str:
     """Return the text of a file if it is still the one that was judged, else nothing."""
     try:
         with Path(subject["path"]).open("rb") as file:
@@ -67,21 +67,21 @@ def judged_text(subject: Record) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def region(passage: str, text: str) -> dict[str, int] | None:
+def find_region(passage: str, text: str) -> dict[str, int] | None:
     """Return where a quote stands in a text: lines and columns from 1, the end behind it; None if nowhere."""
     words = passage.split()
     if not words:
         return None
     start = text.find(passage)
     end = start + len(passage)
-    if start < 0:
-        flat = " ".join(text.split())
+    if start < 0:  # the model may have broken its lines elsewhere
+        flat_text = " ".join(text.split())
         flat_passage = " ".join(words)
-        place = flat.find(flat_passage)
+        place = flat_text.find(flat_passage)
         if place < 0:
             return None
-        start = _unflattened(text, flat, place)
-        end = _unflattened(text, flat, place + len(flat_passage) - 1) + 1
+        start = _unflatten(text, flat_text, place)
+        end = _unflatten(text, flat_text, place + len(flat_passage) - 1) + 1
     start_line, start_column = _position(text, start)
     end_line, end_column = _position(text, end)
     return {
@@ -97,8 +97,9 @@ def _position(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def _unflattened(text: str, flat: str, place: int) -> int:
-    """Return where a character of `flat`, the text with single blanks, stands in the text."""
-    before = flat.rfind(" ", 0, place) + 1
-    word = next(islice(re.finditer(r"\S+", text), flat.count(" ", 0, before), None))
-    return word.start() + place - before
+def _unflatten(text: str, flat_text: str, place: int) -> int:
+    """Return where a character of `flat_text`, the text with single blanks, stands in the text."""
+    word_start = flat_text.rfind(" ", 0, place) + 1
+    word_number = flat_text.count(" ", 0, word_start)
+    word = next(islice(re.finditer(r"\S+", text), word_number, None))
+    return word.start() + place - word_start

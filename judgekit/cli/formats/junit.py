@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree import ElementTree as ET
 
-from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summary
+from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summarise
 from judgekit.task_ids import task_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
     suite = ET.Element("testsuite", name="judgekit")
     for verdict in clean_verdicts(verdicts):
         _add_verdict(suite, verdict)
-    return _text_of(suite)
+    return _write_suite(suite)
 
 
 def render_gate(report: Report) -> str:
@@ -45,10 +45,10 @@ def render_gate(report: Report) -> str:
         case = _add_case(suite, omission["name"], "gate")
         reason = omission["reason"]
         _add_undecided(case, f"not examined: {reason}", reason, holds=run["holds"])
-    return _text_of(suite)
+    return _write_suite(suite)
 
 
-def _text_of(suite: ET.Element) -> str:
+def _write_suite(suite: ET.Element) -> str:
     """Count the tests of a suite, and return it as text."""
     suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("*/failure"))))
@@ -64,25 +64,27 @@ def _add_verdict(
     name = task_name(verdict["task_id"])
     case = _add_case(suite, name, rule_name(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
-    text = "\n".join([summary(verdict), *_finding_lines(verdict)])
+    text = "\n".join([summarise(verdict), *_finding_lines(verdict)])
     word = verdict["verdict"]
     if word in ("reject", "improve"):
-        ET.SubElement(case, "failure", message=word).text = _xml(text)
+        ET.SubElement(case, "failure", message=word).text = _make_xml_safe(text)
     elif word != "accept":
         if name in unexamined:
             word = "not examined"
-        _add_undecided(case, f"{word}: {summary(verdict)}", text, holds=holds)
+        _add_undecided(case, f"{word}: {summarise(verdict)}", text, holds=holds)
     elif verdict["findings"]:
-        ET.SubElement(case, "system-out").text = _xml(text)
+        ET.SubElement(case, "system-out").text = _make_xml_safe(text)
 
 
 def _add_case(suite: ET.Element, name: str, classname: str) -> ET.Element:
-    return ET.SubElement(suite, "testcase", name=_xml(name), classname=_xml(classname))
+    return ET.SubElement(
+        suite, "testcase", name=_make_xml_safe(name), classname=_make_xml_safe(classname)
+    )
 
 
 def _add_undecided(case: ET.Element, message: str, text: str, *, holds: bool) -> None:
     tag = "error" if holds else "skipped"
-    ET.SubElement(case, tag, message=_xml(message)).text = _xml(text)
+    ET.SubElement(case, tag, message=_make_xml_safe(message)).text = _make_xml_safe(text)
 
 
 def _add_properties(suite: ET.Element, run: Record) -> None:
@@ -95,7 +97,9 @@ def _add_properties(suite: ET.Element, run: Record) -> None:
     values["not examined"] = str(len(run["not_examined"]))
     properties = ET.SubElement(suite, "properties")
     for name, value in values.items():
-        ET.SubElement(properties, "property", name=_xml(name), value=_xml(value))
+        ET.SubElement(
+            properties, "property", name=_make_xml_safe(name), value=_make_xml_safe(value)
+        )
 
 
 def _finding_lines(verdict: Record) -> list[str]:
@@ -108,10 +112,11 @@ def _finding_lines(verdict: Record) -> list[str]:
             lines.append(f'  > "{finding["quote"]}"')
         if finding["suggestion"]:
             lines.append(f"  -> {finding['suggestion']}")
-        if dismissed := finding.get("dismissed"):
+        dismissed = finding.get("dismissed")
+        if dismissed:
             lines.append(f"  dismissed by {dismissed['who']}")
     return lines
 
 
-def _xml(text: str) -> str:
+def _make_xml_safe(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)

@@ -10,13 +10,13 @@ import typer
 
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
-from judgekit.text import escaped, lines_of, rubric_name
+from judgekit.text import counted, escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.gate import Report, Row
-    from judgekit.judging.verdict import Comparison
+    from judgekit.judging.verdict import Comparison, Contestant
 
     Record: TypeAlias = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ _GATE_COLOURS = {
     UNKNOWN: COLOURS["undetermined"],
 }
 _WORD_WIDTH = 12
-_LEVELS = "▁▂▃▄▅▆▇█"
+_BARS = "▁▂▃▄▅▆▇█"
 _COST_SOURCES = {
     "provider": " (as the provider reports)",
     "profile": " (by the prices of the provider's profile)",
@@ -72,27 +72,32 @@ GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (_gate_word, _gate_path, _gate_
 def render_gate(report: Report) -> str:
     texts = []
     for row in report.rows:
-        cells = [column(row) for column in GATE_COLUMNS]
-        first = "  ".join(filter(None, cells))
-        texts.append("\n    ".join([first, *_gate_reasons(row, report.notes)]))
+        texts.append("\n    ".join([gate_line(row), *_gate_reasons(row, report.notes)]))
     return "\n".join(texts)
+
+
+def gate_line(row: Row) -> str:
+    """Return the columns of a row of the gate."""
+    cells = [column(row) for column in GATE_COLUMNS]
+    return "  ".join(filter(None, cells))
 
 
 def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
     """Return the lines below a row of the gate, without what its `notes` say for all rows."""
     verdict = row["verdict"]
     lines = []
-    if noise := verdict.get("noise"):
-        lines.append(
-            f"within the noise ({noise:g} points): judged again, it may get the other answer"
-        )
+    noise = verdict.get("noise")
+    if noise:
+        points = f"{noise:g} points"
+        lines.append(f"within the noise ({points}): judged again, it may get the other answer")
     override = verdict["human_override"]
     is_less_deep = verdict.get("depth") and verdict["degraded"]
+    is_accepted_by_models = row["word"] == PASSES and verdict["rounds"] and not is_less_deep
     if override:
         lines.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
-    elif row["word"] == PASSES and verdict["rounds"] and not is_less_deep:
+    elif is_accepted_by_models:
         if verdict.get("independent") is False:
-            lines.append(partiality(verdict))
+            lines.append(_partiality(verdict))
     elif verdict["rounds"]:
         lines.append(verdict_text(verdict, headed=False))
     elif verdict["degraded"] not in notes:
@@ -106,16 +111,14 @@ def render_comparison(comparison: Comparison) -> str:
 
 def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
-    word = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
-    if comparison.verdict in names:
-        yield f"{word}  {names[comparison.verdict]}"
-    else:
-        yield word
-    best_first = sorted(
-        comparison.subjects,
-        key=lambda subject: (subject.score is None, -(subject.score or 0.0)),
-    )
-    for subject in best_first:
+    head = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
+    winner = names.get(comparison.verdict)
+    yield head if winner is None else f"{head}  {winner}"
+
+    def rank(subject: Contestant) -> tuple[bool, float]:
+        return subject.score is None, -(subject.score or 0.0)
+
+    for subject in sorted(comparison.subjects, key=rank):
         line = f"    {subject.letter}  {names[subject.letter]}"
         if subject.family is not None:
             line += f"  by {subject.family}"
@@ -124,10 +127,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield line
     cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = cost_text(comparison.model_dump(include=cost_fields))
-    if len(comparison.rounds) == 1:
-        rounds = "1 round"
-    else:
-        rounds = f"{len(comparison.rounds)} rounds"
+    rounds = counted(len(comparison.rounds), "round", "rounds")
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
     seconds = f"{comparison.duration_ms / 1000:.1f} s"
@@ -169,15 +169,12 @@ def _comparison_partiality(comparison: Comparison) -> str:
     """Return which texts are by families of the models that judged."""
     from judgekit.judging.documents import named
 
-    judges = set(comparison.families)
     letters = []
     for subject in comparison.subjects:
-        if judges & set(named(subject.family)):
+        if not set(comparison.families).isdisjoint(named(subject.family)):
             letters.append(subject.letter)
-    line = (
-        f"not independent: judged only by models of {' and '.join(comparison.families)},"
-        f" which wrote {' and '.join(letters)}"
-    )
+    judges = f"models of {' and '.join(comparison.families)}"
+    line = f"not independent: judged only by {judges}, which wrote {' and '.join(letters)}"
     if len(letters) < len(comparison.subjects):
         line += "; models favour texts of their own family"
     return line
@@ -185,9 +182,11 @@ def _comparison_partiality(comparison: Comparison) -> str:
 
 def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
     """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
-    lines = [*filter(None, [_scores_line(verdict, headed=headed)]), _judges_line(verdict)]
+    scores = _scores_line(verdict, headed=headed)
+    lines = [scores] if scores else []
+    lines.append(_judges_line(verdict))
     if verdict.get("independent") is False:
-        lines.append(partiality(verdict))
+        lines.append(_partiality(verdict))
     if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
@@ -198,7 +197,7 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     elif is_wordless(verdict):
         if not verdict["findings"]:
             lines.append("reasons: none (decided by probabilities)")
-        lines += _bars(verdict)
+        lines += _probability_bars(verdict)
     lines += _finding_lines(verdict)
     # What a model continues on a further line stands deeper: it is no line of ours.
     deeper = "\n        "
@@ -206,19 +205,21 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     return "\n".join([lines[0], *indented])
 
 
-def _bars(verdict: Record) -> list[str]:
+def _probability_bars(verdict: Record) -> list[str]:
     """Return, for a terminal, how a decision model spread its probabilities: a bar for each level."""
     if not sys.stdout.isatty():
         return []
     deciding = [row for row in verdict["rounds"] if row["tier"] == verdict["judge_tier"]]
-    bars = []
+    lines = []
     for name, shares in deciding[-1]["opinion"]["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # a single claim of many: its findings say more
-        levels = "".join(_LEVELS[round(share * (len(_LEVELS) - 1))] for share in shares.values())
+        bars = ""
+        for share in shares.values():
+            bars += _BARS[round(share * (len(_BARS) - 1))]
         likeliest = max(shares, key=shares.__getitem__)
-        bars.append(f"{escaped(name)}  {levels}  {likeliest}: {shares[likeliest]:.0%}")
-    return bars
+        lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
+    return lines
 
 
 def _scores_line(verdict: Record, *, headed: bool) -> str:
@@ -247,7 +248,8 @@ def _judges_line(verdict: Record) -> str:
             decision = f"decided by {verdict['model']} ({verdict['consensus']})"
         seconds = f"{verdict['duration_ms'] / 1000:.1f} s"
         parts.append(f"{decision}, {seconds}{cost_text(verdict)}")
-    if depth := verdict.get("depth"):
+    depth = verdict.get("depth")
+    if depth:
         parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
     return "; ".join(parts)
 
@@ -257,25 +259,26 @@ def _round_text(verdict: Record, round_: Record) -> str:
     tier = round_["tier"]
     if tier == "tiebreaker" and verdict.get("review"):
         tier = "after review"
+    outcome = None
     if round_["opinion"]:
         outcome = round_["opinion"]["outcome"]
-    else:
-        outcome = round_["failure"] and round_["failure"]["kind"]
+    elif round_["failure"]:
+        outcome = round_["failure"]["kind"]
     return f"{tier} {outcome}"
 
 
 def _unexplained_scores(verdict: Record) -> list[str]:
-    """Return the dimensions whose terms are neither in the reasoning nor in a finding.
+    """Return the dimensions that neither the reasoning nor a finding is about.
 
-    Older records have no terms: nothing is said of them.
+    Older records do not say what the reasoning is about: nothing is said of them.
     """
-    terms: set[str] = set()
+    explained: set[str] = set()
     for round_ in verdict["rounds"]:
         if round_["tier"] == verdict["judge_tier"]:
-            terms.update((round_["opinion"] or {}).get("dimensions", ()))
-    if not terms:
+            explained.update((round_["opinion"] or {}).get("dimensions", ()))
+    if not explained:
         return []
-    explained = terms | {finding["dimension"] for finding in verdict["findings"]}
+    explained.update(finding["dimension"] for finding in verdict["findings"])
     return [name for name in verdict["scores"] or {} if name not in explained]
 
 
@@ -283,10 +286,10 @@ def _finding_lines(verdict: Record) -> list[str]:
     """Return what a review of peers came to, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for finding in verdict.get("review", ()):
-        reviews[finding["issue"], finding["quote"]] = _reviewed(finding)
+        reviews[finding["issue"], finding["quote"]] = finding
     lines = []
     if reviews:
-        counts = Counter(word for word, _ in reviews.values())
+        counts = Counter(map(_review_word, reviews.values()))
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines.append(f"reviewed by peers: {words}")
     for finding in verdict["findings"]:
@@ -296,31 +299,37 @@ def _finding_lines(verdict: Record) -> list[str]:
             lines.append(f'  > "{finding["quote"]}"')
         if finding["suggestion"]:
             lines.append(f"  -> {finding['suggestion']}")
-        if review := reviews.get((finding["issue"], finding["quote"])):
-            _, who = review
-            lines.append(f"  {who}")
-        if dismissed := finding.get("dismissed"):
+        review = reviews.get((finding["issue"], finding["quote"]))
+        if review:
+            lines.append(f"  {_reviewers(review)}")
+        dismissed = finding.get("dismissed")
+        if dismissed:
             lines.append(f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem")
     return lines
 
 
-def _reviewed(finding: Record) -> tuple[str, str]:
-    """Return what a review came to for a finding, in a word, and who found and confirmed it."""
-    if finding["dropped"]:
-        word = "dropped"
-    else:
-        word = "not confirmed" if finding["checked"] else "not checked"
-    if finding["confirmed_by"]:
-        confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}"
-    else:
-        confirmed = word
-    who = f"found by {', '.join(finding['raised_by'])}"
+def _review_word(finding: Record) -> str:
+    """Return what a review came to for a finding."""
     if finding["held"]:
-        return ("held", f"{who}; {confirmed}")
-    return (word, f"{who}; {word}")
+        return "held"
+    return _lack_of_confirmation(finding)
 
 
-def partiality(verdict: Record) -> str:
+def _reviewers(finding: Record) -> str:
+    """Return who found a finding, and who confirmed it or why nobody did."""
+    found = f"found by {', '.join(finding['raised_by'])}"
+    if finding["held"] and finding["confirmed_by"]:
+        return f"{found}; confirmed by {', '.join(finding['confirmed_by'])}"
+    return f"{found}; {_lack_of_confirmation(finding)}"
+
+
+def _lack_of_confirmation(finding: Record) -> str:
+    if finding["dropped"]:
+        return "dropped"
+    return "not confirmed" if finding["checked"] else "not checked"
+
+
+def _partiality(verdict: Record) -> str:
     family = verdict["author"]["family"]
     return f"not independent: judged by models of the author's family ({family})"
 
