@@ -310,9 +310,9 @@ def sources(project: Path | None) -> list[Path]:
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration that holds in `project`; raises `ConfigError` that names place and key."""
     variables = _variables(environ)
-    merged = own = _merge(_read(user_file()), variables)
+    merged = user = _merge(_read(user_file()), variables)
     if project is not None:
-        merged = _merge(own, _within_limits(_project(project), own))
+        merged = _merge(user, _within_limits(_project(project), user))
         # Settled: a variable must not undo what the project adds, or says where it is asked.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
@@ -368,8 +368,8 @@ def judge_without_effect(project: Path) -> str | None:
 
     Another tool's switch, `judge.enabled` in memory-config.json, is one of them. Raises `ConfigError`.
     """
-    asked = _project(project).get("retrieval", {}).get("judge")
-    if asked not in (True, "on") or load(project).retrieval.judge != "off":
+    wanted = _project(project).get("retrieval", {}).get("judge")
+    if wanted not in (True, "on") or load(project).retrieval.judge != "off":
         return None
     in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
     memory = project / environment.MEMORY / environment.MEMORY_CONFIG
@@ -411,9 +411,9 @@ def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     return roots
 
 
-def names_models(own: Config) -> bool:
+def names_models(config: Config) -> bool:
     """Whether a user's own configuration names models: a project's do not count then."""
-    return any(own.judge.tiers.model_dump().values())
+    return any(config.judge.tiers.model_dump().values())
 
 
 def tiers_of_project(project: Path | None) -> frozenset[TierName]:

@@ -106,15 +106,15 @@ class Fields(NamedTuple):
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
     """Return columns by field from `FIELD=COLUMN`; raises `UsageError`."""
-    found = {}
+    columns = {}
     for item in items:
         field, sign, column = item.partition("=")
         if not sign or not field:
             raise UsageError(f"--map {item}: expected FIELD=COLUMN, such as text=answer")
-        if field in found:
+        if field in columns:
             raise UsageError(f"--map {field}: given twice; give it once")
-        found[field] = column
-    return found
+        columns[field] = column
+    return columns
 
 
 def fields_of(
@@ -214,40 +214,44 @@ def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -
 
 def _settle(
     task: TaskName,
-    found: dict[str, str],
+    chosen: dict[str, str],
     given: Mapping[str, str],
     name: str,
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Leave one way to the text in `found`; raises `UsageError` where there is none, or two are given."""
-    one: tuple[str, ...]
+    """Leave one way to the text in `chosen`; raises `UsageError` where there is none, or two are given."""
+    text_fields: tuple[str, ...]
     if task == "judge":
-        one = ("text",)
+        text_fields = ("text",)
         other = "conversation"
     else:
-        one = ("a", "b")
+        text_fields = ("a", "b")
         other = "texts"
-    if given.get(other) and any(given.get(field) for field in one):
-        fields_given = (*one, other)
+    if given.get(other) and any(given.get(field) for field in text_fields):
+        fields_given = (*text_fields, other)
         if naming.is_python:
             raise UsageError(
-                f"fields: {', '.join(fields_given)}: give {' and '.join(one)}, or {other}"
+                f"fields: {', '.join(fields_given)}: give {' and '.join(text_fields)}, or {other}"
             )
-        raise UsageError(f"--map {' and '.join(one)} and --map {other}: give only one of them")
-    if all(field in found for field in one) and not given.get(other):
-        found.pop(other, None)
-    elif other in found:
-        for field in one:
-            found.pop(field, None)
+        raise UsageError(
+            f"--map {' and '.join(text_fields)} and --map {other}: give only one of them"
+        )
+    if all(field in chosen for field in text_fields) and not given.get(other):
+        chosen.pop(other, None)
+    elif other in chosen:
+        for field in text_fields:
+            chosen.pop(field, None)
     else:
-        asked = " ".join(naming.option(field) for field in one)
+        options = " ".join(naming.option(field) for field in text_fields)
         if task == "judge":
             with suppress(UsageError):
                 fields_of("compare", columns, {}, name)
-                asked += f", or compare these texts with {naming.comparing()}"
-        asked += f". It has {names_shown(columns)}"
-        raise UsageError(f"{name}: no column for {' and '.join(one)}; name it with {asked}")
+                options += f", or compare these texts with {naming.comparing()}"
+        options += f". It has {names_shown(columns)}"
+        raise UsageError(
+            f"{name}: no column for {' and '.join(text_fields)}; name it with {options}"
+        )
 
 
 def document(

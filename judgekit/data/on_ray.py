@@ -65,10 +65,12 @@ _FILES = 64  # that are looked at in one task
 def connected(address: str | None) -> Iterator[None]:
     """Use the cluster at an address or in RAY_ADDRESS; else start Ray here. Raises `InputError`."""
     where = address or environment.environ().get("RAY_ADDRESS") or "local"
-    own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
+    options = (
+        {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
+    )
     try:
         with _silent():
-            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
         why = short_line(str(error), 200)
         raise InputError(
@@ -256,14 +258,14 @@ class RayRun:
         self._shape = parts.shape_of(self._columns, self._types, self._before)
         lines, _ = parts.newest(self._lines)
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        known = (
+        shared = (
             self._dataset,
             self.work.expected,
             lines[lines["done"]],
             self._number,
             self._firsts,
         )
-        source = _Source(self._files, ray.put(known))
+        source = _Source(self._files, ray.put(shared))
         at_a_time = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
@@ -387,9 +389,9 @@ class RayRun:
                 self._settle()
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, group in groupby(small, parts.run_of):
-                each = list(group)
-                for at in range(0, len(each), parts.MERGED):
-                    self._merge(each[at : at + parts.MERGED])
+                names = list(group)
+                for at in range(0, len(names), parts.MERGED):
+                    self._merge(names[at : at + parts.MERGED])
             ray.get(self._merges)
 
     def _settle(self) -> None:
@@ -423,7 +425,7 @@ def _far(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[A
     """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
     with _naming_errors_of("Ray"):
-        return ray.get([task.remote(*each) for each in calls])  # type: ignore[no-any-return]  # Ray's
+        return ray.get([task.remote(*arguments) for arguments in calls])  # type: ignore[no-any-return]  # Ray's
 
 
 @contextmanager
@@ -440,12 +442,12 @@ def _naming_errors_of(name: str) -> Iterator[None]:
             cause = inner
         if isinstance(cause, JudgekitError):
             raise cause from None
-        said = str(cause).rpartition("Error: ")[2]  # after a traceback, where there is one
-        told = f"Ray: {type(cause).__name__}: {short_line(said, 300)}"
+        words = str(cause).rpartition("Error: ")[2]  # after a traceback, where there is one
+        problem = f"Ray: {type(cause).__name__}: {short_line(words, 300)}"
         if isinstance(cause, OSError):
             why = cause.strerror or cause
-            told = f"{name}: cannot be written ({why}); free space or choose another --out"
-        raise InputError(f"{told}; run the same command again to go on") from None
+            problem = f"{name}: cannot be written ({why}); free space or choose another --out"
+        raise InputError(f"{problem}; run the same command again to go on") from None
 
 
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
@@ -467,8 +469,8 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         else:
             file = opened
         rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
-        own = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
-        run = DatasetRun(dataset=own, results=parts.KeptLines(lines), expected=expected)
+        part = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
+        run = DatasetRun(dataset=part, results=parts.KeptLines(lines), expected=expected)
         for block in worker.blocks(run, number):
             yield pa.table({"block": [pickle.dumps(block)]})
 
@@ -482,7 +484,9 @@ class _Actor:
     def __call__(self, batch: pa.Table) -> pa.Table:
         blocks = map(pickle.loads, batch["block"].to_pylist())
         try:
-            return pa.table({"judged": [pickle.dumps(self._worker.judge(each)) for each in blocks]})
+            return pa.table(
+                {"judged": [pickle.dumps(self._worker.judge(block)) for block in blocks]}
+            )
         except (
             ray.exceptions.RayError
         ):  # this machine reaches the broker no more; Ray has another one do it

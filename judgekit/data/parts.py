@@ -99,16 +99,16 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of its files, from old to new; raises `UsageError` for one that is not ours."""
-        found = []
-        for each in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
-            if each.base_name.startswith((".", "_")):
+        names = []
+        for info in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
+            if info.base_name.startswith((".", "_")):
                 continue
-            is_link = isinstance(self.system, LocalFileSystem) and Path(each.path).is_symlink()
-            if is_link or not each.is_file or not _NAME.fullmatch(each.base_name):
-                problem = f"{each.base_name} in it is no file of its results"
+            is_link = isinstance(self.system, LocalFileSystem) and Path(info.path).is_symlink()
+            if is_link or not info.is_file or not _NAME.fullmatch(info.base_name):
+                problem = f"{info.base_name} in it is no file of its results"
                 raise UsageError(f"{self.name}: {problem}; move it away, or choose another --out")
-            found.append(each.base_name)
-        return sorted(found, key=lambda name: (run_of(name), name))
+            names.append(info.base_name)
+        return sorted(names, key=lambda name: (run_of(name), name))
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -156,8 +156,8 @@ class Folder:
 
 def run_of(name: str) -> int:
     """Return the number of the run that wrote a file."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else 0
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
@@ -242,7 +242,7 @@ class KeptLines(Results):
         if place == len(lines) or int(lines["id"][place]) != digest:
             return None
         written = int(lines["first"][place]), int(lines["second"][place])
-        is_same = written != (0, 0) and written in [_halves(each) for each in fingerprint]
+        is_same = written != (0, 0) and written in [_halves(variant) for variant in fingerprint]
         return _WORDS[lines["word"][place]] if is_same else None
 
 
@@ -251,23 +251,23 @@ def shape_of(
 ) -> Shape:
     """Return the columns that hold these rows and those of earlier files; where types differ, text does."""
     kinds, renamed = columns.named()
-    own = {}
+    fitting = {}
     for name, kind in types.items():
         if name in kinds:
-            own[name] = kind
-    schema = tables.schema_of(kinds, own)
+            fitting[name] = kind
+    schema = tables.schema_of(kinds, fitting)
     for earlier in before:
-        for each in earlier:
-            place = schema.get_field_index(each.name)
+        for column in earlier:
+            place = schema.get_field_index(column.name)
             if place < 0:
-                schema = schema.append(each)
-            elif schema.field(place).type != each.type:
-                are_numbers = {schema.field(place).type, each.type} == {pa.int64(), pa.float64()}
-                own.pop(each.name, None)
+                schema = schema.append(column)
+            elif schema.field(place).type != column.type:
+                are_numbers = {schema.field(place).type, column.type} == {pa.int64(), pa.float64()}
+                fitting.pop(column.name, None)
                 schema = schema.set(
-                    place, pa.field(each.name, pa.float64() if are_numbers else pa.string())
+                    place, pa.field(column.name, pa.float64() if are_numbers else pa.string())
                 )
-    return Shape(schema, renamed, frozenset(own))
+    return Shape(schema, renamed, frozenset(fitting))
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
@@ -291,20 +291,20 @@ def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape, key
 def merge(folder: Folder, names: Sequence[str]) -> None:
     """Put several files of a few rows into one; what was begun before is finished."""
     target = f"rows{names[0].removeprefix('part')}"
-    there = [name for name in names if folder.exists(name)]
-    if not folder.exists(target) and there:
-        schema = folder.schema(there[0]).with_metadata({_PARTS: " ".join(names)})
+    existing = [name for name in names if folder.exists(name)]
+    if not folder.exists(target) and existing:
+        schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
 
         def grouped() -> Iterable[pa.Table]:
             group = list[pa.Table]()
             rows = 0
             size = 0
-            for name in there:
+            for name in existing:
                 table = folder.read(name).replace_schema_metadata(schema.metadata)
                 group.append(table)
                 rows += len(table)
                 size += table.nbytes
-                if rows >= _ROWS or size >= _BYTES or name == there[-1]:
+                if rows >= _ROWS or size >= _BYTES or name == existing[-1]:
                     yield pa.concat_tables(group)
                     group.clear()
                     rows = 0

@@ -291,7 +291,7 @@ class _Totals:
 
 
 def summarise(
-    found: ResultFile,
+    results: ResultFile,
     name: str,
     labels: Mapping[str, str] | None = None,
     column: str | None = None,
@@ -307,8 +307,8 @@ def summarise(
     labels = labels or {}
     totals = _Totals()
     groups = defaultdict[str, _Tally](_Tally)
-    lists = _Lists(second, found, labels)
-    for row in found:
+    lists = _Lists(second, results, labels)
+    for row in results:
         label = labels.get(row.row_id)
         totals.add(row, label)
         lists.add(row, label)

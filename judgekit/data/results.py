@@ -93,18 +93,18 @@ def result(
         "judgekit/comparison@"
     ):  # its scores are those of its subjects
         scores = {}
-        for each in judged["subjects"]:
-            if each["score"] is not None:
-                scores[each["letter"]] = each["score"]
+        for subject in judged["subjects"]:
+            if subject["score"] is not None:
+                scores[subject["letter"]] = subject["score"]
         deciding = []
-        for own in judged["rounds"]:
-            if own["tier"] == judged["judge_tier"]:
-                deciding.append(own["model"])
+        for round_ in judged["rounds"]:
+            if round_["tier"] == judged["judge_tier"]:
+                deciding.append(round_["model"])
         scores = scores or None
         model = ", ".join(dict.fromkeys(deciding)) or None
     if error is None and verdict == UNDETERMINED:
         error = judged.get("degraded")
-    known = {
+    values = {
         **judged,
         "id": row_id,
         "verdict": verdict,
@@ -112,16 +112,16 @@ def result(
         "model": model,
         "error": error,
     }
-    known |= {"fingerprint": fingerprint, "judged": record}
-    ours = _finite({name: known.get(name) for name in OURS})
-    found = {}
+    values |= {"fingerprint": fingerprint, "judged": record}
+    ours = _finite({name: values.get(name) for name in OURS})
+    columns = {}
     for name, value in _finite(row.columns).items():
         new = name
         while new in ours or (new != name and new in row.columns):
             new = f"row.{new}"
         if new == name or json.dumps(value) != json.dumps(ours[name]):
-            found[new] = value
-    return {**found, **ours}
+            columns[new] = value
+    return {**columns, **ours}
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
@@ -204,9 +204,9 @@ class Results:
         An undetermined row, and one with an error, is to be judged again: None.
         """
 
-    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
+    def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Seal a row of `result`, write it whole or not at all, and return it; raises `InputError`."""
-        row = seals.sealed_row(found, self._key)
+        row = seals.sealed_row(columns, self._key)
         self._write(_line(row).decode().removesuffix("\n"))
         return row
 
@@ -251,9 +251,9 @@ class _File(Results):
             self._schema = None
         with ExitStack() as opened:
             self._lock = lock_of(os.path.realpath(out))
-            held = taken_alone(self._lock, self.name)
-            if held is not None:
-                opened.callback(os.close, held)
+            descriptor = taken_alone(self._lock, self.name)
+            if descriptor is not None:
+                opened.callback(os.close, descriptor)
             self._table = _temporary(_ROWS)
             opened.callback(self._table.close)
             try:
@@ -297,8 +297,8 @@ class _File(Results):
         self._table.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
         return None
 
-    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        row = seals.sealed_row(found, self._key)
+    def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        row = seals.sealed_row(columns, self._key)
         self._append(row, _line(row))
         return row
 
@@ -357,17 +357,17 @@ class _File(Results):
             self._lock.write_text(repr(stamp), encoding="ascii")
 
     def others(self) -> Counter[str]:
-        found = Counter[str]()
+        counts = Counter[str]()
         which = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT in_again_file"
         places = self._table.execute(which).fetchall()
         if not places:
-            return found
+            return counts
         with suppress(OSError), self._part.open("rb") as file:
             for start, size in places:
                 file.seek(start)
                 row, _ = _read(file.read(size))
-                found[judge_named(row or {}) or "no judge"] += 1
-        return found
+                counts[judge_named(row or {}) or "no judge"] += 1
+        return counts
 
     def _written(self) -> int:
         """Return when OUT was written, in nanoseconds; 0 where it was not."""
@@ -408,31 +408,31 @@ class _File(Results):
             for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
                 raw = b"?" if line is None else line
                 ended = line is None or raw.endswith(b"\n")
-                found, torn = _read(raw)
+                row, torn = _read(raw)
                 if torn and not ended and raw[:2] == b'{"'[: len(raw)]:
                     break  # its writer was killed
-                if found is None and raw.strip():
+                if row is None and raw.strip():
                     problem = f"line {number} is no result of judgekit"
                     what = "take the line out, choose another --out, or lose the file with --fresh"
                     raise UsageError(f"{encodable(str(path))}: {problem}; {what}")
                 size = file.tell() - start + (not ended)
-                if found is not None:
-                    self._note(found, in_again_file, start, size)
+                if row is not None:
+                    self._note(row, in_again_file, start, size)
                 start += size
                 if not in_again_file:
                     self._end = start
 
-    def _note(self, found: Mapping[str, Any], in_again_file: int, start: int, size: int) -> None:
+    def _note(self, row: Mapping[str, Any], in_again_file: int, start: int, size: int) -> None:
         values = (
-            str(found["id"]),
+            str(row["id"]),
             in_again_file,
             start,
             size,
-            found["fingerprint"],
-            found["verdict"],
+            row["fingerprint"],
+            row["verdict"],
         )
-        is_failed = found.get("error") is not None
-        self._table.execute(_NOTE, (*values, is_failed, seals.is_row_valid(found, self._key)))
+        is_failed = row.get("error") is not None
+        self._table.execute(_NOTE, (*values, is_failed, seals.is_row_valid(row, self._key)))
 
     def _clean(self) -> None:
         """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""
@@ -466,13 +466,13 @@ class _File(Results):
         try:
             with (
                 tables.replacing(target) as file,
-                self._part.open("rb") as own,
-                self._again_file.open("rb") as other,
+                self._part.open("rb") as part,
+                self._again_file.open("rb") as again_file,
             ):
                 for name, is_again, start, size, sealed in self._table.execute(
                     _IN_ORDER.format(which)
                 ):
-                    source = other if is_again else own
+                    source = again_file if is_again else part
                     source.seek(start)
                     line = source.read(size)
                     if self._key and not sealed:  # the user trusts it
@@ -546,12 +546,12 @@ def taken_alone(lock: Path | None, name: str) -> int | None:
     if lock is None:
         return None
     try:
-        held = take(lock)
+        descriptor = take(lock)
     except OSError:
         return None
-    if held is None:
+    if descriptor is None:
         raise UsageError(f"{name}: another run writes to it; wait for it, or choose another --out")
-    return held
+    return descriptor
 
 
 def _temporary(table: str) -> sqlite3.Connection:
@@ -562,25 +562,25 @@ def _temporary(table: str) -> sqlite3.Connection:
     return database
 
 
-def _line(found: Mapping[str, Any]) -> bytes:
-    return json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+def _line(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
 def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
     """Return the row of OUT that a line holds, None for any other line, and whether it is no JSON."""
     try:
-        found = json.loads(raw)
+        row = json.loads(raw)
     except (ValueError, RecursionError):
         return None, True
-    ours = isinstance(found, dict) and all(isinstance(found.get(name), str) for name in _WORDS)
-    return found if ours and isinstance(found.get("id"), str | int) else None, False
+    ours = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _WORDS)
+    return row if ours and isinstance(row.get("id"), str | int) else None, False
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_finite(item) for item in value]
     return value

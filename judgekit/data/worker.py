@@ -163,8 +163,8 @@ class _Collected(Results):
         self.rows: list[Mapping[str, Any]] = []
         self._key = seals.state_key()
 
-    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        row = seals.sealed_row(found, self._key)
+    def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        row = seals.sealed_row(columns, self._key)
         self.rows.append(row)
         return row
 
@@ -203,8 +203,8 @@ class Worker:
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
         tasks = set()
-        for each in block.rows:
-            tasks.add(asyncio.create_task(self._row(each, run, before)))
+        for pending in block.rows:
+            tasks.add(asyncio.create_task(self._row(pending, run, before)))
         end = None
         while tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
@@ -258,11 +258,11 @@ class Worker:
             return  # another run judges it
         run.on_record(row, record)
 
-    async def _record(self, each: PendingRow) -> Record | None:
+    async def _record(self, pending: PendingRow) -> Record | None:
         """Return the record of a row; while its provider is down, try again later."""
-        if each.subject is None:
+        if pending.subject is None:
             return None
-        subject = each.subject
+        subject = pending.subject
         judge = self._judges[runners.kind_of(subject)]
 
         async def judge_row() -> Record:
@@ -286,4 +286,4 @@ def _is_final(record: Record) -> bool:
 def _failures(record: Record | None) -> list[str]:
     """Return why calls about a row failed, in their order."""
     rounds = record["rounds"] if record else ()
-    return [each["failure"]["kind"] for each in rounds if each["failure"]]
+    return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]

@@ -175,12 +175,12 @@ class Case(Strict):
         kinds = (kind for key, kind in _LABELS.items() if getattr(self, key))
         expected = next(kinds, _OF_DOCUMENTS)
         if isinstance(self.label, float):
-            shown = f"{self.label:g}"
+            got = f"{self.label:g}"
         elif isinstance(self.label, str):
-            shown = repr(short_line(self.label, _SHOWN))
+            got = repr(short_line(self.label, _SHOWN))
         else:
-            shown = short_line(str(self.label), _SHOWN)
-        return InputError(f"{self._place}: label must be {expected}; got {shown}")
+            got = short_line(str(self.label), _SHOWN)
+        return InputError(f"{self._place}: label must be {expected}; got {got}")
 
     def wrong(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""

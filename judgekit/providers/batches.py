@@ -153,9 +153,9 @@ async def _call(
 ) -> Reply:
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    def carry(asked: httpx.Request) -> httpx.Response:
-        catch(asked)
-        return httpx.Response(answer.status, json=answer.body, request=asked)
+    def carry(sent: httpx.Request) -> httpx.Response:
+        catch(sent)
+        return httpx.Response(answer.status, json=answer.body, request=sent)
 
     with servers.carried(carry):
         end = time.monotonic() + _SECONDS
@@ -193,9 +193,9 @@ class BatchCalls:
         after: dict[str, Any] = {}
         for _ in range(_PAGES):
             page = await self._do("alist_batches", limit=100, **after)
-            for each in page.data or ():
-                if each.input_file_id == file or (each.metadata or {}).get(_TAG) == tag:
-                    return str(each.id)
+            for batch in page.data or ():
+                if batch.input_file_id == file or (batch.metadata or {}).get(_TAG) == tag:
+                    return str(batch.id)
             if not page.data or not getattr(page, "has_more", False):
                 break
             after = {"after": page.data[-1].id}

