@@ -111,10 +111,7 @@ def _parts(text: str, pattern: str) -> list[str]:
                 raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
             head, *rest = pieces
             taken = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1])
-            if rest:
-                last = f"[^/]*{rest[-1]}"
-            else:
-                last = ""
+            last = f"[^/]*{rest[-1]}" if rest else ""
             if any(pieces):
                 part = f"(?>{head}{taken}{last}(?![^/]))"
             else:
@@ -143,10 +140,7 @@ def _parts(text: str, pattern: str) -> list[str]:
 def _expression(parts: Sequence[str], end: str) -> str:
     """Return the expression for parts in runs, with any number of folders between them; "" without a run."""
     runs = ["/".join(run) for is_any, run in groupby(parts, _ANY.__eq__) if not is_any]
-    if parts[0] == _ANY:
-        before = _FOLDERS
-    else:
-        before = ""
+    before = _FOLDERS if parts[0] == _ANY else ""
     middle = []
     for run in runs[:-1]:
         middle.append(f"(?>{before and before + '?'}{run}/)")

@@ -139,10 +139,7 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
         except RecursionError:
             raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
         except ValueError as error:
-            if isinstance(error, json.JSONDecodeError):
-                line = error.lineno
-            else:
-                line = None
+            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
             why = getattr(error, "msg", error)
             raise ConfigError(f"{why}; correct the JSON", path=path, line=line) from None
     else:
@@ -188,10 +185,7 @@ def check_own(path: Path, project: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
-            if isinstance(error, OSError):
-                reason = error.strerror
-            else:
-                reason = "no such file"
+            reason = error.strerror if isinstance(error, OSError) else "no such file"
             raise ConfigError(f"cannot be read ({reason})", path=step) from None
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"

@@ -302,10 +302,7 @@ class BatchGateway:
                 while self._is_under_way():
                     work = partial(self._advance_batches, seconds)
                     is_over = await retrying.call(work, tries, passes=self._passes)
-                    if is_over:
-                        seconds = least
-                    else:
-                        seconds = min(seconds * 1.5, most)
+                    seconds = least if is_over else min(seconds * 1.5, most)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
 

@@ -193,10 +193,7 @@ class Manifest:
         return batch
 
     def _store(self, batch: Submitted) -> None:
-        if batch.rest is None:
-            rest = None
-        else:
-            rest = json.dumps(batch.rest)
+        rest = None if batch.rest is None else json.dumps(batch.rest)
         values = batch.file, batch.id, rest, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
         change = (
@@ -326,10 +323,7 @@ class Manifest:
 def _meaning(answer: BatchAnswer) -> str:
     """Return what stands for the words of an answer: a reply that is given twice may have two ids."""
     body = answer.body
-    if isinstance(body, dict):
-        words = body.get("choices", body)
-    else:
-        words = body
+    words = body.get("choices", body) if isinstance(body, dict) else body
     return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
 
 
@@ -339,8 +333,5 @@ def _request(
     """Return what is sealed of a request."""
     # Text, where somebody else wrote it.
     raw = body.encode() if isinstance(body, str) else body
-    if raw is None:
-        sha256 = None
-    else:
-        sha256 = hashlib.sha256(raw).hexdigest()
+    sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
     return [custom_id, place, sha256, answer]

@@ -88,10 +88,7 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Return a row of OUT with a seal behind what stands for all that was judged; none without a key."""
     what = what_of(str(row[FINGERPRINT]))
-    if key:
-        seal = f".{seal_of(key, 'row', _content(row))}"
-    else:
-        seal = ""
+    seal = f".{seal_of(key, 'row', _content(row))}" if key else ""
     return {**row, FINGERPRINT: what + seal}
 
 

@@ -118,10 +118,7 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
 
 
 def _name_of(key: object) -> str:
-    if isinstance(key, str):
-        name = key
-    else:
-        name = str(plain_value(key))
+    name = key if isinstance(key, str) else str(plain_value(key))
     if encodable(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")
     return name

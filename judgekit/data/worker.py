@@ -270,10 +270,7 @@ class Worker:
             record: Record = judged.record()
             return record
 
-        if self._job.is_patient:
-            most = len(_PAUSES) + 1
-        else:
-            most = 1
+        most = len(_PAUSES) + 1 if self._job.is_patient else 1
         tries = retrying.Tries(most, _PAUSES)
         return await retrying.call_until(judge_row, tries, is_final=_is_final)
 

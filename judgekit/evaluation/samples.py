@@ -289,10 +289,7 @@ class Reader(NamedTuple):
             return labels
         words: Sequence[str] = _BETTER
         if isinstance(self.rubric, ScoreRubric):
-            if case.subjects:
-                words = (*case.letters, TIE)
-            else:
-                words = OUTCOMES
+            words = (*case.letters, TIE) if case.subjects else OUTCOMES
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
         return {WHOLE: str(label)}

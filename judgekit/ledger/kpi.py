@@ -129,10 +129,7 @@ class Kpi(NamedTuple):
         limit = self.limit
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
-        if self.value is None:
-            value = "unknown"
-        else:
-            value = limit.text(self.value)
+        value = "unknown" if self.value is None else limit.text(self.value)
         what = "labelled verdict" if limit.labelled else "verdict"
         of = "from" if limit.rate else "of"
         if self.interval:

@@ -51,10 +51,7 @@ def _join_parts(body: dict[str, Any]) -> bool:
     is_changed = False
     choices = body.get("choices")
     for choice in choices if isinstance(choices, list) else []:
-        if isinstance(choice, dict):
-            message = choice.get("message")
-        else:
-            message = None
+        message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict) or not isinstance(message.get("content"), list):
             continue
         texts: list[str] = []

@@ -107,10 +107,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
         finally:
             await response.aclose()
         headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
-        if response.is_error:
-            content = body[:_MOST_SAID]
-        else:
-            content = body
+        content = body[:_MOST_SAID] if response.is_error else body
         answer = httpx.Response(
             response.status_code,
             headers=headers,

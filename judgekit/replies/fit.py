@@ -138,10 +138,7 @@ def shape(value: object, annotation: object, where: str) -> object:
         return _model(value, kind, where)
     if is_number(kind):
         return _number(value, where)
-    if get_origin(kind) is Literal:
-        choices = get_args(kind)
-    else:
-        choices = ()
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
     arms = _arms(kind)
     # A bool would be taken for a number, or for one that is offered.
     if isinstance(value, bool) and (choices or ({int, float} & {*arms} and bool not in arms)):
@@ -201,10 +198,7 @@ def _container(value: object, kind: object, where: str) -> object:
         return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
     if not isinstance(value, Array):
         return value
-    if origin in (list, Sequence):
-        item_kind = wanted[0]
-    else:
-        item_kind = Any
+    item_kind = wanted[0] if origin in (list, Sequence) else Any
     return [shape(item, item_kind, _join(where, at)) for at, item in enumerate(value)]
 
 

@@ -204,10 +204,7 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
         return list(dict.fromkeys(kept))
 
     kept_labels = Annotated[list[str], BeforeValidator(_in_list), AfterValidator(keep_offered)]
-    if len(criteria) == 1:
-        keys = [KEEP]
-    else:
-        keys = list(criteria)
+    keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {}
     for at, key in enumerate(keys):
         fields[f"list_{at}"] = (kept_labels, Field(alias=key))

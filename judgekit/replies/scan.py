@@ -293,10 +293,7 @@ class _Reader:
             return _decoded(self.raw[start : self.pos - 1])
         pattern = _last_quote(opening, in_object=in_object, bare_keys=self.bare_key)
         closing = pattern.match(self.raw, start)
-        if closing:
-            end = closing.end()
-        else:
-            end = len(self.raw)
+        end = closing.end() if closing else len(self.raw)
         if self.rescues:
             inner = _START.search(self.raw, start, end)
         else:
