@@ -54,13 +54,12 @@ class _OneFunction:
 
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
-        def keeping(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
-            kept: dict[
-                str, Any
-            ] = {}  # all statements, for as long as a connection is open: for one search
-            return lambda text: kept.get(text) or kept.setdefault(text, prepare(text))
+        def remember(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
+            # All statements, for as long as a connection is open: for one search.
+            prepared: dict[str, Any] = {}
+            return lambda text: prepared.get(text) or prepared.setdefault(text, prepare(text))
 
-        return keeping
+        return remember
 
 
 # `_sqlite3` comes without all that `sqlite3` imports, and without `functools`, which is a quarter of the cost
@@ -71,10 +70,7 @@ if "functools" not in sys.modules and sys.implementation.name == "cpython":
     sys.modules["functools"] = _stand_in
     try:
         import _sqlite3
-    except (
-        ImportError,
-        AttributeError,
-    ):  # AttributeError: a version that takes more from functools
+    except (ImportError, AttributeError):  # the latter: a version that takes more from functools
         sys.modules.pop("_sqlite3", None)
     finally:
         del sys.modules["functools"]
@@ -111,6 +107,7 @@ class Index:
         self.trouble: str | None = None
 
     def load(self, about: dict[str, Any]) -> None:
+        """Take over what the table `about` says."""
         self.kind = about["kind"]
         self.size = about["size"]
         self.pending = about["pending"]
@@ -122,10 +119,9 @@ class Index:
         """Return one line for each problem of the store's files, and for what is missing in the index."""
         notes = []
         if self.pending:
-            files = "file" if self.pending == 1 else "files"
-            notes.append(
-                f"{self.root}: {self.pending:,} {files} not read yet; the next query continues"
-            )
+            noun = "file" if self.pending == 1 else "files"
+            problem = f"{self.pending:,} {noun} not read yet; the next query continues"
+            notes.append(f"{self.root}: {problem}")
         if self.left_out:
             most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {most}")
@@ -136,9 +132,12 @@ class Index:
     def close(self) -> None:
         # The last one to close deletes SQLite's two files beside the index, which the next one makes again:
         # 0.2 to 2 ms. What stands in them, closing moves into the index.
-        is_settled = self.path and not (look(f"{self.path}-wal") or (0,))[0]
-        if not (environment.ends_at_once and is_settled):
-            self.connection.close()
+        if environment.ends_at_once and self.path:
+            size, *_ = look(f"{self.path}-wal") or (0,)
+            is_settled = size == 0
+            if is_settled:
+                return  # the end of this process closes it, and leaves both files
+        self.connection.close()
 
 
 def clock() -> int:
@@ -164,16 +163,20 @@ def _storable(number: int) -> int:
 
 def is_sure(changed: int, read: int) -> bool:
     """Whether nothing can have changed unseen after `read`; a time a day ahead is no clock's."""
-    return read - changed >= (FINE_WINDOW if changed % _SECOND else WINDOW) or changed - read > _DAY
+    has_fractions = changed % _SECOND != 0
+    window = FINE_WINDOW if has_fractions else WINDOW
+    return read - changed >= window or changed - read > _DAY
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
+    """Return in how many entries each stem occurs, without those that occur in none."""
     marks = ", ".join("?" * len(stems))
     query = f"SELECT term, entries FROM term WHERE term IN ({marks})"  # noqa: S608 - question marks
     return dict(connection.execute(query, stems).fetchall())
 
 
 def available() -> bool:
+    """Whether this interpreter's SQLite has full-text search."""
     if sqlite is None:
         return False
     connection = connect(":memory:")
@@ -193,19 +196,21 @@ def connect(path: str, *, uri: bool = False) -> Connection:
 
 
 def about(connection: Connection) -> dict[str, Any]:
+    """Return what an index says of itself."""
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
 
 def read_by(profiles: Profiles) -> str:
     """Return what changes when stores would be read differently."""
-    read = []
+    rules = []
+    fingerprints = []
     for kind, profile in profiles.by_kind.items():
-        folders = {}
-        for name, each in profile.categories.items():
-            folders[name] = (each["folder"], each["body"])
-        read.append((kind, folders, profile.max_bytes))
-    words = [profile.language.fingerprint for profile in profiles.by_kind.values()]
-    return environment.checksum(repr((COLUMNS_VERSION, read, words)).encode())
+        categories = {}
+        for name, category in profile.categories.items():
+            categories[name] = (category["folder"], category["body"])
+        rules.append((kind, categories, profile.max_bytes))
+        fingerprints.append(profile.language.fingerprint)
+    return environment.checksum(repr((COLUMNS_VERSION, rules, fingerprints)).encode())
 
 
 def is_damage(error: BaseException) -> bool:
@@ -213,11 +218,13 @@ def is_damage(error: BaseException) -> bool:
 
 
 def says(error: BaseException, codes: Sequence[int]) -> bool:
-    code = getattr(error, "sqlite_errorcode", 1) & 0xFF
+    """Whether an error is SQLite's, with one of these codes."""
+    code = getattr(error, "sqlite_errorcode", 1) & 0xFF  # without the bits of the extended code
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 
 def path_of(root: str) -> str | None:
+    """Return the newest index file of the store at `root`, None where there is none."""
     folder = environment.INDEXES.path(environment.file_name_for(root))
     start = f"v{VERSION}."
     end = ".sqlite"
@@ -225,11 +232,11 @@ def path_of(root: str) -> str | None:
         names = os.listdir(folder)
     except OSError:
         return None
-    found = []
+    generations = []
     for name in names:
-        if name.startswith(start) and name.endswith(end):
-            found.append(name[len(start) : -len(end)])
-    newest = max((int(number) for number in found if number.isdecimal()), default=None)
-    if newest is None:
+        number = name[len(start) : -len(end)]
+        if name.startswith(start) and name.endswith(end) and number.isdecimal():
+            generations.append(int(number))
+    if not generations:
         return None
-    return f"{folder}/{start}{newest}{end}"
+    return f"{folder}/{start}{max(generations)}{end}"

@@ -24,12 +24,13 @@ from judgekit.text import lines_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from judgekit.config.patterns import Pattern
     from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.sources import Listed
 
-KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
+KINDS: dict[str, Any] = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
 """The kinds of stores, in the order in which they are recognised."""
 
 IGNORE = ".judgekitignore"
@@ -87,69 +88,53 @@ class Store:
         self.root = root
         self.kind = kind
         self.source = KINDS[kind]
-        # Looked into in a store of any kind, since a first record there changes the kind.
-        every: list[dict[str, str]] = []
-        for profile in profiles.by_kind.values():
-            every.extend(profile.categories.values())
-        usual = [category["folder"] for category in every if category["folder"]]
         self._profile = profiles.by_kind[kind]
         self._listed: Listed | None = None
-        self.record_folders = frozenset(usual)
+        # Looked into in a store of any kind, since a first record there changes the kind.
+        self.record_folders: set[str] = set()
+        for profile in profiles.by_kind.values():
+            for category in profile.categories.values():
+                if category["folder"]:
+                    self.record_folders.add(category["folder"])
         self.room = MAX_FILES
-        self.patterns: list[Pattern] = []
-        own = os.path.join(root, IGNORE)
-        if os.path.isfile(own) and not os.path.islink(own):
-            with (
-                suppress(OSError),
-                open(own, encoding="utf-8-sig", errors="replace", newline="\n") as file,
-            ):
-                self.patterns = ignore_patterns(lines_of(file.read(_MOST_IGNORE)))
+        self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""
-        if relative:
-            path = f"{self.root}/{relative}"
-        else:
-            path = self.root
+        path = f"{self.root}/{relative}" if relative else self.root
         read = index_file.clock()
         listing = Listing(index_file.look(path, folder=True), read)
-        if relative and os.path.islink(path) and not self._holds(relative, listing):
-            return listing
         if not relative:
             listing.problems += self._read_list().problems
+        elif os.path.islink(path) and not self._holds(relative, listing):
+            return listing
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
                     self._list_entry(relative, entry, listing)
         except PermissionError:
-            where = relative or self.root
-            listing.problems.append(
-                f"{where}: this folder may not be read, so nothing in it is searched"
-            )
+            problem = "this folder may not be read, so nothing in it is searched"
+            listing.problems.append(f"{relative or self.root}: {problem}")
         except OSError:  # no such folder: nothing to list
             pass
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
-        if relative:
-            name = f"{relative}/{entry.name}"
-        else:
-            name = entry.name
         # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
-        if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
+        is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
+        if is_unprintable or entry.name.startswith("."):
             return
+        name = f"{relative}/{entry.name}" if relative else entry.name
         is_folder = self._is_folder(name, entry, listing)
         if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
             return
-        if not is_folder:
-            if relative:
-                has_entries = self.source.BELOW
-            else:
-                has_entries = self.source.IN_ROOT
-            if has_entries and entry.name.endswith(self.source.ENDINGS):
-                self._add(name, entry, listing)
-        elif self._is_looked_into(name):
-            listing.folders.append(name)
+        if is_folder:
+            if self._is_looked_into(name):
+                listing.folders.append(name)
+            return
+        can_be_entry = self.source.BELOW if relative else self.source.IN_ROOT
+        if can_be_entry and entry.name.endswith(self.source.ENDINGS):
+            self._add(name, entry, listing)
 
     def _read_list(self) -> Listed:
         """Return what the store's own list says; it is read where folders are looked for, and once."""
@@ -160,30 +145,29 @@ class Store:
     def _is_looked_into(self, name: str) -> bool:
         if name in self.record_folders:
             return True
-        # The folders above one with records have none, but lead to it.
-        if any(
-            name == folder or folder.startswith(f"{name}/") for folder in self._read_list().folders
-        ):
-            return True
+        for folder in self._read_list().folders:
+            # The folders above one with records have none, but lead to it.
+            if name == folder or folder.startswith(f"{name}/"):
+                return True
         is_shallow = name.count("/") < MAX_DEPTH
         return self.source.DEEP and is_shallow and name.rpartition("/")[2] not in _NOT_DOCUMENTS
 
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         if entry.is_dir(follow_symlinks=False):
             return True
-        if (
-            not self.source.LINKED_FOLDERS
-            or name not in self.record_folders
-            or not entry.is_symlink()
-        ):
+        may_be_link = self.source.LINKED_FOLDERS and name in self.record_folders
+        if not may_be_link or not entry.is_symlink():
             return False
         return os.path.isdir(entry.path) and self._holds(name, listing)
 
     def _add(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
+        """Add a file to the listing, unless it leads out of the store or there are too many."""
         try:
-            if not entry.is_file() or (entry.is_symlink() and not self._holds(name, listing)):
-                return
+            is_file = entry.is_file()
+            is_link = entry.is_symlink()
         except OSError:  # a link to itself
+            return
+        if not is_file or (is_link and not self._holds(name, listing)):
             return
         stamp = index_file.look(entry.path)
         if stamp is None:  # it went away meanwhile
@@ -191,21 +175,36 @@ class Store:
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
-        elif self.room == -1:
-            listing.problems.append(
-                f"{self.root}: more than {MAX_FILES:,} files; the rest is ignored"
-            )
+        elif self.room == -1:  # only the first one too many is told
+            problem = f"more than {MAX_FILES:,} files; the rest is ignored"
+            listing.problems.append(f"{self.root}: {problem}")
 
     def _holds(self, relative: str, listing: Listing) -> bool:
+        """Whether a link leads to something in the store; else it becomes a problem."""
         if contained(self.root, relative):
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
         return False
 
 
+def _read_patterns(path: str) -> list[Pattern]:
+    """Return the patterns of the file that leaves others out; none where it is a link or cannot be read."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return []
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            text = file.read(_MOST_IGNORE)
+    except OSError:
+        return []
+    return ignore_patterns(lines_of(text))
+
+
 def kind_of(root: str, profiles: Profiles) -> str:
-    kinds = (kind for kind, source in KINDS.items() if source.is_at(root, profiles.by_kind[kind]))
-    return next(kinds, markdown.NAME)
+    """Return the first kind of store that a folder is; any folder is one of documents."""
+    for kind, source in KINDS.items():
+        if source.is_at(root, profiles.by_kind[kind]):
+            return kind
+    return markdown.NAME
 
 
 def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
@@ -231,11 +230,11 @@ def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Ent
         files += listing.files
         problems += listing.problems
         folders += listing.folders
-    found = []
+    entries_by_path = []
     for path in files:
         entry, problem = read(root, path, profile)
         if problem is not None:
             problems.append(f"{path}: {problem}")
         if entry is not None:
-            found.append((path, entry))
-    return profile, found, problems
+            entries_by_path.append((path, entry))
+    return profile, entries_by_path, problems

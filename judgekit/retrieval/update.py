@@ -19,17 +19,19 @@ from judgekit.retrieval.terms import hidden_words, stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from sqlite3 import Connection
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from judgekit.retrieval.compiled import Language, Profile, Profiles
 
+    # Of a watched place: whether it is a folder, its stamp, and whether that is sure.
+    Watched: TypeAlias = tuple[bool, index_file.Stamp | None, bool]
+
 BATCH = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
-_ABANDONED = (
-    600  # seconds after which what is still being laid out belongs to a process that was killed
-)
+# Seconds after which what is still being laid out belongs to a process that was killed.
+_ABANDONED = 600
 _UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
 
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
@@ -51,17 +53,19 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
+    """Lay an empty index out."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
-    said = {
+    facts = {
         "root": root,
         "read_by": index_file.read_by(profiles),
         "kind": kind,
         "size": 0,
         "pending": 0,
+        "folders": 0,
+        "updated": index_file.clock(),
     }
-    said |= {"folders": 0, "updated": index_file.clock()}
-    connection.executemany(_SET_ABOUT, said.items())
+    connection.executemany(_SET_ABOUT, facts.items())
 
 
 def in_memory(root: str, profiles: Profiles) -> Index:
@@ -83,22 +87,14 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     newest = index_file.path_of(root)
     if newest is not None and path != newest:
         return
-    if newest is None:
-        generation = 0
-    else:
+    generation = 0
+    if newest is not None:
         generation = int(newest.split(".")[-2]) + 1
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        connection = index_file.connect(temporary)
-        try:
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("PRAGMA synchronous = OFF")
-            create(connection, root, profiles)
-            connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
+        _lay_out(temporary, root, profiles)
         os.link(temporary, f"{folder}/v{VERSION}.{generation}.sqlite")
     except FileExistsError:  # another process was quicker, and as right
         pass
@@ -106,17 +102,29 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
         _unlink(temporary)
     for older in range(generation):
         _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
-    # What killed processes left half made, and what other versions of this program left long ago.
+    _sweep(folder)
+
+
+def _lay_out(path: str, root: str, profiles: Profiles) -> None:
+    connection = index_file.connect(path)
+    try:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        create(connection, root, profiles)
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+
+
+def _sweep(folder: str) -> None:
+    """Remove what killed processes left half made, and what other versions of this program left long ago."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
-            if _MAKING in entry.name:
-                limit = _ABANDONED
-            else:
-                limit = _UNUSED
+            if entry.name.startswith(f"v{VERSION}."):
+                continue
+            limit = _ABANDONED if _MAKING in entry.name else _UNUSED
             with suppress(OSError):  # it has been finished or swept meanwhile, or is none of ours
-                if time.time() - entry.stat().st_mtime > limit and not entry.name.startswith(
-                    f"v{VERSION}."
-                ):
+                if time.time() - entry.stat().st_mtime > limit:
                     os.unlink(entry.path)
 
 
@@ -129,100 +137,136 @@ def _unlink(path: str) -> None:
 class Plan:
     """What has to be written to bring an index up to date, before any entry is read.
 
-    Compares the watched `places` of a store (None: all) with the index. `watched` are those that differ:
-    whether each is a folder, its stamp, whether that is sure; `gone` are no more. `new` files have no row
-    yet, `changed` and `lost` rows have numbers. With `anew` nothing that was there counts.
+    Compares the watched `places` of a store (None: all) with the index. `watched` are those that differ,
+    `gone` are no more. `new` files have no row yet, `changed` and `lost` rows have numbers. With `anew`
+    nothing that was there counts.
     """
 
     def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
         self._connection = index.connection
         self.kind = scan.kind_of(index.root, index.profiles)
         self.anew = self.kind != known_kind
-        self.watched: dict[str, tuple[bool, index_file.Stamp | None, bool]] = {}
+        self.watched: dict[str, Watched] = {}
         self.gone: dict[str, None] = {}
         self.new: dict[str, str] = {}  # the folder of each
         self.stamps: dict[str, index_file.Stamp] = {}
         self.changed: list[int] = []
         self.lost: list[int] = []
         self.notes: dict[str, list[str]] = {}
+        self._known: dict[str, Watched] = {}
+        for path, is_folder, x, y, z, sure in self._rows(
+            "SELECT path, folder, x, y, z, sure FROM watch"
+        ):
+            stamp = None if x is None else (x, y, z)
+            self._known[path] = (bool(is_folder), stamp, bool(sure))
 
-        watched = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
-        self._known = {
-            path: (bool(folder), None if x is None else (x, y, z), bool(sure))
-            for path, folder, x, y, z, sure in watched
-        }
-        changed = []
-        for name in scan.OWN:
-            read = index_file.clock()
-            stamp = index_file.look(f"{index.root}/{name}")
-            _, before, was_sure = self._known.get(name, (False, None, True))
-            after = (False, stamp, stamp is None or is_sure(stamp[1], read))
-            if after != (False, before, was_sure):
-                self.watched[name] = after
-            if stamp != before or not was_sure:  # some are entries too
-                changed.append(name)
-                self.changed += [
-                    row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)
-                ]
-
+        changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
             store.room -= self._rows("SELECT count(*) FROM file")[0][0]
-        # These say which folders and files there are.
-        deep = (
-            self.anew
-            or places is None
-            or not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed)
-        )
-        wanted = sorted((place for place in places or () if place not in scan.OWN), reverse=True)
-        if deep:
-            pending = [""]
-        else:
-            pending = [place for place in wanted if self._known.get(place, (1,))[0]]
-        listed: dict[str, Collection[str]] = {}  # the folders in each
-        while pending:
-            place = pending.pop()  # after the folder that it is in
-            above = place.rpartition("/")[0]
-            if place not in listed and (not place or place in listed.get(above, (place,))):
-                listing = store.list(place)
-                listed[place] = listing.folders
-                if listing.stamp is None and place:
-                    self.gone[place] = None
-                else:
-                    pending += self._compare_folder(place, listing, deep=deep)
-        for path in sorted(row[0] for row in watched if row[0] and row[1]):
-            above = path.rpartition("/")[0]
-            if above in self.gone or path not in listed.get(above, (path,)):
+        # These files say which folders and files there are.
+        has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
+        is_whole = self.anew or places is None or has_other_rules
+        pending = [""]
+        if places is not None and not is_whole:
+            pending = sorted(
+                (place for place in places if self._may_be_folder(place)), reverse=True
+            )
+        folders_in = self._compare_folders(store, pending, is_whole=is_whole)
+        for path, (is_folder, _, _) in sorted(self._known.items()):
+            if path and is_folder and self._has_gone(path, folders_in):
                 self.gone[path] = None
-        self.lost += [row[0] for path in self.gone for row in self._rows(_IN_FOLDER, path)]
+        for path in self.gone:
+            self.lost += [row[0] for row in self._rows(_IN_FOLDER, path)]
         if self.new or self.lost:
             for name in store.source.LISTS:
                 self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
+
+    def _compare_own_files(self, root: str) -> list[str]:
+        """Note which of the store's own files are different, and return the names of those that changed."""
+        changed_names = []
+        for name in scan.OWN:
+            read = index_file.clock()
+            stamp = index_file.look(f"{root}/{name}")
+            _, before, was_sure = self._known.get(name, (False, None, True))
+            watched = (False, stamp, stamp is None or is_sure(stamp[1], read))
+            if watched != (False, before, was_sure):
+                self.watched[name] = watched
+            if stamp != before or not was_sure:
+                changed_names.append(name)
+                # Some are entries, too.
+                rows = self._rows("SELECT number FROM file WHERE path = ?", name)
+                self.changed += [row[0] for row in rows]
+        return changed_names
+
+    def _may_be_folder(self, place: str) -> bool:
+        is_folder, _, _ = self._known.get(place, (True, None, False))
+        return is_folder and place not in scan.OWN
+
+    def _compare_folders(
+        self, store: scan.Store, pending: list[str], *, is_whole: bool
+    ) -> dict[str, Collection[str]]:
+        """Compare the folders `pending`, and those below that are to be listed; return what is in each."""
+        folders_in: dict[str, Collection[str]] = {}
+        while pending:
+            place = pending.pop()  # after the folder that it is in
+            if place in folders_in or (place and self._is_missing(place, folders_in)):
+                continue
+            listing = store.list(place)
+            folders_in[place] = listing.folders
+            if listing.stamp is None and place:
+                self.gone[place] = None
+            else:
+                pending += self._compare_folder(place, listing, is_whole=is_whole)
+        return folders_in
+
+    def _has_gone(self, path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
+        """Whether a folder that was watched went with the one above it, or is not listed there any more."""
+        above = path.rpartition("/")[0]
+        return above in self.gone or self._is_missing(path, folders_in)
+
+    @staticmethod
+    def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
+        """Whether the folder above was listed, and this one is not in it."""
+        above = path.rpartition("/")[0]
+        return path not in folders_in.get(above, (path,))
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything is different."""
+        changes = (self.watched, self.gone, self.new, self.changed, self.lost)
+        return self.anew or any(changes)
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         if self.anew:
             return []
         return self._connection.execute(query, values).fetchall()
 
-    def _compare_folder(self, place: str, listing: scan.Listing, *, deep: bool) -> list[str]:
+    def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
         """Note what is different in one folder, and return which of those below it have to be listed."""
         before = self._known.get(place)
         stamp = listing.stamp
         sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
         if before != (True, stamp, sure):
             self.watched[place] = (True, stamp, sure)
-        unknown = dict(listing.files)
+        new_files = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
-            known = unknown.pop(path, None)
-            if known is None:
+            file_stamp = new_files.pop(path, None)
+            if file_stamp is None:
                 self.lost.append(number)
-            elif known != (size, mtime, inode) or not is_sure(mtime, read):
+            elif file_stamp != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
-        self.new.update(dict.fromkeys(unknown, place))
-        self.stamps.update(unknown)
+        self.new.update(dict.fromkeys(new_files, place))
+        self.stamps.update(new_files)
         self.notes[place] = listing.problems
-        moved = before is None or (before[1] or (0, 0, 0))[2] != (stamp or (0, 0, 0))[2]
-        return [folder for folder in listing.folders if deep or moved or folder not in self._known]
+        is_same_folder = before is not None and _inode(before[1]) == _inode(stamp)
+        if is_whole or not is_same_folder:
+            return listing.folders
+        return [folder for folder in listing.folders if folder not in self._known]
+
+
+def _inode(folder_stamp: index_file.Stamp | None) -> int:
+    return 0 if folder_stamp is None else folder_stamp[2]
 
 
 class ReadFile:
@@ -234,29 +278,26 @@ class ReadFile:
         self.read = index_file.clock()
         self.stamp = index_file.look(f"{root}/{place}")
         entry, problem = scan.read(root, place, profile)
-        shown = entry or Entry("", "", "")
+        self.texts = None if entry is None else texts(entry, profile.language)
         if entry is None:
-            self.texts = None
-        else:
-            self.texts = texts(entry, profile.language)
-        shown_texts = (shown.id, shown.title, shown.category, ",".join(shown.tags), shown.status)
-        names = [_clean(name) for name in shown_texts]
-        updated = shown.updated or (self.stamp[1] / 1e9 if self.stamp else 0.0)
-        self.row = (None if problem is None else _clean(problem), *names, updated)
-        if shown.note is None:
-            self.note = None
-        else:
-            self.note = _clean(f"{place}: {shown.note}")
-        self.digest = zlib.crc32(
-            repr((self.row, self.texts, self.note)).encode("utf-8", "surrogatepass")
-        )
+            entry = Entry("", "", "")
+        fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
+        updated = entry.updated
+        if not updated and self.stamp:
+            updated = self.stamp[1] / 1e9
+        clean_problem = None if problem is None else _clean(problem)
+        self.row = (clean_problem, *map(_clean, fields), updated)
+        self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
+        content = repr((self.row, self.texts, self.note))
+        self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
 
 
 def texts(entry: Entry, language: Language) -> list[str]:
     """Return the stems of an entry for each column of the table `text`."""
-    shown = (" ".join([entry.title, *entry.aliases]), " ".join(entry.tags), entry.body)
-    hidden = hidden_words("\n".join(shown), language)
-    return [_clean(" ".join(stems(text, language))) for text in (*shown, hidden)]
+    titles = " ".join([entry.title, *entry.aliases])
+    columns = [titles, " ".join(entry.tags), entry.body]
+    columns.append(hidden_words("\n".join(columns), language))
+    return [_clean(" ".join(stems(column, language))) for column in columns]
 
 
 def _clean(text: str) -> str:
@@ -265,7 +306,7 @@ def _clean(text: str) -> str:
 
 
 class Writer:
-    """Changes an index inside a transaction, and keeps count of entries and of what they hold."""
+    """Changes an index inside a transaction, and keeps count of entries and of their stems."""
 
     def __init__(self, connection: Connection) -> None:
         self.execute = connection.execute
@@ -274,17 +315,21 @@ class Writer:
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
 
     def carry_out(self, plan: Plan) -> None:
+        """Write what is watched, drop what is gone, and mark what is new or changed as pending."""
         if plan.anew:
             for table in ("file", "text", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             self.about |= {"kind": plan.kind, "size": 0}
         for number in plan.lost:
             self.drop(number)
-        self.executemany("DELETE FROM watch WHERE path = ?", [(path,) for path in plan.gone])
-        self.executemany("DELETE FROM note WHERE place = ?", [(path,) for path in plan.gone])
-        for path, (folder, stamp, sure) in plan.watched.items():
+        gone = [(path,) for path in plan.gone]
+        self.executemany("DELETE FROM watch WHERE path = ?", gone)
+        self.executemany("DELETE FROM note WHERE place = ?", gone)
+        for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
-            self.execute(_ADD_WATCH, (row and row[0], path, folder, *(stamp or (None,) * 3), sure))
+            watch_number = None if row is None else row[0]  # None: SQLite gives one
+            x, y, z = stamp or (None, None, None)
+            self.execute(_ADD_WATCH, (watch_number, path, is_folder, x, y, z, sure))
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             self.executemany(
@@ -309,15 +354,16 @@ class Writer:
         row = self.execute("SELECT digest FROM file WHERE number = ?", (number,)).fetchone()
         if row is None:  # dropped by another process meanwhile
             return False
-        if row[0] == file.digest:
+        (digest,) = row
+        if digest == file.digest:
             self.execute(_TOUCH_FILE, (*file.stamp, file.read, number))
             return False
         self._drop_text(number)
         self.execute(_DROP_NOTE, (number,))
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
-        live = file.texts is not None
-        self.execute(_SET_FILE, (*file.stamp, file.read, live, file.digest, *file.row, number))
+        is_live = file.texts is not None
+        self.execute(_SET_FILE, (*file.stamp, file.read, is_live, file.digest, *file.row, number))
         if file.texts is not None:
             self.add_text(number, file.texts)
         return True
@@ -328,13 +374,15 @@ class Writer:
 
     def _drop_text(self, number: int) -> None:
         row = self.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
-        if row is not None and row[0]:
-            stems_of = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
-            for columns in self.execute(stems_of, (number,)).fetchall():
+        has_text = row is not None and row[0]
+        if has_text:
+            query = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
+            for columns in self.execute(query, (number,)).fetchall():
                 self._count(columns, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
 
     def _count(self, columns: Sequence[str], change: int) -> None:
+        """Count an entry that came (1) or went (-1), and its stems."""
         self.about["size"] += change
         words = [word for column in columns for word in column.split()]
         self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(words)
@@ -342,6 +390,7 @@ class Writer:
             self._changes[word] = self._changes.get(word, 0) + change
 
     def finish(self) -> None:
+        """Write the counts."""
         changed = []
         for term, change in self._changes.items():
             if change:
@@ -361,6 +410,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[Writer]:
+    """Give a writer, and commit what it did, or nothing after an error; raises `_Passed`."""
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
@@ -393,27 +443,8 @@ def refresh(
     Reading ends after `patience` seconds and one batch; of more than `most` files the newest are read.
     """
     started = time.monotonic()
-    # Without the lock first, since mostly nothing is different.
-    (version,) = index.connection.execute("PRAGMA data_version").fetchone()
-    plan = Plan(index, index.kind, places)
-    plan.changed += numbers
     with suppress(_Passed):
-        if plan.anew or plan.watched or plan.gone or plan.new or plan.changed or plan.lost:
-            with transaction(index) as writer:
-                (now,) = index.connection.execute("PRAGMA data_version").fetchone()
-                if now != version:  # another process wrote meanwhile, most likely the same
-                    changed = plan.changed
-                    plan = Plan(index, writer.about["kind"], places)
-                    plan.changed += changed
-                # The newest are read first: they are the likeliest to matter.
-                newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
-                if most is None:
-                    index.left_out = 0
-                else:
-                    index.left_out = max(0, len(newest) - most)
-                plan.new = {path: plan.new[path] for path in newest[:most]}
-                writer.carry_out(plan)
-                _read_batch(index, writer)
+        _carry_out_changes(index, places, numbers, most)
         while index.pending:
             with transaction(index) as writer:
                 _read_batch(index, writer)
@@ -425,23 +456,56 @@ def refresh(
         index.trouble = f"{index.root}: another process is building the index; not searched"
 
 
+def _carry_out_changes(
+    index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
+) -> None:
+    """Compare a store with its index, write what is different, and read the first batch of files."""
+    # Without the lock first, since mostly nothing is different.
+    version = _data_version(index)
+    plan = Plan(index, index.kind, places)
+    plan.changed += numbers
+    if not plan.has_changes:
+        return
+    with transaction(index) as writer:
+        if _data_version(index) != version:  # another process wrote meanwhile, most likely the same
+            changed = plan.changed
+            plan = Plan(index, writer.about["kind"], places)
+            plan.changed += changed
+        # The newest are read first: they are the likeliest to matter.
+        newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
+        index.left_out = 0 if most is None else max(0, len(newest) - most)
+        plan.new = {path: plan.new[path] for path in newest[:most]}
+        writer.carry_out(plan)
+        _read_batch(index, writer)
+
+
+def _data_version(index: Index) -> int:
+    """Return a number that is another one after another process has written."""
+    (version,) = index.connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
-    """Read files anew that may have changed; the different ones are in `index.outdated`; True if any."""
+    """Read files anew that may have changed; return whether anything different was written.
+
+    What is different is in `index.outdated`.
+    """
     files = {}
+    query = "SELECT digest FROM file WHERE number = ?"
     for number, place in stale:
-        query = "SELECT digest FROM file WHERE number = ?"
         (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
-        new = ReadFile(index.root, place, index.profile)
-        differs = new.stamp is None or new.digest != digest
-        if differs:
+        file = ReadFile(index.root, place, index.profile)
+        is_different = file.stamp is None or file.digest != digest
+        if is_different:
             index.outdated.add(place)
-        if differs or (new.stamp and is_sure(new.stamp[1], new.read)):
-            files[number] = new
+        # Where it is the same and not sure even now, there is nothing to write.
+        if is_different or (file.stamp and is_sure(file.stamp[1], file.read)):
+            files[number] = file
     if not files:
         return False
     try:
         with transaction(index) as writer:
-            changed = [writer.put(number, new) for number, new in files.items()]
+            changed = [writer.put(number, file) for number, file in files.items()]
     except (_Passed, sqlite.OperationalError) as error:
         if index_file.is_damage(error):
             raise
