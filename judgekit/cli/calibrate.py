@@ -34,7 +34,9 @@ _FILES = Argument(
 )
 _EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
 _OUT = Option(
-    metavar="FILE", callback=output_files.unread, help="Write to this file, not your folder."
+    metavar="FILE",
+    callback=output_files.refuse_read_file,
+    help="Write to this file, not your folder.",
 )
 
 

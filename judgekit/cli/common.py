@@ -17,35 +17,37 @@ _LONGEST = 1000  # characters; no summary is cut
 
 def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
     """Add to a command and those below it the options that all understand, and what their help lacks."""
-    own: dict[str, Any] = {
-        "is_flag": True,
-        "is_eager": True,
-        "expose_value": False,
-        "hidden": not top,
-    }
     for names, help_ in _OPTIONS.items():
-        command.params.append(TyperOption(param_decls=[*names], callback=_apply, help=help_, **own))
-    if inner := getattr(command, "commands", {}):
-        command.format_commands = functools.partial(_write_commands, inner)
-    if not inner or command.invoke_without_command:
+        option = TyperOption(
+            param_decls=[*names],
+            callback=_apply,
+            help=help_,
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            hidden=not top,
+        )
+        command.params.append(option)
+    subcommands = getattr(command, "commands", {})
+    if subcommands:
+        command.format_commands = functools.partial(_write_commands, subcommands)
+    if not subcommands or command.invoke_without_command:
         command.format_epilog = _write_example
-    for each in inner.values():
-        extend(each, top=False)
+    for subcommand in subcommands.values():
+        extend(subcommand, top=False)
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    if ctx.parent:
-        groups = {"Commands": list(commands)}
-    else:
-        groups = help_table()["groups"]
+    """Write the commands of a group with their summaries; judgekit's own in the groups of help.toml."""
+    groups = {"Commands": list(commands)} if ctx.parent else help_table()["groups"]
     width = max(map(len, commands))
-    for title, group in groups.items():
-        there = []
-        for name in group:
+    for title, names in groups.items():
+        rows = []
+        for name in names:
             if name in commands:
-                there.append((name.ljust(width), commands[name]))
+                rows.append((name.ljust(width), commands[name].get_short_help_str(_LONGEST)))
         with formatter.section(title):
-            formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in there])
+            formatter.write_dl(rows)
 
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
@@ -59,14 +61,15 @@ def help_table() -> dict[str, Any]:
     return environment.table(__file__, "help.toml")
 
 
-def _apply(_context: object, option: Any, given: bool) -> None:  # noqa: ANN401 - typer's own
+def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
     """Do as an option says; -v shows calls of this process on stderr, since the engine's cannot be seen."""
-    if not given:
+    if not is_given:
         return
     if option.name == "version":
         output.say(f"judgekit {environment.__version__}")
         raise typer.Exit
-    output.current.quiet |= option.name == "quiet"
+    if option.name == "quiet":
+        output.current.quiet = True
     if option.name == "verbose":
         import logging
 

@@ -122,7 +122,7 @@ def judge(
         )
         return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), run)
     if out:
-        output_files.into_file(Path(out))
+        output_files.write_results_to(Path(out))
     unreadable: list[InputError] = []
     subjects = _read_documents(files, unreadable, task_id, task, author_family)
     if show_prompt:
@@ -358,7 +358,7 @@ def compare(
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request, author_family or [], run)
     if out:
-        output_files.into_file(Path(out))
+        output_files.write_results_to(Path(out))
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import operator
 import os
 import posixpath
 import sys
@@ -21,20 +22,20 @@ from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from judgekit.ledger import Label, Ledger, VerdictLine
     from judgekit.ledger.records import LabelWord
 
 AnyLedger: TypeAlias = "Ledger | TeamLedger"
-_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
+_KEY_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 # A file may also use the words of a judge, as the gate reads them.
-_OF_JUDGES: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
-_IN_FILES = _OF_JUDGES | {word: word for word in _WORDS.values()}
-_KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
-_SHOWN = 100  # characters of a line that cannot be used
-_START = 8  # digits of a verdict's id, at least
-_LINES = 40  # of each file, until `a` is pressed
+_JUDGES_WORDS: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
+_FILE_WORDS = _JUDGES_WORDS | {word: word for word in _KEY_WORDS.values()}
+_KEY_HELP = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
+_MAX_TEXT = 100  # characters of a line that cannot be used
+_LEAST_DIGITS = 8  # of a verdict's id
+_MAX_LINES = 40  # of each file, until `a` is pressed
 _VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
 _DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
 _FROM = Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -.")
@@ -68,58 +69,66 @@ def label(
             "--team: a dismissal holds in the ledger of one machine; leave --team out there"
         )
     if verdict is not None and dismiss is not None:
-        return _dismiss(ledger, verdict, dismiss, who, undo=undo)
+        return _dismiss_finding(ledger, verdict, dismiss, who, undo=undo)
     if verdict is not None or dismiss is not None or undo:
         raise UsageError(
             "name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]"
         )
     if from_ is not None:
-        return _from_file(ledger, from_, who)
+        return _add_labels_of_file(ledger, from_, who)
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
-    say_damage = functools.cache(damaged)  # the same files are read twice
-    if team:
-        lacking = None
-    else:
-        lacking = measure_readiness(project_path(), on_damage=say_damage)[0]
-    waiting = labels.waiting(ledger.records(wanted, say_damage), who, lacking)[:limit]
-    count = _go_through(ledger, waiting, who, blind=blind)
+    warn_once = functools.cache(damaged)  # the same files are read twice
+    readiness = None
+    if not team:
+        readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
+    waiting = labels.waiting(ledger.records(wanted, warn_once), who, readiness)[:limit]
+    count = _ask_for_labels(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
     return 0
 
 
-def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
+def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
+    """Note in the ledger that a finding of a verdict is no problem, or that it counts again."""
     from judgekit.ledger import DismissalLine
 
-    verdict = _last_verdict(ledger, name)
+    verdict = _find_verdict(ledger, name)
     if verdict is None:
         raise UsageError(
             f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts"
         )
     if number > len(verdict.findings):
-        counted = f"the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
-        raise UsageError(f"--dismiss {number}: {counted}")
+        findings = counted(len(verdict.findings), "finding", "findings")
+        raise UsageError(f"--dismiss {number}: the verdict on {verdict.task_id} has {findings}")
     finding = verdict.findings[number - 1]
     if not finding.quote_hash:
         why = "it quotes nothing, so it cannot be recognised in other files"
         raise UsageError(f"--dismiss {number}: {why}; override the verdict, or change the file")
-    about = {"of": verdict.id, "rubric": verdict.rubric.id, "quote_hash": finding.quote_hash}
-    ledger.add(DismissalLine(**about, who=who, withdrawn=undo))
+    dismissal = DismissalLine(
+        of=verdict.id,
+        rubric=verdict.rubric.id,
+        quote_hash=finding.quote_hash,
+        who=who,
+        withdrawn=undo,
+    )
+    ledger.add(dismissal)
+    effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
-        what = "counts again"
-    else:
-        what = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
-    say(f"{verdict.task_id}: finding {number} {what}: {short_line(finding.issue, _SHOWN)}")
+        effect = "counts again"
+    say(f"{verdict.task_id}: finding {number} {effect}: {short_line(finding.issue, _MAX_TEXT)}")
     return 0
 
 
-def _go_through(ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
+def _ask_for_labels(
+    ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool
+) -> int:
     """Ask about each verdict, keep the answers, and return how many verdicts are labelled."""
     from judgekit.ledger import Label
 
-    def of(verdict: VerdictLine, word: LabelWord) -> Label:
-        return Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
+    def add_label(verdict: VerdictLine, word: LabelWord) -> None:
+        label = Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
+        ledger.add(label)
 
     labelled: set[int] = set()  # by position
     position = 0
@@ -127,104 +136,118 @@ def _go_through(ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, 
         count = counted(len(labelled), "label is", "labels are")
         keeps("label", f"{count} saved; judgekit label continues there")
         verdict = waiting[position]
-        if verdict.commit:
-            commit = f", commit {verdict.commit[:12]}"
-        else:
-            commit = ""
-        count = f"{position + 1} of {len(waiting)}"
-        say(
-            f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n"
-        )
-        _show_texts(verdict, _LINES)
-        if not blind:
-            say(verdict_text(verdict.record()))
-        say("\nShould this go?")
-        key = ""
-        while key not in {*_WORDS, "s", "b", "q"}:
-            say(_KEYS)
-            key = pressed()
-            if key == "a":
-                _show_texts(verdict, None)
+        key = _ask_about(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
         if key == "q":
             break
         if key == "b":
             position = max(0, position - 1)
             if position in labelled:
                 labelled.remove(position)
-                ledger.add(of(waiting[position], "withdrawn"))
+                add_label(waiting[position], "withdrawn")
             continue
-        if key in _WORDS:
-            ledger.add(of(verdict, _WORDS[key]))
+        if key in _KEY_WORDS:
+            add_label(verdict, _KEY_WORDS[key])
             labelled.add(position)
         position += 1
     return len(labelled)
 
 
-def _show_texts(verdict: VerdictLine, most: int | None) -> None:
+def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
+    """Show a verdict with its texts, and return the key that a person presses to go on."""
+    commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
+    time = f"{verdict.timestamp:%Y-%m-%d %H:%M} UTC"
+    say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {time}\n")
+    _print_texts(verdict, _MAX_LINES)
+    if not blind:
+        say(verdict_text(verdict.record()))
+    say("\nShould this go?")
+    while True:
+        say(_KEY_HELP)
+        key = pressed()
+        if key == "a":
+            _print_texts(verdict, None)
+        if key in {*_KEY_WORDS, "s", "b", "q"}:
+            return key
+
+
+def _print_texts(verdict: VerdictLine, most: int | None) -> None:
+    """Print the texts that a verdict is about, the first lines of each or all."""
     from judgekit.ledger.labels import texts
 
     for path, text in texts(verdict, Path.cwd()).items():
-        if text is None:
-            lines = ["(no longer in this repository)"]
-        else:
-            lines = lines_of(text)
-        shown = lines[:most]
+        lines = ["(no longer in this repository)"] if text is None else lines_of(text)
+        first_lines = lines[:most]
         say(f"--- {path}")
-        say("\n".join(f"  {line}" for line in shown))
-        if len(shown) < len(lines):
-            say(f"  … {len(lines) - len(shown)} more lines (a shows them)")
+        say("\n".join(f"  {line}" for line in first_lines))
+        left_out = len(lines) - len(first_lines)
+        if left_out:
+            say(f"  … {counted(left_out, 'more line', 'more lines')} (a shows them)")
     say("---")
 
 
-def _from_file(ledger: AnyLedger, name: str, who: str) -> int:
+def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     """Keep the labels in a file; exit code 65 when a line cannot be used."""
     from judgekit.ledger import Label, LineFilter, VerdictLine
 
     try:
-        text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = "not UTF-8"
-        raise InputError(f"{name}: cannot be read ({reason})") from None
-    ids = {
-        line.id: line.project for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)
-    }
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        text = raw.decode()
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError(f"{name}: cannot be read (not UTF-8)") from None
+    projects = {}  # of each verdict, by its id
+    for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
+        projects[line.id] = line.project
     labels: list[Label] = []
     wrong = 0
-    for number, line in enumerate(lines_of(text), 1):
+    for number, row in enumerate(map(_read_cells, lines_of(text)), 1):
+        is_header = number == 1 and row[:2] == ["id", "label"]
+        if not row or is_header:
+            continue
         try:
-            row = []
-            for cells in csv.reader([line]):
-                for cell in cells:
-                    row.append(cell.strip())
-        except csv.Error:  # a field of more than 128 KB
-            row = [line]
-        if not row or (number == 1 and row[:2] == ["id", "label"]):
+            verdict_id, word = _read_label(row, projects)
+        except ValueError as problem:
+            wrong += 1
+            warn(f"{name}:{number}: {problem}")
             continue
-        given = short_line(row[0], _SHOWN)
-        said = short_line("".join(row[1:2]), _SHOWN)
-        matching = [each for each in ids if each.startswith(row[0])]
-        exact = [each for each in matching if each == row[0]] or matching
-        if not row[1:]:
-            problem = f"expected ID,LABEL, got {given!r}"
-        elif len(exact) != 1:
-            found = (
-                f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
-            )
-            problem = f"id must be that of one verdict; got {given!r}, and {found}"
-        elif (word := _IN_FILES.get(row[1])) is None:
-            problem = f"label must be accept, improve or reject; got {said or 'nothing'}"
-        else:
-            own = {"who": "".join(row[2:3]) or who, "project": ids[exact[0]]}
-            labels.append(Label(of=exact[0], label=word, **own))
-            continue
-        wrong += 1
-        warn(f"{name}:{number}: {problem}")
+        author = "".join(row[2:3]) or who
+        labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if wrong else 0
+
+
+def _read_cells(line: str) -> list[str]:
+    """Return the cells of a line of CSV; none of a blank one."""
+    cells = []
+    try:
+        for row in csv.reader([line]):
+            cells += [cell.strip() for cell in row]
+    except csv.Error:  # a field of more than 128 KB
+        return [line]
+    return cells
+
+
+def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
+    """Return a verdict's id and its label; raises `ValueError` with what is wrong with the row."""
+    start = row[0]
+    if len(row) == 1:
+        raise ValueError(f"expected ID,LABEL, got {short_line(start, _MAX_TEXT)!r}")
+    matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
+    if start in ids:
+        matches = [start]
+    if len(matches) != 1:
+        found = "no verdict has it"
+        if matches:
+            found = f"{len(matches)} verdicts have an id that starts so"
+        shown_start = short_line(start, _MAX_TEXT)
+        raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {found}")
+    word = _FILE_WORDS.get(row[1])
+    if word is None:
+        shown_word = short_line(row[1], _MAX_TEXT) or "nothing"
+        raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
+    return matches[0], word
 
 
 def override(
@@ -244,14 +267,13 @@ def override(
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
     ledger = TeamLedger() if team else here()
-    verdict = _last_verdict(ledger, task)
+    verdict = _find_verdict(ledger, task)
     if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
-        needed = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
-        raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
-    if verdict:
+        remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
+    subjects: list[str] = []
+    if verdict is not None:
         subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
-    else:
-        subjects = []
     line = OverrideLine(
         task_id=verdict.task_id if verdict else task,
         decision=decision,
@@ -264,44 +286,51 @@ def override(
     ledger.add(line)
     counts = line.terminal or settings.load(None).gate.override_without_terminal
     if not counts:
-        needed = (
-            f"it counts only if {settings.user_file()} has gate.override_without_terminal: true"
-        )
         say(f"{line.task_id}: recorded, but it does not count")
-        warn(f"this override was given without a terminal: {needed}")
+        setting = f"{settings.user_file()} has gate.override_without_terminal: true"
+        warn(f"this override was given without a terminal: it counts only if {setting}")
         return
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
         warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
 
 
-def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
+def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     """Return the last verdict on a task, an id (or its start), or a path, from the folder or repository."""
-    from judgekit.git import GitError, Repository
     from judgekit.ledger import LineFilter, VerdictLine
 
-    try:
-        prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
-        from_root = posixpath.normpath(posixpath.join(os.fsdecode(prefix), task))
-    except GitError:
-        from_root = task
-    names = dict.fromkeys([task, from_root] if task_ids.is_blob(task) else [from_root, task])
+    names = [_path_from_root(task), task]
+    if task_ids.is_blob(task):  # it may be of a verdict as it stands
+        names.reverse()
     last: dict[str, VerdictLine] = {}
     begun: dict[str, VerdictLine] = {}
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
-        if isinstance(record, VerdictLine):
-            begun |= {record.id: record} if record.id.startswith(task) else {}
-            known = (record.id, record.task_id, record.task_id.rpartition("@")[0])
-            for name in names:
-                if name in known or task_ids.same_blob(record.task_id, name):
-                    last[name] = max(
-                        record, last.get(name, record), key=lambda line: line.timestamp
-                    )
-    if len(begun) == 1 and len(task) >= _START:
-        only = next(iter(begun.values()))
-    else:
-        only = None
-    return next((last[name] for name in names if name in last), only)
+        if not isinstance(record, VerdictLine):
+            continue
+        if record.id.startswith(task):
+            begun[record.id] = record
+        own_names = (record.id, record.task_id, record.task_id.rpartition("@")[0])
+        for name in names:
+            if name in own_names or task_ids.same_blob(record.task_id, name):
+                before = last.get(name, record)
+                last[name] = max(record, before, key=operator.attrgetter("timestamp"))
+    for name in names:
+        if name in last:
+            return last[name]
+    if len(begun) == 1 and len(task) >= _LEAST_DIGITS:
+        return next(iter(begun.values()))
+    return None
+
+
+def _path_from_root(path: str) -> str:
+    """Return a path in the current folder as it is named from the top of the repository."""
+    from judgekit.git import GitError, Repository
+
+    try:
+        prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
+    except GitError:
+        return path
+    return posixpath.normpath(posixpath.join(os.fsdecode(prefix), path))
 
 
 def escalate(
@@ -320,24 +349,26 @@ def escalate(
         verdicts: Sequence[VerdictLine] = github.list_unsettled(
             records, with_rejects=settings.rejects
         )
-    elif (verdict := _last_verdict(ledger, task)) is None:
-        raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
-    elif verdict.verdict == "accept":
-        raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
     else:
+        verdict = _find_verdict(ledger, task)
+        if verdict is None:
+            raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
+        if verdict.verdict == "accept":
+            raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
         verdicts = [verdict]
     if not verdicts:
         say("nothing needs a person")
-    if not verdicts or dry_run:
-        for issue in (issues.build_issue(verdict, with_text=settings.text) for verdict in verdicts):
+        return Exit.ACCEPTED
+    if dry_run:
+        for verdict in verdicts:
+            issue = issues.build_issue(verdict, with_text=settings.text)
             emit(f"{issue.title}\n\n{issue.body}\n")
         return Exit.ACCEPTED
     done = 0
+    # Someone waits for it: each may take as long as all may where nobody does.
+    seconds = github.SECONDS * len(verdicts)
     try:
-        # Someone waits for it: each may take as long as all do where it happens by itself.
-        for _, line in github.ensure_issues(
-            verdicts, settings, Path.cwd(), seconds=github.SECONDS * len(verdicts)
-        ):
+        for _, line in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
             say(line)
             done += 1
     except github.GhError as error:

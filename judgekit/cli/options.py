@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from judgekit.cli.output_files import into_file, page_file
+from judgekit.cli.output_files import check_page, write_results_to
 from judgekit.config import ModeName
 from judgekit.errors import UsageError
 
@@ -22,11 +22,11 @@ def ask_only(model: str) -> str:
     return model
 
 
-def finite(given: float | None) -> float | None:
-    """Return a number that was given; raises `typer.BadParameter` for an infinite one and for NaN."""
-    if given is not None and not math.isfinite(given):
-        raise typer.BadParameter(f"expected a number, got {given:g}")
-    return given
+def check_finite(number: float | None) -> float | None:
+    """Return an option's number; raises `typer.BadParameter` for an infinite one and for NaN."""
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"expected a number, got {number:g}")
+    return number
 
 
 RubricOption = Annotated[
@@ -36,10 +36,13 @@ _MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rej
 ModeOption = Annotated[ModeName | None, _MODE]
 _MODEL = Option("--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
-_HTML = Option("--html", metavar="FILE.html", callback=page_file, help="Also write a page.")
+_HTML = Option("--html", metavar="FILE.html", callback=check_page, help="Also write a page.")
 HtmlOption = Annotated[Path | None, _HTML]
 _OUT = Option(
-    "--out", metavar="FILE", callback=into_file, help="Write the result to this file, at once."
+    "--out",
+    metavar="FILE",
+    callback=write_results_to,
+    help="Write the result to this file, at once.",
 )
 OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
@@ -54,18 +57,21 @@ _KEEP = Option(
 )
 Keep = Annotated[bool, _KEEP]
 _DEADLINE = Option(
-    min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds."
+    min=0.1, max=3600, callback=check_finite, help="Time limit of each judgement, in seconds."
 )
 Deadline = Annotated[float | None, _DEADLINE]
 _COST = Option(
-    min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD)."
+    min=0,
+    callback=check_finite,
+    metavar="USD",
+    help="Stop calling models after spending this (USD).",
 )
 MaxCost = Annotated[float | None, _COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
 
 
-def check_filled(option: str, expected: str, *given: str | None) -> None:
+def check_filled(option: str, expected: str, *values: str | None) -> None:
     """Raise `UsageError` for an option that is given and empty, as where a script's variable is unset."""
-    if any(value is not None and not value.strip() for value in given):
+    if any(value is not None and not value.strip() for value in values):
         raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")

@@ -14,7 +14,7 @@ import typer
 
 from judgekit import environment
 from judgekit.errors import Exit, InputError
-from judgekit.text import escaped
+from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,11 +62,15 @@ def say(text: str = "") -> None:
     if current.file is not None:
         current.results.append(colourless(printable(text, "utf-8")))
         return
-    forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
-    dumb = os.environ.get("TERM") == "dumb"
-    colour = True if forced else False if dumb else None
+    has_colour: bool | None = None  # on a terminal alone
+    if os.environ.get("NO_COLOR"):
+        has_colour = False
+    elif os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        has_colour = True
+    elif os.environ.get("TERM") == "dumb":
+        has_colour = False
     with _stdout():
-        typer.echo(printable(text), color=False if os.environ.get("NO_COLOR") else colour)
+        typer.echo(printable(text), color=has_colour)
 
 
 def emit(text: str) -> None:
@@ -82,6 +86,7 @@ def emit(text: str) -> None:
 
 @contextlib.contextmanager
 def _stdout() -> Iterator[None]:
+    """Turn an output that cannot be written into an exit code or an `InputError`."""
     try:
         yield
     except OSError as error:
@@ -95,7 +100,7 @@ def _stdout() -> Iterator[None]:
 def printable(text: str, encoding: str = "") -> str:
     """Return text in the terminal's encoding, with what it would obey escaped; colours, our own, pass."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
@@ -118,14 +123,12 @@ def pressed() -> str:
 def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
-        note(
-            f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending"
-        )
-    if names := ", ".join(sorted(set(providers))):
+        note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")
+    names = ", ".join(sorted(set(providers)))
+    if names:
         why = "used in place of models of the author's family"
-        note(
-            f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers"
-        )
+        choice = "providers.allow in your own configuration chooses the allowed providers"
+        note(f"{names}: {why}; {choice}")
 
 
 def say_prompts(
@@ -134,5 +137,7 @@ def say_prompts(
     """Print prompts as they would be sent: for each tier and its model, the messages of each round."""
     for tier, model, rounds in prompts:
         for messages in rounds:
-            parts = (f"--- {message.role}\n{message.content}" for message in messages)
-            say("\n".join([f"=== {escaped(f'{title}: {tier} ({model})')}", *parts]))
+            parts = [f"=== {escaped(f'{title}: {tier} ({model})')}"]
+            for message in messages:
+                parts.append(f"--- {message.role}\n{message.content}")
+            say("\n".join(parts))

@@ -14,35 +14,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def into_file(path: Path | None) -> Path | None:
-    """Have the results written to a file when the command ends; raises as `unread` does."""
-    output.current.file = unread(_in_folder(path))
+def write_results_to(path: Path | None) -> Path | None:
+    """Have the results written to a file when the command ends; raises as `refuse_read_file` does."""
+    _check_folder(path)
+    output.current.file = refuse_read_file(path)
     return path
 
 
-def page_file(path: Path | None) -> Path | None:
-    """Return where a page is to be written; raises as `unread` does, and for another ending."""
+def check_page(path: Path | None) -> Path | None:
+    """Return where a page is to be written; raises as `refuse_read_file` does, and for another ending."""
     if path is not None and path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html {path}: name a file that ends in .html")
-    return unread(_in_folder(path))
+    _check_folder(path)
+    return refuse_read_file(path)
 
 
-def _in_folder(path: Path | None) -> Path | None:
+def _check_folder(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
-    return path
 
 
-def unread(path: Path | None) -> Path | None:
+def refuse_read_file(path: Path | None) -> Path | None:
     """Return where to write; raises `UsageError` where the command reads this file or none may be written."""
-    if path is not None and not outputs.is_stream(str(path)):
+    if path is None:
+        return None
+    if not outputs.is_stream(str(path)):
         with _named_output(path):
             outputs.place_of(str(path))
-    named = []
-    for word in output.current.words:
-        named.append(Path(word.rpartition("=")[2] if word.startswith("-") else word))
-    if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
-        raise UsageError(f"{path}: the command reads this file; name another one for the result")
+    if path.exists():
+        named = 0
+        for word in output.current.words:
+            value = word.rpartition("=")[2] if word.startswith("-") else word
+            if Path(value).resolve() == path.resolve():
+                named += 1
+        if named > 1:  # once as what is written, and once as what is read
+            raise UsageError(
+                f"{path}: the command reads this file; name another one for the result"
+            )
     return path
 
 

@@ -22,6 +22,8 @@ from judgekit.text import encodable, short_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.retrieval.confidence import Candidate
+
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{ROOT}'"
 
@@ -54,10 +56,62 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _search(arguments: Sequence[str]) -> int:
+    """Search as `judgekit search` does without a judge; print the results, and return the exit code."""
     from judgekit.hooks import settings
     from judgekit.retrieval import command
 
     started = time.perf_counter()
+    options = _parser().parse_args(arguments)
+    if options.no_judge:
+        problem = beyond_unasked(options.root, judge=options.judge)
+        if problem:
+            _warn(problem)
+            return Exit.USAGE
+    roots = []
+    for root in options.root:
+        folder = _folder(root)
+        if not folder:
+            _warn(f"{root}: no such folder; name a store or a folder of Markdown files")
+            return Exit.BAD_INPUT
+        roots.append(folder)
+    project = environment.project_root()
+    configured, notes = settings.load(project)
+    search_options: dict[str, Any] = {
+        "project": project,
+        "limit": max(1, min(options.number, 100)),
+        "trusted": roots or configured.trusted,
+        "profiles": configured.profiles,
+        "snippets": True,
+        "scorer": configured["scorer"],
+    }
+    users_command = None if roots else configured["command"]
+    stores = roots or configured["roots"]
+    ranked = command.search(
+        options.query, users_command, stores, configured["deadline"], search_options
+    )
+    degraded = ""
+    if options.judge and ranked.candidates:
+        degraded = "the plugin has no judge"
+    for note in filter(None, [*notes, *ranked.notes, degraded]):
+        _warn(note)
+    if options.json:
+        record = {
+            "query": encodable(options.query),
+            "mode": options.mode,
+            "degraded": "; ".join(filter(None, (ranked.degraded, degraded))) or None,
+            "results": [candidate.shown() for candidate in ranked.candidates],
+            "duration_ms": round((time.perf_counter() - started) * 1000),
+        }
+        _print(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+        return Exit.ACCEPTED
+    for candidate in ranked.candidates:
+        _print_candidate(candidate)
+    if not ranked.candidates:
+        _print("nothing found")
+    return Exit.ACCEPTED
+
+
+def _parser() -> _Parser:
     about = "Search stored memories and documents, best first."
     parser = _Parser(prog="judgekit search", description=about, allow_abbrev=False)
     parser.add_argument("query", help="Words to search for.")
@@ -71,61 +125,17 @@ def _search(arguments: Sequence[str]) -> int:
         "-n", dest="number", type=int, default=10, help="Maximum number of results."
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    asked = parser.parse_args(arguments)
-    if wrong := asked.no_judge and beyond_unasked(asked.root, judge=asked.judge):
-        _warn(wrong)
-        return Exit.USAGE
-    roots = [_folder(root) for root in asked.root]
-    if "" in roots:
-        _warn(
-            f"{asked.root[roots.index('')]}: no such folder; name a store or a folder of Markdown files"
-        )
-        return Exit.BAD_INPUT
-    project = environment.project_root()
-    configured, notes = settings.load(project)
-    options: dict[str, Any] = {
-        "project": project,
-        "limit": max(1, min(asked.number, 100)),
-        "trusted": roots or configured.trusted,
-        "profiles": configured.profiles,
-        "snippets": True,
-        "scorer": configured["scorer"],
-    }
-    asks = None if roots else configured["command"]
-    stores = roots or configured["roots"]
-    ranked = command.search(asked.query, asks, stores, configured["deadline"], options)
-    if asked.judge and ranked.candidates:
-        degraded = "the plugin has no judge"
-    else:
-        degraded = None
-    for note in [*notes, *ranked.notes, *filter(None, [degraded])]:
-        _warn(note)
-    if asked.json:
-        why = "; ".join(filter(None, (ranked.degraded, degraded)))
-        found: dict[str, Any] = {
-            "query": encodable(asked.query),
-            "mode": asked.mode,
-            "degraded": why or None,
-        }
-        found["results"] = [each.shown() for each in ranked.candidates]
-        found["duration_ms"] = round((time.perf_counter() - started) * 1000)
-        _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
-        return Exit.ACCEPTED
-    for each in ranked.candidates:
-        if each.rated:
-            confidence = f"{each.confidence_label} {each.confidence:.2f}"
-        else:
-            confidence = each.confidence_label
-        if each.status:
-            status = f" ({each.status}: not in force any more)"
-        else:
-            status = ""
-        _print(
-            f"{short_line(each.title, 200)}{status}\n    {short_line(each.path, 400)}  ({confidence})"
-        )
-    if not ranked.candidates:
-        _print("nothing found")
-    return Exit.ACCEPTED
+    return parser
+
+
+def _print_candidate(candidate: Candidate) -> None:
+    """Print the title and the path of a candidate, and how sure the search is of it."""
+    status = f" ({candidate.status}: not in force any more)" if candidate.status else ""
+    confidence = candidate.confidence_label
+    if candidate.rated:
+        confidence = f"{confidence} {candidate.confidence:.2f}"
+    title = f"{short_line(candidate.title, 200)}{status}"
+    _print(f"{title}\n    {short_line(candidate.path, 400)}  ({confidence})")
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
@@ -141,6 +151,7 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
 
 
 def _folder(root: str) -> str:
+    """Return the real path of a folder, `claude:auto` as it is, "" where there is no folder."""
     if root == "claude:auto":
         return root
     path = Path(root).expanduser()

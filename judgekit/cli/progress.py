@@ -41,19 +41,19 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
     """Show, while inside, what `describe` returns as it changes; where there is no terminal, note it."""
-    over = threading.Event()
-    tell: Callable[[str], None] = output.note
+    is_over = threading.Event()
+    print_line: Callable[[str], None] = output.note
     seconds = LOG_SECONDS
     if is_watched():
-        tell = show
+        print_line = show
         seconds = SHOWN_SECONDS
 
     def watch() -> None:
         before = ""
-        while not over.wait(seconds):
+        while not is_over.wait(seconds):
             line = describe()
             if line != before:  # a batch takes hours
-                tell(line)
+                print_line(line)
             before = line
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -62,6 +62,6 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         thread.join()
         show("")

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
 from judgekit.cli.output import emit, say
-from judgekit.cli.output_files import unread, write_file
+from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from judgekit.data.labels import Columns, LabelSheet, ResultFile
     from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
 
-_MOST_ROWS = 10  # of a table, in a terminal
-_TIERS = [
+_MAX_ROWS = 10  # of a table, in a terminal
+_TIER_COLUMNS = [
     "tier",
     "rows decided",
     "calls answered",
@@ -66,20 +66,20 @@ def report(
     first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
     if sample is not None:
         sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
-        unread(Path(sheet))
+        refuse_read_file(Path(sheet))
         added, total = files.add_sample(first, sheet, sample, columns)
         say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
         say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
         return
-    label_sheet = _labels(labels, first, columns)
+    label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
     second = None
     if results[1:]:
         others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
         second = others.name, {row.row_id: row.word for row in others}
-    found = summarise(
+    summary = summarise(
         first,
         first.name,
         labels=label_sheet.words if label_sheet else None,
@@ -87,19 +87,20 @@ def report(
         second=second,
         left_out=label_sheet.left_out if label_sheet else None,
     )
-    sections = _sections(found)
+    about = _describe_results(summary)
+    sections = _build_sections(summary)
     if html is not None:
-        write_file(html, page(f"Results of {found.file}", _about(found), sections))
+        write_file(html, page(f"Results of {summary.file}", about, sections))
     if as_json:
-        emit(found.model_dump_json(by_alias=True))
+        emit(summary.model_dump_json(by_alias=True))
         return
-    say(escaped(f"{found.file}: {_about(found)}"))
+    say(escaped(f"{summary.file}: {about}"))
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     has_intervals = "[0" in text or "[-" in text
     say(f"{text}\nIn brackets 95% intervals" if has_intervals else text.rstrip())
 
 
-def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
+def _read_labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
     """Return the labels of a file; raises `InputError` where all are blank."""
     from judgekit.data.labels import read_labels
     from judgekit.data.rows import open_rows
@@ -114,112 +115,125 @@ def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelShe
     return sheet
 
 
-def _about(found: ResultsReport) -> str:
-    words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
-    left = ""
-    if found.undetermined:
-        verb = "is" if found.undetermined == 1 else "are"
-        left = f"; {found.undetermined:,} without a verdict {verb} left out of all rates"
-    cost = "; cost unknown" if found.tiers else ""
-    if found.cost_usd is not None:
-        least = "" if found.cost_complete else "at least "
-        cost = f"; {least}{found.cost_usd:.4f} USD"
-    return f"{counted(found.rows, 'row', 'rows')}: {words}{left}{cost}"
+def _describe_results(results: ResultsReport) -> str:
+    """Return how many rows have which verdict, and what they cost."""
+    words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
+    parts = [f"{counted(results.rows, 'row', 'rows')}: {words}"]
+    if results.undetermined:
+        count = counted(results.undetermined, "without a verdict is", "without a verdict are")
+        parts.append(f"{count} left out of all rates")
+    if results.cost_usd is not None:
+        at_least = "" if results.cost_complete else "at least "
+        parts.append(f"{at_least}{results.cost_usd:.4f} USD")
+    elif results.tiers:
+        parts.append("cost unknown")
+    return "; ".join(parts)
 
 
-def _sections(found: ResultsReport) -> list[Section]:
-    sections = [Section("Rates", [_figures(found), *_notes(found)])]
-    labelled = found.labelled
+def _build_sections(results: ResultsReport) -> list[Section]:
+    sections = [Section("Rates", [_build_figures(results), *_write_notes(results)])]
+    labelled = results.labelled
     if labelled and labelled.confusion:
         sections.append(Section("Labels and verdicts", [shares("labelled", labelled.confusion)]))
-    if found.matrix:
+    if results.matrix:
         title = "How often the text of the row is better than that of the column"
-        sections.append(Section(title, [_win_table(found)]))
-    if found.groups:
-        columns = [found.column or "", "rows", "as judged", "corrected", *found.verdicts]
-        groups = [_group(group, found.verdicts) for group in found.groups]
-        sections.append(Section(f"By {found.column}", [Table(columns, groups, total=found.values)]))
-    if found.dimensions:
-        sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
-    if found.tiers:
-        tiers: list[Row] = [[name, *tier.values()] for name, tier in found.tiers.items()]
-        sections.append(Section("Tiers", [Table(_TIERS, tiers)]))
+        sections.append(Section(title, [_build_win_table(results)]))
+    if results.groups:
+        columns = [results.column or "", "rows", "as judged", "corrected", *results.verdicts]
+        groups = [_build_group_row(group, results.verdicts) for group in results.groups]
+        sections.append(
+            Section(f"By {results.column}", [Table(columns, groups, total=results.values)])
+        )
+    if results.dimensions:
+        sections.append(Section("Scores", [shares("dimension", results.dimensions)]))
+    if results.tiers:
+        tiers: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
+        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tiers)]))
     if labelled and labelled.wrong:
         title = "Verdicts that differ from the label"
-        sections.append(Section(title, [_table(labelled.wrong, labelled.differing)]))
-    apart = found.difference
-    if apart and apart.rows_that_differ:
+        sections.append(Section(title, [_build_row_table(labelled.wrong, labelled.differing)]))
+    difference = results.difference
+    if difference and difference.rows_that_differ:
         title = "Verdicts that differ between the results"
-        sections.append(Section(title, [_table(apart.rows_that_differ, apart.differing)]))
-    if found.worst:
-        sections.append(Section("The worst rows", [_table(found.worst, found.not_accepted)]))
+        sections.append(
+            Section(title, [_build_row_table(difference.rows_that_differ, difference.differing)])
+        )
+    if results.worst:
+        sections.append(
+            Section("The worst rows", [_build_row_table(results.worst, results.not_accepted)])
+        )
     return sections
 
 
-def _win_table(found: ResultsReport) -> Table:
+def _build_win_table(results: ResultsReport) -> Table:
     """Return how often each text is better than each other."""
-    letters = list(found.win_rates)
+    letters = list(results.win_rates)
     rows: list[Row] = []
-    for letter, rates in found.matrix.items():
-        rows.append([letter, *(_win_cell(rates.get(other)) for other in letters)])
+    for letter, rates in results.matrix.items():
+        rows.append([letter, *(_build_win_cell(rates.get(other)) for other in letters)])
     return Table(["", *letters], rows)
 
 
-def _figures(found: ResultsReport) -> list[Figure]:
+def _build_figures(results: ResultsReport) -> list[Figure]:
     figures = []
-    if rate := found.accept_rate:
+    rate = results.accept_rate
+    if rate:
         figures.append(Figure("accept rate, as judged", rate.judged))
         if rate.corrected is not None:
             note = f"with {counted(rate.labels, 'label', 'labels')}"
             figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
-    for letter, win in found.win_rates.items():
-        figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_counts(win)))
-    if labelled := found.labelled:
+    for letter, win in results.win_rates.items():
+        figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_count_wins(win)))
+    labelled = results.labelled
+    if labelled:
         agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
         note = f"of {counted(labelled.labels, 'label', 'labels')}"
         for name, interval in agreement.items():
             if interval:
+                # Kappa may be below 0.
                 least = min(0.0, interval.low)
                 figures.append(Figure(name, interval.value, interval, note, least=least))
-    apart = found.difference
-    if apart and apart.value is not None:
-        name = f"{short_line(apart.file, 40)}: rate above the first"
-        note = f"of {counted(apart.rows, 'row', 'rows')} in both"
-        figures.append(Figure(name, apart.value, apart.interval, note, least=-1.0))
+    difference = results.difference
+    if difference and difference.value is not None:
+        name = f"{short_line(difference.file, 40)}: rate above the first"
+        note = f"of {counted(difference.rows, 'row', 'rows')} in both"
+        figures.append(Figure(name, difference.value, difference.interval, note, least=-1.0))
     return figures
 
 
-def _counts(win: WinRate) -> str:
+def _count_wins(win: WinRate) -> str:
     return f"{win.wins} won, {win.ties} tied, {win.losses} lost"
 
 
-def _notes(found: ResultsReport) -> list[str]:
+def _write_notes(results: ResultsReport) -> list[str]:
     notes = []
-    if found.needs:
-        notes.append(f"No corrected rate: {found.needs}.")
-    labelled = found.labelled
+    if results.needs:
+        notes.append(f"No corrected rate: {results.needs}.")
+    labelled = results.labelled
     if labelled and labelled.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
     if labelled and labelled.not_compared.told():
         notes.append(f"Labels left out: {labelled.not_compared.told()}.")
     if labelled and labelled.unmatched:
-        notes.append(_no_match(labelled.unmatched, "labels"))
+        notes.append(_describe_mismatch(labelled.unmatched, "labels"))
     elif labelled and labelled.left_out:
         notes.append(f"{labelled.left_out} labels left out: no row with this id has a verdict.")
-    apart = found.difference
-    if apart and apart.unmatched:
-        notes.append(_no_match(apart.unmatched, "second results"))
-    elif apart and apart.only_first + apart.only_second:
-        first = f"{apart.only_first} rows that only the first results have"
-        notes.append(f"Left out of the difference: {first}, {apart.only_second} of the second.")
-    for judge, count in found.judged_by.items():
+    difference = results.difference
+    if difference and difference.unmatched:
+        notes.append(_describe_mismatch(difference.unmatched, "second results"))
+    elif difference and difference.only_first + difference.only_second:
+        first = f"{difference.only_first} rows that only the first results have"
+        notes.append(
+            f"Left out of the difference: {first}, {difference.only_second} of the second."
+        )
+    for judge, count in results.judged_by.items():
         notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
-    for error, count in found.errors.items():
+    for error, count in results.errors.items():
         notes.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
     return notes
 
 
-def _no_match(unmatched: Unmatched, other: str) -> str:
+def _describe_mismatch(unmatched: Unmatched, other: str) -> str:
     ours = ", ".join(unmatched.results)
     theirs = ", ".join(unmatched.others)
     ids = f"those of the results begin with {ours}, those of the {other} with {theirs}"
@@ -228,13 +242,13 @@ def _no_match(unmatched: Unmatched, other: str) -> str:
     )
 
 
-def _win_cell(win: WinRate | None) -> Cell | None:
+def _build_win_cell(win: WinRate | None) -> Cell | None:
     if win:
-        return Cell(win.interval.text, below=_counts(win), share=win.rate)
+        return Cell(win.interval.text, below=_count_wins(win), share=win.rate)
     return None
 
 
-def _group(group: Group, words: Iterable[str]) -> Row:
+def _build_group_row(group: Group, words: Iterable[str]) -> Row:
     rate = group.rate
     corrected = group.needs
     if rate and rate.interval:
@@ -243,7 +257,7 @@ def _group(group: Group, words: Iterable[str]) -> Row:
     return [group.value, group.rows, rate.judged if rate else None, corrected, *counts]
 
 
-def _table(rows: Sequence[Shown], total: int) -> Table:
+def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
     """Return a table of rows, with the columns that any of them has."""
     scores: list[str | float | None] = []
     for row in rows:
@@ -270,32 +284,31 @@ def parts_text(parts: Sequence[Part]) -> str:
     out = io.StringIO()
     width = shutil.get_terminal_size((_WIDTH, 20)).columns - 2
     console = Console(file=out, width=width, color_system=None)
+
+    def print_grid(grid: Grid, rows: Iterable[Sequence[str]]) -> None:
+        for row in rows:
+            grid.add_row(*(Text(escaped(cell)) for cell in row))
+        console.print(grid)
+
     for part in parts:
         if isinstance(part, str):
             console.print(Text(escaped(part)), soft_wrap=True)
-            continue
-        is_table = isinstance(part, Table)
-        grid = Grid(box=None, show_header=is_table, pad_edge=False, header_style="")
-        rows: list[Sequence[str]] = []
-        if isinstance(part, Table):
-            rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
+        elif isinstance(part, Table):
+            grid = Grid(box=None, pad_edge=False, header_style="")
+            rows = [[shown(cell) for cell in row] for row in part.rows[:_MAX_ROWS]]
             for name, most in _column_widths(part, rows, width):
                 grid.add_column(
                     Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most
                 )
-        else:
-            for figure in part:
-                if isinstance(figure, Figure):
-                    rows.append([figure.name, figure.text, figure.note])
-        for row in rows:
-            grid.add_row(*(Text(escaped(cell)) for cell in row))
-        console.print(grid)
-        if isinstance(part, Table):
+            print_grid(grid, rows)
             total = max(part.total, len(part.rows))
-            if total > _MOST_ROWS:
-                first = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
-                more = total - _MOST_ROWS
-                console.print(f"and {more} more; --html FILE shows{first} them")
+            if total > _MAX_ROWS:
+                on_page = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
+                console.print(f"and {total - _MAX_ROWS} more; --html FILE shows{on_page} them")
+        else:
+            figures = [figure for figure in part if isinstance(figure, Figure)]
+            grid = Grid(box=None, show_header=False, pad_edge=False, header_style="")
+            print_grid(grid, [[figure.name, figure.text, figure.note] for figure in figures])
     return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))
 
 
@@ -307,7 +320,8 @@ def _column_widths(
     for column in zip(table.columns, *rows, strict=True):
         lengths.append(max(map(len, column)))
     short = [length for length in lengths if length <= _COLUMN]
-    left = width - sum(short) - 2 * len(lengths)
-    for_each_long = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))
+    space_left = width - sum(short) - 2 * len(lengths)
+    long_columns = len(lengths) - len(short)
+    most = max(_COLUMN // 2, space_left // max(1, long_columns))
     for name, length in zip(table.columns, lengths, strict=True):
-        yield name, for_each_long if length > _COLUMN else None
+        yield name, most if length > _COLUMN else None

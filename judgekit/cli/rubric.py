@@ -12,7 +12,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import options
 from judgekit.cli.evaluate import keep_noise, say_judges, warn_unanswered
-from judgekit.cli.options import OutOption, finite
+from judgekit.cli.options import OutOption, check_finite
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.config import MODES, ModeName
@@ -35,7 +35,7 @@ app.add_typer(terms, name="terms")
 _REFERENCE = "ID[@VERSION]|FILE"
 _REFERENCES = Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
 _AT_LEAST = Option(
-    min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."
+    min=0, max=1, callback=check_finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."
 )
 _LIKE = Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
 _TASK = Option(help="Score documents (default), select memories, or compare two texts.")
