@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+# One process more than there are cores: tests wait for servers and programs.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
 
 LOCK   := uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 \
   --no-emit-index-url --no-header --quiet

@@ -30,7 +30,7 @@ from judgekit.rubric.loader import find_rubric
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LARGE = 8_000  # characters
+LARGE = 4_000  # characters
 LARGER = 30_000
 SHARE = 8  # the smaller text is so many times smaller
 MOST = 24.0  # times as much CPU for eight times the text: a square would take 64
