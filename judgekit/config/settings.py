@@ -479,55 +479,18 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     defaults = Config().model_dump()
     rules = _of_projects()
     for section, keys in rules["limits"].items():
-        own = user.get(section, {})
         wanted = bounded.get(section, {})
         for key in wanted.keys() & keys:
-            if key in own:
-                limit = own[key]
-            elif key in rules["sending"]:
-                limit = defaults[section][key]
-            else:
-                limit = None
+            limit = defaults[section][key] if key in rules["sending"] else None
+            limit = user.get(section, {}).get(key, limit)
             if limit is not None and (wanted[key] is None or wanted[key] > limit):
                 wanted[key] = limit
     for section, key in CONSENTS:
+        wanted = bounded.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
-        asked = bounded.setdefault(section, {}).pop(key, "off")
-        if consent == "project":
-            bounded[section][key] = asked
-        else:
-            bounded[section][key] = consent
-    judge = bounded.get("judge", {})
-    own = user.get("judge", {})
-    # A greater one sends opinions up, a smaller one makes close ones final.
-    judge.pop("margin", None)
-    if own.get("independence") == "require":
-        judge["independence"] = "require"
-    if own.get("criteria", "together") == "together":  # no more calls
-        judge.pop("criteria", None)
-    if any(own.get("tiers", {}).values()):
-        judge.pop("tiers", None)
-    for tier, models in judge.get("tiers", {}).items():  # one a tier
-        if isinstance(models, list):
-            judge["tiers"][tier] = models[:1]
-    # A project adds families, and takes none.
-    if own.get("author_family") and "author_family" in judge:
-        words = f"{own['author_family']},{judge['author_family'] or ''}".split(",")
-        families = {}
-        for word in reversed(list(map(str.strip, words))):
-            if word and word.casefold() != "none":
-                families[word.casefold()] = word
-        joined = ", ".join(reversed(families.values()))
-        judge["author_family"] = joined or own["author_family"]
-    gate = bounded.setdefault("gate", {})
-    own = user.get("gate", {})
-    # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
-    for key in ("depth", "review"):
-        if not gate.get(key):
-            gate.pop(key, None)
-    for key, strict in (("mode", "blocking"), ("undetermined", "block")):
-        if own.get(key) == strict:  # what holds up the user's pushes is not the clone's to let pass
-            gate.pop(key, None)
+        wanted[key] = wanted.get(key, "off") if consent == "project" else consent
+    _limit_judge(bounded.get("judge", {}), user.get("judge", {}))
+    _limit_gate(bounded.setdefault("gate", {}), user.get("gate", {}))
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
         bounded["escalate"].pop("rejects", None)
     retrieval = bounded["retrieval"]
@@ -535,6 +498,43 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     if "tiers" in retrieval:
         retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
     return bounded
+
+
+def _limit_judge(judge: Layer, user: Layer) -> None:
+    """Change what a project says of `judge` where it goes beyond what the user says of it."""
+    # A greater one sends opinions up, a smaller one makes close ones final.
+    judge.pop("margin", None)
+    if user.get("independence") == "require":
+        judge["independence"] = "require"
+    if user.get("criteria", "together") == "together":  # no more calls
+        judge.pop("criteria", None)
+    if any(user.get("tiers", {}).values()):
+        judge.pop("tiers", None)
+    for tier, models in judge.get("tiers", {}).items():  # one a tier
+        if isinstance(models, list):
+            judge["tiers"][tier] = models[:1]
+    # A project adds families, and takes none.
+    if user.get("author_family") and "author_family" in judge:
+        words = f"{user['author_family']},{judge['author_family'] or ''}".split(",")
+        families = {}
+        for word in reversed(list(map(str.strip, words))):
+            if word and word.casefold() != "none":
+                families[word.casefold()] = word
+        joined = ", ".join(reversed(families.values()))
+        judge["author_family"] = joined or user["author_family"]
+
+
+def _limit_gate(gate: Layer, user: Layer) -> None:
+    """Leave out what a project says of `gate` where the user's own word is the stricter one."""
+    # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
+    for key in ("depth", "review"):
+        if not gate.get(key):
+            gate.pop(key, None)
+    for key, strict in (("mode", "blocking"), ("undetermined", "block")):
+        if (
+            user.get(key) == strict
+        ):  # what holds up the user's pushes is not the clone's to let pass
+            gate.pop(key, None)
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
