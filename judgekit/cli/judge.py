@@ -260,7 +260,7 @@ def _note_about(verdicts: Sequence[Record]) -> None:
         secrets += verdict.get("redacted") or 0
         deciders.add(verdict)
     output.tell_sent(substitutes, secrets)
-    note(*deciders.notes())
+    note(*deciders.notes("judge"))
 
 
 def _judge_task(
@@ -386,4 +386,7 @@ def _print_comparison(comparison: Comparison, format_: str) -> int:
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")
     output.tell_sent(comparison.substitutes, comparison.redacted)
+    deciders = Deciders()
+    deciders.add(comparison.model_dump())
+    note(*deciders.notes("compare"))
     return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED

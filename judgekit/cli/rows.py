@@ -94,7 +94,7 @@ def run(
     )
     outcome = _judge_on_ray(job) if options.on else _judge_here(job)
     is_interrupted = outcome.is_interrupted and not work.gave_up
-    _print_problems(work)
+    _print_problems(work, task)
     interruption.KEPT[task] = None  # the summary says it
     summary = summarise(
         work,
@@ -168,10 +168,10 @@ def _judge_here(job: _Job) -> _Outcome:
         return _Outcome(results.name, total, is_interrupted, seconds, results.others())
 
 
-def _print_problems(work: DatasetRun) -> None:
+def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
     output.tell_sent(work.substitutes, work.redacted)
-    output.note(*work.deciders.notes())
+    output.note(*work.deciders.notes(task))
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
         warn(escaped(f"{work.failed}{more}"))

@@ -5,7 +5,14 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Literal
+
+
+_REASONS = {
+    "judge": "--explain gives reasons where a model writes: one in judge.tiers.deep, or a key of a provider "
+    "that chats",
+    "compare": "a model that writes gives reasons: name one with --model, or in judge.tiers.quick",
+}
 
 
 def is_wordless(verdict: Mapping[str, Any]) -> bool:
@@ -49,8 +56,8 @@ class Deciders:
             else:
                 self._has_reasons = True
 
-    def notes(self) -> list[str]:
-        """Return what a user is told of them, a line each."""
+    def notes(self, task: Literal["judge", "compare"]) -> list[str]:
+        """Return what a user is told of them, a line each; `task` says what can give reasons."""
         lines = []
         for name, answered in self._answered.items():
             if name.endswith("-latest"):
@@ -60,7 +67,6 @@ class Deciders:
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)
             lines.append(
-                f"decided by {names} alone, in probabilities and without reasons; --explain gives reasons "
-                "where a model writes: one in judge.tiers.deep, or a key of a provider that chats"
+                f"decided by {names} alone, in probabilities and without reasons; {_REASONS[task]}"
             )
         return lines

@@ -287,6 +287,21 @@ def test_a_pair_is_asked_in_both_orders(
     assert {state.index("lock") < state.index("Hope") for state in (first, second)} == {True, False}
     (choice,) = {json.dumps(request.body["questions"]) for request in server.requests}
     assert json.loads(choice)["better"]["type"] == "choice"
+    assert "a model that writes gives reasons: name one with --model" in done.err
+
+
+def test_the_reasons_for_a_choice_come_with_a_model_that_writes(
+    judgekit: Run, project: Path
+) -> None:
+    (project / "a.md").write_text("Use a lock.\n", encoding="utf-8")
+    (project / "b.md").write_text("Hope for the best.\n", encoding="utf-8")
+    words = ("compare", "a.md", "b.md", "--prompt", "How do I write a file?", "--no-engine")
+    reply = json.dumps({"reasoning": "A lock keeps the file whole.", "better": "tie"})
+    with deciding_before(says(reply)) as (_, writer):
+        done = judgekit(*words, "--mode", "lenient", "--model", "hosted_vllm/writer")
+    assert "A lock keeps the file whole" in done.out
+    assert "alone" not in done.err
+    assert writer.requests
 
 
 # --- The gate
