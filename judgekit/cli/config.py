@@ -12,8 +12,8 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli.options import AsJson, OutOption
-from judgekit.cli.output import emit, project_path, say
-from judgekit.errors import InputError, UsageError
+from judgekit.cli.output import confirm, emit, project_path, say
+from judgekit.errors import InputError
 from judgekit.text import counted
 
 config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
@@ -79,15 +79,12 @@ def clear(
 ) -> None:
     """Remove all kept replies; models are then asked again, which costs calls, and in the usual way."""
     from judgekit.judging.reply_file import ReplyFile
-    from judgekit.ledger.labels import at_terminal
     from judgekit.providers import remembered
 
     kept = ReplyFile()
     count = kept.state().replies
     if count and not yes:
-        if not at_terminal():
-            raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
-        typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)
+        confirm(f"Remove {counted(count, 'reply', 'replies')}?", "remove the replies")
     kept.clear()
     remembered.clear()
     state = kept.state()

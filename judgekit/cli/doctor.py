@@ -42,10 +42,8 @@ def doctor(
         if not as_json:
             say("{:<5}  {}: {}".format(*check))
     if as_json:
-        records = []
-        for state, subject, text in checks:
-            records.append({"state": state, "subject": subject, "text": text})
-        emit(json.dumps(records))
+        names = ("state", "subject", "text")
+        emit(json.dumps([dict(zip(names, check, strict=True)) for check in checks]))
     if any(state == "wrong" for state, *_ in checks):
         return Exit.BAD_CONFIG
     return 0
@@ -173,6 +171,8 @@ def _check_providers() -> Iterator[Check]:
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
+    """Say which models judge, which judge texts of a known family, and what is lost without one."""
+    from judgekit.cli.provider import list_models
     from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
@@ -187,10 +187,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
     for family, tiers in by_author(config, project):
         if not family:  # texts of no known author go to the panel above
             continue
-        models = []
-        for tier, jury in tiers.items():
-            models += [f"{tier} {endpoint.model}" for endpoint in jury]
-        yield "ok", f"texts by {family}", ", ".join(models)
+        yield "ok", f"texts by {family}", list_models(tiers)
     if not importlib.util.find_spec("xllamacpp"):
         remedy = f"to judge without a key: {files.install_extra('local')}"
         yield "note", "local model", f"not installed; {remedy}"

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from judgekit.cli.interruption import keeps
 from judgekit.cli.options import AsJson, OutOption
-from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, short_line
@@ -134,7 +134,7 @@ def purge(
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove lines of earlier days with the labels of their verdicts, or all lines."""
-    from judgekit.ledger import labels, store
+    from judgekit.ledger import store
 
     if (before is None) != all_:
         raise UsageError("say what to remove: --before WHEN, or --all")
@@ -152,10 +152,8 @@ def purge(
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return
     if not yes:
-        if not labels.at_terminal():
-            raise UsageError("no terminal to ask for confirmation; add --yes to remove these lines")
         of_days = "" if all_ else f" of days before {day}"
-        typer.confirm(f"Remove these lines{of_days}?", abort=True, err=True)
+        confirm(f"Remove these lines{of_days}?", "remove these lines")
     for name in counts:
         purges[name](preview=False)
     removed = sum(count.total() for count in counts.values())

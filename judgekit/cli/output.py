@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from judgekit import environment
-from judgekit.errors import Exit, InputError
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
@@ -110,6 +110,15 @@ def colourless(text: str) -> str:
 
 def project_path() -> Path:
     return Path(environment.project_root())
+
+
+def confirm(question: str, to_do: str) -> None:
+    """Ask a person, and abort on a no; raises `UsageError` without a terminal, saying what --yes does."""
+    from judgekit.ledger.labels import at_terminal
+
+    if not at_terminal():
+        raise UsageError(f"no terminal to ask for confirmation; add --yes to {to_do}")
+    typer.confirm(question, abort=True, err=True)
 
 
 def pressed() -> str:

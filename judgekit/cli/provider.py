@@ -18,7 +18,7 @@ from judgekit.text import counted
 
 if TYPE_CHECKING:
     from judgekit.judging.trial import Trial
-    from judgekit.providers.resolve import PanelRequest
+    from judgekit.providers.resolve import PanelRequest, Tiers
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 
@@ -40,11 +40,17 @@ def list_() -> None:
         say(f"{state.name:<{width}} {mark:<7} {details}")
     for family, tiers in panel.by_author(settings.load(project), project):
         title = f"texts by {family}" if family else "asked"
-        models_by_tier = []
-        for tier, jury in tiers.items():
-            models_by_tier += [f"{tier} {endpoint.model}" for endpoint in jury]
-        if models_by_tier:
-            say(f"{title:<{width}} {', '.join(models_by_tier)}")
+        models = list_models(tiers)
+        if models:
+            say(f"{title:<{width}} {models}")
+
+
+def list_models(tiers: Tiers) -> str:
+    """Return the models that are asked, each behind its tier."""
+    models = []
+    for tier, jury in tiers.items():
+        models += [f"{tier} {endpoint.model}" for endpoint in jury]
+    return ", ".join(models)
 
 
 @app.command()

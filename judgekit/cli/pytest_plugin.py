@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -120,50 +121,41 @@ def _judge_or_replay(
     """Return the verdict on a text, by models or by its recording; a missing recording fails the test."""
     __tracebackhide__ = True
     from judgekit import environment
+    from judgekit.text import short_line
 
+    judge = partial(_judge, text, rubric, options)
     folder = request.config.stash[_FOLDER]
     if folder is None:
-        return _judge(text, rubric, options)
+        return judge()
     # The name stands for all that is judged: another text or another question has no recording yet.
     question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
     digest = environment.digest(repr((text, rubric, question)))
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
     file = folder / f"{test}-{digest}.jsonl"
     if request.config.getoption(_RECORD):
-        return _record(file, text, rubric, options)
-    return _replay(file, request.config, text, rubric, options)
+        return _record(file, judge)
+    missing = f"{_relative_folder(request.config) / file.name} is missing"
+    if file.is_file():
+        verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
+        failures = [judged_round.failure for judged_round in verdict.rounds]
+        unrecorded = [one for one in failures if one and one.kind == "not_recorded"]
+        if not unrecorded:
+            return verdict
+        missing = unrecorded[0].message
+    remedy = f"run pytest {_RECORD} {_relative_folder(request.config)} where a model is set up"
+    pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
 
-def _record(file: Path, text: str, rubric: str | None, options: Mapping[str, Any]) -> Verdict:
+def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
     """Return the verdict of models, and keep their replies in a file."""
     __tracebackhide__ = True
     part = file.with_suffix(f".{os.getpid()}")
     try:
-        verdict = _judge(text, rubric, options, JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
+        verdict = judge(JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
         if verdict.verdict != "undetermined":  # an older recording is worth more
             part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-    return verdict
-
-
-def _replay(
-    file: Path, config: pytest.Config, text: str, rubric: str | None, options: Mapping[str, Any]
-) -> Verdict:
-    """Return the verdict by the replies in a file; fail the test where one is missing."""
-    __tracebackhide__ = True
-    from judgekit.text import short_line
-
-    folder = _relative_folder(config)
-    missing = f"{folder / file.name} is missing"
-    if file.is_file():
-        verdict = _judge(text, rubric, options, JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
-        failures = [judged_round.failure for judged_round in verdict.rounds]
-        unrecorded = [one for one in failures if one and one.kind == "not_recorded"]
-        missing = unrecorded[0].message if unrecorded else ""
-    if missing:
-        remedy = f"run pytest {_RECORD} {folder} where a model is set up"
-        pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
     return verdict
 
 

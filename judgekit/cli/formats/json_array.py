@@ -17,11 +17,16 @@ def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def render_gate(report: Report) -> str:
+    return render_verdicts(gate_records(report))
+
+
+def gate_records(report: Report) -> list[Mapping[str, Any]]:
+    """Return the verdict of each file, and the record of the whole run."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.gate.record import gate_record
 
     verdicts = [row["verdict"] for row in report.rows]
-    return render_verdicts([*verdicts, gate_record(report)])
+    return [*verdicts, gate_record(report)]
 
 
 def render_comparison(comparison: Comparison) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from judgekit.cli.formats.json_array import gate_records
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -20,11 +22,7 @@ def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
-    from judgekit.gate.record import gate_record
-
-    verdicts = [row["verdict"] for row in report.rows]
-    return render_verdicts([*verdicts, gate_record(report)])
+    return render_verdicts(gate_records(report))
 
 
 def render_comparison(comparison: Comparison) -> str:

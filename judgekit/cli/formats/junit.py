@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree import ElementTree as ET
 
+from judgekit.cli.formats.findings import finding_lines
 from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summarise
 from judgekit.task_ids import task_name
 
@@ -103,15 +104,10 @@ def _add_properties(suite: ET.Element, run: Record) -> None:
 
 
 def _finding_lines(verdict: Record) -> list[str]:
-    """Return the findings of a verdict, each with its quote and its suggestion on lines of their own."""
+    """Return the findings of a verdict, and who dismissed one."""
     lines: list[str] = []
     for finding in verdict["findings"]:
-        where = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
-        lines.append(f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}")
-        if finding["quote"]:
-            lines.append(f'  > "{finding["quote"]}"')
-        if finding["suggestion"]:
-            lines.append(f"  -> {finding['suggestion']}")
+        lines += finding_lines(finding)
         dismissed = finding.get("dismissed")
         if dismissed:
             lines.append(f"  dismissed by {dismissed['who']}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
+from judgekit.cli.formats.findings import finding_lines
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
 from judgekit.text import counted, escaped, lines_of, rubric_name
@@ -198,7 +199,7 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
         if not verdict["findings"]:
             lines.append("reasons: none (decided by probabilities)")
         lines += _probability_bars(verdict)
-    lines += _finding_lines(verdict)
+    lines += _findings_and_reviews(verdict)
     # What a model continues on a further line stands deeper: it is no line of ours.
     deeper = "\n        "
     indented = [f"    {deeper.join(lines_of(line))}" for line in lines[1:]]
@@ -282,7 +283,7 @@ def _unexplained_scores(verdict: Record) -> list[str]:
     return [name for name in verdict["scores"] or {} if name not in explained]
 
 
-def _finding_lines(verdict: Record) -> list[str]:
+def _findings_and_reviews(verdict: Record) -> list[str]:
     """Return what a review of peers came to, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for finding in verdict.get("review", ()):
@@ -293,12 +294,7 @@ def _finding_lines(verdict: Record) -> list[str]:
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines.append(f"reviewed by peers: {words}")
     for finding in verdict["findings"]:
-        where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
-        lines.append(f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}")
-        if finding["quote"]:
-            lines.append(f'  > "{finding["quote"]}"')
-        if finding["suggestion"]:
-            lines.append(f"  -> {finding['suggestion']}")
+        lines += finding_lines(finding)
         review = reviews.get((finding["issue"], finding["quote"]))
         if review:
             lines.append(f"  {_reviewers(review)}")
