@@ -112,14 +112,14 @@ class StopBody(Strict):
 
 
 class RequestBody(Carried):
-    wish: JudgeRequest = AS_CONFIGURED
+    request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
         """Return the request, with the rubric's path as the caller means it: from the folder it works in."""
-        rubric = self.wish.rubric
+        rubric = self.request.rubric
         if rubric is None or not rubric.endswith((".yaml", ".yml")):
-            return self.wish
-        return self.wish.model_copy(update={"rubric": str(Path(self.cwd) / rubric)})
+            return self.request
+        return self.request.model_copy(update={"rubric": str(Path(self.cwd) / rubric)})
 
 
 class JudgeBody(RequestBody):

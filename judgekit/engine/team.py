@@ -76,7 +76,7 @@ _LOWERED = {"deadline", "max_cost_usd", "rubric_sha256"}
 
 class TeamBody(Strict):
     document: TeamDocument
-    wish: TeamRequest = TeamRequest()
+    request: TeamRequest = Field(default=TeamRequest(), alias="wish")
 
 
 class LinesBody(Strict):
@@ -188,7 +188,7 @@ async def judge(
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
     state = request.app.state
-    limits = body.wish
+    limits = body.request
     service: Service = state.service
     replica: Replica | None = state.replica
 
