@@ -97,7 +97,7 @@ def passage(text: str) -> None:
     table = of("retrieval.index_file.connect")(":memory:")
     table.execute(of("retrieval.search._TABLE"))
     terms = of("retrieval.terms.parse")("the jwt, jwt-jwt and aa a1 9 aB", PROFILE.language)
-    of("retrieval.search._passage")(table, text, terms)
+    of("retrieval.search._find_passage")(table, text, terms)
     table.close()
 
 
@@ -328,7 +328,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_of"), (PROFILE.language,)),
     "retrieval.terms.stems": (PROFILE.language,),
     **dict.fromkeys(("retrieval.parts.parse", "retrieval.parts.whole"), (PROFILE.language,)),
-    "retrieval.terms.of_token": (PROFILE.language,),
+    "retrieval.terms.make_terms": (PROFILE.language,),
     "text.short_line": (200,),
 }
 GIVEN |= {

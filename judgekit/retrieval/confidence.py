@@ -41,9 +41,8 @@ MOST = 12.0  # of `odds`, either way
 UNKNOWN = 0.5  # `titled` where no title has any word of the query
 COMMAND = "command"  # the kind of what a program of the user's found
 UNRATED = "unrated"  # its label, where the program gave no confidence
-PROMPT_POOL = (
-    15  # hits of a prompt that are rated: on labelled prompts as good as five times as many
-)
+# Hits of a prompt that are rated: on labelled prompts as good as five times as many.
+PROMPT_POOL = 15
 INJECTED_LABEL = "high"
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
@@ -99,22 +98,22 @@ class Candidate:
 
     def shown(self) -> dict[str, Any]:
         """Return what a search shows of it, in printable texts; null for a number that there is not."""
-        texts = {name: encodable(getattr(self, name)) for name in ("id", "path")}
-        texts |= {name: visible(getattr(self, name)) for name in ("title", "category")}
-        if self.kind == COMMAND:
-            bm25 = None
-        else:
-            bm25 = self.bm25
-        return {
-            **texts,
-            "tags": list(map(visible, self.tags)),
+        is_from_program = self.kind == COMMAND
+        shown: dict[str, Any] = {
+            "id": encodable(self.id),
+            "path": encodable(self.path),
+            "title": visible(self.title),
+            "category": visible(self.category),
+            "tags": [visible(tag) for tag in self.tags],
             "snippet": visible(self.snippet),
-            "bm25": bm25,
+            "bm25": None if is_from_program else self.bm25,
             "confidence": self.confidence if self.rated else None,
             "confidence_label": self.confidence_label,
-            "kept_by": COMMAND if self.kind == COMMAND else "bm25",
-            **({"status": self.status} if self.status else {}),
+            "kept_by": COMMAND if is_from_program else "bm25",
         }
+        if self.status:
+            shown["status"] = self.status
+        return shown
 
 
 class RankedCandidates:
@@ -174,40 +173,43 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
 
 def near(words: Sequence[str], tokens: Iterable[str]) -> float:
     """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
+    if len(words) <= 1:
+        return 0.0
     numbers = {word: number for number, word in enumerate(words)}
-    # One more at the end, which is also the one before the first.
-    last = [-NEAR - 1] * (len(words) + 1)
-    together = set()
+    # Where each word was last. One more, which is nowhere, follows the last and, as -1, precedes the first.
+    last_places = [-NEAR - 1] * (len(words) + 1)
+    pairs_together = set()
     for place, token in enumerate(tokens):
         number = numbers.get(token)
         if number is None:
             continue
-        last[number] = place
-        if place - last[number - 1] <= NEAR:
-            together.add(number - 1)
-        if place - last[number + 1] <= NEAR:
-            together.add(number)
-    if len(words) > 1:
-        return min(len(together) / min(len(words) - 1, PAIRS), 1.0)
-    return 0.0
+        last_places[number] = place
+        if place - last_places[number - 1] <= NEAR:
+            pairs_together.add(number - 1)
+        if place - last_places[number + 1] <= NEAR:
+            pairs_together.add(number)
+    pairs = min(len(words) - 1, PAIRS)
+    return min(len(pairs_together) / pairs, 1.0)
 
 
 def order(
     hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: Profile
 ) -> list[Candidate]:
-    """Return the hits of a store of so many documents, rated, best first, without those that are noise."""
+    """Return the hits of a store of `size` documents, rated, best first, without those that are noise."""
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = [hit for hit in hits if hit.bm25 >= floor]
     best = max([hit.score for hit in kept], default=0.0) or 1
     recent = time.time() - profile.recent_days * 86_400
     priorities = {name: place for place, name in enumerate(profile.categories)}
 
-    def place(hit: Candidate) -> tuple[float, ...]:
+    def rank(hit: Candidate) -> tuple[float, ...]:
+        is_out_of_force = hit.status != ""
+        score = round(hit.score / best, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
         is_old = hit.updated < recent
-        return hit.status != "", -round(hit.score / best, _DIGITS), priority, is_old, -hit.updated
+        return is_out_of_force, -score, priority, is_old, -hit.updated
 
-    kept.sort(key=place)
+    kept.sort(key=rank)
     rate(kept, terms, size, profile)
     return kept
 
@@ -222,55 +224,81 @@ def rate(
     `body_share` of it, less in a long body. The odds follow by Bayes' rule: every entry of the store may be
     meant, and any of an imagined collection. Rivals have a term in common; all others have no evidence.
     """
-    factor = profile.confidence
     rarities = [term.rarity for term in terms]
-    words = list(dict.fromkeys([term.phrases[0] for term in terms if " " not in term.phrases[0]]))
-    in_titles = sum([rarities[number] for number in set().union(*[hit.titled for hit in hits])])
-    evidences = []
-    groups: dict[frozenset[int], list[float]] = {}
-    for hit in hits:
-        if hit.length > LONG:
-            chance = log(hit.length / LONG)
-        else:
-            chance = 0.0
-        in_body = sum([max(rarities[number] - chance, 0.0) for number in hit.matched - hit.titled])
-        evidences.append(
-            sum([rarities[number] for number in hit.titled]) + factor["body_share"] * in_body
-        )
-        groups.setdefault(frozenset(hit.matched), []).append(evidences[-1])
-    rivals: dict[frozenset[int], list[float]] = {}
-    for matched in groups:
-        rivals[matched] = []
-        for other, of_group in groups.items():
-            if not matched.isdisjoint(other):
-                rivals[matched] += of_group
+    query_words = [term.phrases[0] for term in terms if " " not in term.phrases[0]]
+    words = list(dict.fromkeys(query_words))
+    titled_anywhere = set().union(*[hit.titled for hit in hits])
+    most_titled = _add_rarities(rarities, titled_anywhere)
+    evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
+    rival_evidences = _find_rivals(hits, evidences)
     for hit, evidence in zip(hits, evidences, strict=True):
-        among = rivals[frozenset(hit.matched)]
-        silent = max(documents - len(among), 0) + profile.background["documents"]
-        others = max(sum(map(exp, among)) - exp(evidence), 0.0)
-        several = len(hit.matched) >= SEVERAL
-        covered = sum([rarities[number] for number in hit.matched])
-        titled = sum([rarities[number] for number in hit.titled])
-        odds = min(max(evidence - log(others + silent), -MOST), MOST)
-        alone = 1 / (sum([other > evidence - SAME for other in among]) + (not several))
-        features = {"odds": odds, "titled": UNKNOWN, "near": 0.0, "alone": alone}
-        if in_titles:
-            features["titled"] = titled / in_titles
-        if several:
+        rivals = rival_evidences[frozenset(hit.matched)]  # its own evidence is one of them
+        silent = max(documents - len(rivals), 0) + profile.background["documents"]
+        others = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
+        odds = evidence - log(others + silent)
+        has_several_terms = len(hit.matched) >= SEVERAL
+        as_good = sum([other > evidence - SAME for other in rivals])
+        if not has_several_terms:
+            as_good += 1
+        features = {
+            "odds": min(max(odds, -MOST), MOST),
+            "titled": UNKNOWN,
+            "near": 0.0,
+            "alone": 1 / as_good,
+        }
+        if most_titled:
+            features["titled"] = _add_rarities(rarities, hit.titled) / most_titled
+        if has_several_terms:
             features["near"] = near(words, hit.text[:READ].split())
-        features["coverage"] = covered / (sum(rarities) or 1)
+        features["coverage"] = _add_rarities(rarities, hit.matched) / (sum(rarities) or 1)
         hit.features = features
-        logit = factor["intercept"] + factor["odds"] * odds + factor["titled"] * features["titled"]
-        logit += factor["near"] * features["near"] + factor["alone"] * alone
-        hit.confidence = 1 / (1 + exp(-logit))
-        medium = profile.labels["medium"]
-        if hit.damaged:
-            hit.confidence = min(hit.confidence, medium)
-        high = hit.confidence >= profile.labels["high"] and not hit.damaged
-        if high:
-            hit.confidence_label = "high"
-        elif hit.confidence >= medium:
-            hit.confidence_label = "medium"
-        else:
-            hit.confidence_label = "low"
-        hit.worth_mentioning = hit.confidence >= profile.labels["mention"]
+        _label(hit, profile)
+
+
+def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
+    return sum([rarities[number] for number in numbers])
+
+
+def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
+    """Return the evidence for an entry, as `rate` describes it."""
+    chance = log(hit.length / LONG) if hit.length > LONG else 0.0
+    in_body = [max(rarities[number] - chance, 0.0) for number in hit.matched - hit.titled]
+    return _add_rarities(rarities, hit.titled) + profile.confidence["body_share"] * sum(in_body)
+
+
+def _find_rivals(
+    hits: Sequence[Candidate], evidences: Sequence[float]
+) -> dict[frozenset[int], list[float]]:
+    """Return the evidences of all hits that have a term in common with those that have a set of terms."""
+    evidences_by_terms: dict[frozenset[int], list[float]] = {}
+    for hit, evidence in zip(hits, evidences, strict=True):
+        evidences_by_terms.setdefault(frozenset(hit.matched), []).append(evidence)
+    rivals: dict[frozenset[int], list[float]] = {}
+    for matched in evidences_by_terms:
+        rivals[matched] = []
+        for other, other_evidences in evidences_by_terms.items():
+            if not matched.isdisjoint(other):
+                rivals[matched] += other_evidences
+    return rivals
+
+
+def _label(hit: Candidate, profile: Profile) -> None:
+    """Give a hit its confidence by its features, and the label of that."""
+    factor = profile.confidence
+    features = hit.features
+    logit = factor["intercept"]
+    logit += factor["odds"] * features["odds"]
+    logit += factor["titled"] * features["titled"]
+    logit += factor["near"] * features["near"] + factor["alone"] * features["alone"]
+    hit.confidence = 1 / (1 + exp(-logit))
+    medium = profile.labels["medium"]
+    if hit.damaged:
+        hit.confidence = min(hit.confidence, medium)
+    is_high = hit.confidence >= profile.labels["high"] and not hit.damaged
+    if is_high:
+        hit.confidence_label = "high"
+    elif hit.confidence >= medium:
+        hit.confidence_label = "medium"
+    else:
+        hit.confidence_label = "low"
+    hit.worth_mentioning = hit.confidence >= profile.labels["mention"]

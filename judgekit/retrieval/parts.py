@@ -62,7 +62,7 @@ class _Vocabulary:
 
     def look_up(self, token: str) -> list[Term]:
         if token not in self._terms_by_token:
-            new_terms = terms.of_token(token, self.language)
+            new_terms = terms.make_terms(token, self.language)
             shared_terms = [self.terms.setdefault(term.text, term) for term in new_terms]
             self._terms_by_token[token] = shared_terms
         return self._terms_by_token[token]

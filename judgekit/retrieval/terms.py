@@ -12,6 +12,10 @@ from __future__ import annotations
 
 from judgekit.retrieval.compiled import Language, bundled
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
@@ -25,22 +29,24 @@ _WHOLE: dict[str, str] = _TABLES["whole"]
 _STEPS = _TABLES["steps"]
 _AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
+_ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
 def stems(text: str, language: Language) -> list[str]:
     """Return the stems of the words of `text`, in its order, without stop words."""
-    known = language.stems
-    if len(known) > _MAX_KNOWN:
-        known.clear()
-    found = []
+    stem_by_word = language.stems
+    if len(stem_by_word) > _MAX_KNOWN:
+        stem_by_word.clear()
+    text_stems = []
     for word in words(fold(text)):
-        cut = known.get(word)
-        if cut is None:
-            cut = known[word] = stem_of(word, language)
-        if cut:
-            found.append(cut)
-    return found
+        word_stem = stem_by_word.get(word)
+        if word_stem is None:
+            word_stem = stem_of(word, language)
+            stem_by_word[word] = word_stem
+        if word_stem:
+            text_stems.append(word_stem)
+    return text_stems
 
 
 def stem_of(word: str, language: Language) -> str:
@@ -71,15 +77,17 @@ class _Bare(dict[int, str]):
 
         if len(self) >= _MOST_BARE:
             self.clear()
-        apart = unicodedata.normalize("NFD", chr(code))
-        self[code] = "".join(char for char in apart if not unicodedata.combining(char))
-        return self[code]
+        decomposed = unicodedata.normalize("NFD", chr(code))
+        bare = "".join(char for char in decomposed if not unicodedata.combining(char))
+        self[code] = bare
+        return bare
 
 
 _BARE = _Bare()
 
 
 def words(text: str) -> list[str]:
+    """Return the runs of letters and digits in a text."""
     if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
         return text.translate(_SPACED).split()
     return "".join(char if char.isalnum() else " " for char in text).split()
@@ -91,45 +99,79 @@ def stem(word: str) -> str:
         return word
     if word in _WHOLE:
         return _WHOLE[word]
-    if "y" in word:  # as a consonant, at the beginning and after a vowel, it is written Y
-        marked = ""
-        for char in word:
-            marked += "Y" if char == "y" and (not marked or marked[-1] in _VOWELS) else char
-        word = marked
-    # R1 begins behind the first consonant after a vowel, R2 behind the next one in R1.
-    shape = word.translate(_SHAPE)
-    size = len(word)
-    r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
-    r1 = r1 or (shape.find("vc") + 2 if "vc" in shape else size)
-    if "vc" in shape[r1:]:
-        r2 = shape.find("vc", r1) + 2
-    else:
-        r2 = size
-    if word.endswith(("sses", "ied", "ies")):
-        if size > len("lies") or word.endswith("sses"):
-            word = word[:-2]
-        else:
-            word = word[:-1]
-    elif word[-1] == "s" and not word.endswith(("us", "ss")) and "v" in shape[:-2]:
-        word = word[:-1]
+    if "y" in word:
+        word = _mark_consonants(word)
+    r1, r2 = _find_regions(word)
+    word = _without_plural(word)
     if word in _AS_THEY_ARE:
         return word
     word = _without_ed_and_ing(word, r1)
-    if len(word) > _PAIR and word[-1] in "yY" and word[-2] not in _VOWELS:
+    ends_in_consonant_and_y = word[-1] in "yY" and word[-2:-1] not in _VOWELS
+    if len(word) > _PAIR and ends_in_consonant_and_y:
         word = word[:-1] + "i"
     for rules in _STEPS:
-        for ending, instead, is_r2, before in rules:
-            if word.endswith(ending):
-                rest = word[: -len(ending)]
-                if len(rest) >= (r2 if is_r2 else r1) and (not before or rest[-1] in before):
-                    word = rest + instead
-                break
+        word = _replace_ending(word, rules, r1, r2)
+    return _without_last_letter(word, r1, r2).lower()
+
+
+def _mark_consonants(word: str) -> str:
+    """Return a word with Y for each y that is a consonant: at the beginning and after a vowel."""
+    marked = ""
+    for char in word:
+        is_consonant = not marked or marked[-1] in _VOWELS
+        marked += "Y" if char == "y" and is_consonant else char
+    return marked
+
+
+def _find_regions(word: str) -> tuple[int, int]:
+    """Return where R1 begins, behind the first consonant after a vowel, and R2, behind the next one in R1."""
+    shape = word.translate(_SHAPE)
+    r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
+    if not r1:
+        r1 = _find_region(shape, 0)
+    return r1, _find_region(shape, r1)
+
+
+def _find_region(shape: str, start: int) -> int:
+    place = shape.find("vc", start)
+    return len(shape) if place < 0 else place + 2
+
+
+def _without_plural(word: str) -> str:
+    if word.endswith("sses"):
+        return word[:-2]
+    if word.endswith(("ied", "ies")):
+        return word[:-2] if len(word) > len("lies") else word[:-1]
+    if word[-1] == "s" and not word.endswith(("us", "ss")):
+        has_vowel_before = "v" in word.translate(_SHAPE)[:-2]
+        if has_vowel_before:
+            return word[:-1]
+    return word
+
+
+def _replace_ending(
+    word: str, rules: Sequence[tuple[str, str, bool, str]], r1: int, r2: int
+) -> str:
+    """Return a word by the first rule whose ending it has; stemmer.toml explains the rules."""
+    for ending, instead, is_in_r2, before in rules:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            is_in_region = len(rest) >= (r2 if is_in_r2 else r1)
+            if is_in_region and (not before or rest[-1] in before):
+                return rest + instead
+            return word
+    return word
+
+
+def _without_last_letter(word: str, r1: int, r2: int) -> str:
+    """Return a word without an `e`, or the second `l`, that its sound does not need."""
     rest = word[:-1]
-    if word[-1] == "e":
-        cut = len(rest) >= r2 or (len(rest) >= r1 and not _ends_short(rest))
-    else:
-        cut = word.endswith("ll") and len(rest) >= r2
-    return (rest if cut else word).lower()
+    is_in_r2 = len(rest) >= r2
+    if word[-1] == "e" and (is_in_r2 or (len(rest) >= r1 and not _ends_short(rest))):
+        return rest
+    if word.endswith("ll") and is_in_r2:
+        return rest
+    return word
 
 
 def _ends_short(word: str) -> bool:
@@ -141,36 +183,32 @@ def _ends_short(word: str) -> bool:
 
 
 def _without_ed_and_ing(word: str, r1: int) -> str:
-    ending = next(
-        (end for end in ("eedly", "ingly", "edly", "eed", "ing", "ed") if word.endswith(end)), ""
-    )
+    ending = next((end for end in _ED_AND_ING if word.endswith(end)), "")
     rest = word[: len(word) - len(ending)]
     if ending.startswith("ee"):
         if len(rest) >= r1 and rest not in ("exc", "proc", "succ"):
             return rest + "ee"
         return word
-    ying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"  # dying
-    if not ending or (_VOWELS.isdisjoint(rest) and not ying):
+    is_like_dying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"
+    if not ending or (_VOWELS.isdisjoint(rest) and not is_like_dying):
         return word
-    if ying and rest[0] not in _VOWELS:
+    if is_like_dying and rest[0] not in _VOWELS:
         return rest[0] + "ie"
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if rest.endswith(_DOUBLES):
-        if len(rest) == len("add") and rest[0] in "aeo":
-            return rest
-        return rest[:-1]
+        is_like_add = len(rest) == len("add") and rest[0] in "aeo"
+        return rest if is_like_add else rest[:-1]
     if len(rest) <= r1 and _ends_short(rest):
         return rest + "e"
     return rest
 
 
-HEAD = 500
-TAIL = 250  # characters of a prompt that are read
+HEAD = 500  # characters of a prompt's beginning that are read
+TAIL = 250  # and of its end
 MAX_TERMS = 32
-MAX_WORD = (
-    64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
-)
+# Characters; longer ones are hashes, encoded data or a whole line of an unspaced script.
+MAX_WORD = 64
 MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
 _JOINERS = "_-./:"
 _IN_TOKENS = "".join(
@@ -232,69 +270,77 @@ def parse(prompt: str, language: Language) -> list[Term]:
     """Return the terms of `prompt`, in its order, `MAX_TERMS` at most; a compound, then each of its parts."""
     terms: dict[str, Term] = {}
     for token in tokens(excerpt(prompt)):
-        for term in of_token(token, language):
+        for term in make_terms(token, language):
             terms.setdefault(term.text, term)
         if len(terms) >= MAX_TERMS:
             break
     return list(terms.values())[:MAX_TERMS]
 
 
-def of_token(token: str, language: Language) -> list[Term]:
+def make_terms(token: str, language: Language) -> list[Term]:
     """Return the terms of one word or compound: the phrase, then each of its parts."""
+    terms: list[Term | None] = []
     parts = words(token)
     if 1 < len(parts) <= MAX_PARTS:
-        found = [_phrase(token, [" ".join(parts)], language)]
-    else:
-        found = []
+        terms.append(_make_phrase(token, [" ".join(parts)], language))
     for part in parts:
-        if inner := camel(part):
-            found.append(_phrase(part, [part, " ".join(inner)], language))
-        found += [_word(word.lower(), language) for word in inner or [part]]
-    return [term for term in found if term is not None]
+        inner_words = camel(part)
+        if inner_words:
+            terms.append(_make_phrase(part, [part, " ".join(inner_words)], language))
+        for word in inner_words or [part]:
+            terms.append(_make_word(word.lower(), language))
+    return [term for term in terms if term is not None]
 
 
 def tokens(text: str) -> list[str]:
+    """Return the words and compounds in a text, without what joins words at their ends."""
     if text.isascii():
         spaced = text.translate(_IN_TOKENS)
     else:
         spaced = "".join([char if char.isalnum() or char in _JOINERS else " " for char in text])
-    return [token for piece in spaced.split() if (token := piece.strip(_JOINERS))]
+    stripped = [piece.strip(_JOINERS) for piece in spaced.split()]
+    return [token for token in stripped if token]
 
 
 def camel(word: str) -> list[str]:
+    """Return the words in a camelCase identifier; none in any other word."""
     if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
         return []
-    # A new word begins after a small letter, or as the last of several capitals.
-    cuts = []
-    for at in range(1, len(word)):
-        after = word[at + 1 :]
-        if word[at].isupper() and (
-            not word[at - 1].isupper() or (after[:1].islower() and after != "s")
-        ):
-            cuts.append(at)
-    if cuts:
-        return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)]
-    return []
+    starts = [0]
+    for place in range(1, len(word)):
+        if not word[place].isupper():
+            continue
+        follows_small_letter = not word[place - 1].isupper()
+        after = word[place + 1 :]
+        is_last_of_capitals = after[:1].islower() and after != "s"  # `URLs` is one word
+        if follows_small_letter or is_last_of_capitals:
+            starts.append(place)
+    if len(starts) == 1:
+        return []
+    ends = [*starts[1:], len(word)]
+    return [word[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def hidden_words(text: str, language: Language) -> str:
     """Return the words in camelCase identifiers, and what abbreviations stand for, to index, too."""
-    found: list[str] = []
+    hidden: list[str] = []
     for chunk in text.split():
-        plain = chunk.islower() or chunk.istitle()
-        for word in [chunk.strip(_PUNCTUATION)] if plain and chunk.isascii() else words(chunk):
-            found += language.abbreviations.get(word.lower(), ())
-            found += camel(word)
-    return " ".join(found)
+        is_plain = chunk.isascii() and (chunk.islower() or chunk.istitle())
+        for word in [chunk.strip(_PUNCTUATION)] if is_plain else words(chunk):
+            hidden += language.abbreviations.get(word.lower(), ())
+            hidden += camel(word)
+    return " ".join(hidden)
 
 
 def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     """Return what is searched by: a short prompt, else its beginning and its end, with valid characters."""
     text = prompt
     if len(prompt) > head + tail:
-        first = prompt[:head]
-        last = prompt[-tail:]
-        text = f"{first.rpartition(' ')[0] or first}\n{last.partition(' ')[2] or last}"  # no half words
+        beginning = prompt[:head]
+        end = prompt[-tail:]
+        whole_words_of_beginning = beginning.rpartition(" ")[0] or beginning
+        whole_words_of_end = end.partition(" ")[2] or end
+        text = f"{whole_words_of_beginning}\n{whole_words_of_end}"
     text = text.encode("utf-8", "replace").decode("utf-8")
     if text.isascii():
         return text
@@ -303,22 +349,27 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _phrase(text: str, forms: list[str], language: Language) -> Term | None:
+def _make_phrase(text: str, forms: list[str], language: Language) -> Term | None:
+    """Return the term that has any of `forms` in a row; None where no form has several stems."""
     phrases = [" ".join(stems(form, language)) for form in forms]
     if any(" " in phrase for phrase in phrases):
         return Term(text.lower(), phrases, forms)
     return None
 
 
-def _word(word: str, language: Language) -> Term | None:
+def _make_word(word: str, language: Language) -> Term | None:
+    """Return the term of a word and of what it abbreviates; None for stop words, letters and long ones."""
     folded = fold(word)
-    stem = stem_of(folded, language)
-    if not stem or not 1 < len(word) <= MAX_WORD:
+    word_stem = stem_of(folded, language)
+    if not word_stem or not 1 < len(word) <= MAX_WORD:
         return None
-    prefix = len(stem) >= language.min_prefix or folded in language.short or stem in language.short
-    longer = language.abbreviations.get(folded, [])
-    others = [" ".join(stems(form, language)) for form in longer]
-    if prefix:
-        others = [other for other in others if not other.startswith(stem)]
-    common = folded in language.common or language.irregular.get(folded) in language.common
-    return Term(word, [stem, *others], [word, *longer], prefix=prefix, common=common)
+    is_short_prefix = folded in language.short or word_stem in language.short
+    is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
+    long_forms = language.abbreviations.get(folded, [])
+    phrases = [" ".join(stems(form, language)) for form in long_forms]
+    if is_prefix:  # what begins so is found already
+        phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
+    is_common = folded in language.common or language.irregular.get(folded) in language.common
+    return Term(
+        word, [word_stem, *phrases], [word, *long_forms], prefix=is_prefix, common=is_common
+    )
