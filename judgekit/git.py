@@ -37,7 +37,8 @@ _PIECE = 1 << 16  # bytes
 
 
 @cache
-def _asked() -> dict[str, Any]:
+def _rules() -> dict[str, Any]:
+    """Return which commands may be run, and with which settings and variables."""
     return environment.table(__file__, "git.toml")
 
 
@@ -103,34 +104,31 @@ class Repository(NamedTuple):
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
-        wanted = list(names)
-        sizes = dict.fromkeys(wanted, most + 1)
-        for line in self.described(list(sizes)):
-            name, kind, *size = line.split(" ")
-            if kind == "blob":
-                sizes[name] = int(size[0])
-            else:
-                sizes[name] = most + 1
-        with tempfile.TemporaryFile() as asked:
-            asked.write(os.fsencode("".join(f"{name}\n" for name in wanted if sizes[name] <= most)))
-            asked.seek(0)
-            with self._start(("cat-file", "--batch"), asked, DEVNULL) as process:
+        names = list(names)
+        sizes = self._sizes_of_blobs(names)
+        readable = [name for name in names if sizes.get(name, most + 1) <= most]
+        with tempfile.TemporaryFile() as request:
+            request.write(os.fsencode("".join(f"{name}\n" for name in readable)))
+            request.seek(0)
+            with self._start(("cat-file", "--batch"), request, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
                 try:
-                    for name in wanted:
-                        length = sizes[name]
+                    for name in names:
                         content = None
-                        if length <= most:  # a line, the bytes and a newline
-                            head = process.stdout.readline()
-                            content = process.stdout.read(length)
-                            if (
-                                not head.endswith(b" blob %d\n" % length)
-                                or process.stdout.read(1) != b"\n"
-                            ):
-                                raise GitError(f"git cat-file: {name} could not be read")
+                        if sizes.get(name, most + 1) <= most:
+                            content = _read_blob(process.stdout, name, sizes[name])
                         yield name, content
                 finally:
                     process.kill()
+
+    def _sizes_of_blobs(self, names: Iterable[str]) -> dict[str, int]:
+        """Return how many bytes each of the objects has that are blobs."""
+        sizes = {}
+        for line in self.described(list(dict.fromkeys(names))):
+            name, kind, *size = line.split(" ")
+            if kind == "blob":
+                sizes[name] = int(size[0])
+        return sizes
 
     def described(self, names: list[str]) -> Iterator[str]:
         """Yield what `cat-file --batch-check` prints for objects."""
@@ -142,10 +140,7 @@ class Repository(NamedTuple):
                 raise _failed("cat-file", done)
             yield from lines
             # Some versions of git end at the first object that a partial clone lacks; others call it missing.
-            if done.returncode:
-                left = left[len(lines) + 1 :]
-            else:
-                left = []
+            left = left[len(lines) + 1 :] if done.returncode else []
 
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
@@ -164,10 +159,10 @@ class Repository(NamedTuple):
     @contextmanager
     def _running(self, words: Sequence[str], stdin: bytes, seconds: float) -> Iterator[_Running]:
         """Give what git prints as it comes; git is ended after some seconds, and when the caller is done."""
-        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as complaint:
-            asked.write(stdin)
-            asked.seek(0)
-            with self._start(words, asked, complaint) as process:
+        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as complaint:
+            request.write(stdin)
+            request.seek(0)
+            with self._start(words, request, complaint) as process:
                 running = _Running(process, words[0], complaint, seconds)
                 try:
                     yield running
@@ -177,42 +172,53 @@ class Repository(NamedTuple):
     def _start(
         self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
     ) -> Popen[bytes]:
-        asked = _asked()
-        if words[0] not in asked["reading"]:
+        rules = _rules()
+        command = words[0]
+        if command not in rules["reading"]:
             raise ValueError(
-                f"git {words[0]} is not run: it may run programs that a repository names"
+                f"git {command} is not run: it may run programs that a repository names"
             )
-        given = environment.environ()
-        program = programs.find("git", given)
+        program = programs.find("git", environment.environ())
         if program is None:
-            raise GitError(f"git {words[0]}: no git on PATH; install git")
-        if words[0] in asked["asking_for_hooks"]:
-            left_out = "core.hooksPath"
-        else:
-            left_out = ""
-        settings = []
-        for name, value in asked["settings"].items():
-            if name != left_out:
-                settings.append(f"{name}={value}")
-        argv = [program, "--no-pager", *(part for setting in settings for part in ("-c", setting))]
-        argv += [*(["--git-dir=."] if self.bare else ()), *words]
-        kept = {}
-        for name, value in given.items():
-            if (
-                not name.startswith("GIT_")
-                or name in asked["kept"]
-                or name.startswith("GIT_CONFIG_")
-            ):
-                kept[name] = value
-        env = {**kept, **asked["environment"], "PATH": programs.search_path(given)}
+            raise GitError(f"git {command}: no git on PATH; install git")
+        argv = [program, "--no-pager"]
+        for name, value in rules["settings"].items():
+            # Who asks where the hooks are is to learn what the repository says of it.
+            if name != "core.hooksPath" or command not in rules["asking_for_hooks"]:
+                argv += ["-c", f"{name}={value}"]
+        if self.bare:
+            argv.append("--git-dir=.")
+        argv += words
+        env = _environment()
         try:
             process = Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
         except OSError as error:
             raise GitError(
-                f"git {words[0]}: could not be started ({error.strerror}); install git"
+                f"git {command}: could not be started ({error.strerror}); install git"
             ) from None
         _limit_memory(process.pid)
         return process
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables for a git: of its own only those that say which repository and settings."""
+    rules = _rules()
+    variables = {}
+    for name, value in environment.environ().items():
+        is_of_git = name.startswith("GIT_")
+        if not is_of_git or name in rules["kept"] or name.startswith("GIT_CONFIG_"):
+            variables[name] = value
+    search_path = programs.search_path(environment.environ())
+    return {**variables, **rules["environment"], "PATH": search_path}
+
+
+def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
+    """Return a blob from what `cat-file --batch` prints: a line, the bytes and a newline."""
+    head = stdout.readline()
+    content = stdout.read(length)
+    if not head.endswith(b" blob %d\n" % length) or stdout.read(1) != b"\n":
+        raise GitError(f"git cat-file: {name} could not be read")
+    return content
 
 
 def _limit_memory(pid: int) -> None:
