@@ -86,11 +86,8 @@ def judge(
     is_recorded = any(case.judges for case in cases)
     names = _split_names(models)
     asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
-    asking_options = [option for option, value in asking.items() if value]
-    if asking_options and (is_recorded or loaded is None):
-        raise UsageError(
-            f"{asking_options[0]} asks models: name a --rubric, and a file without recorded answers"
-        )
+    can_ask = loaded is not None and not is_recorded
+    _check_asking([option for option, value in asking.items() if value], can_ask=can_ask)
     if models is not None and (model or not names):
         raise UsageError(
             "--models: expected names of models with commas between them, and no --model"
@@ -101,18 +98,17 @@ def judge(
         )
     unanswered = None
     configured_judge = None
-    if loaded is not None and not is_recorded:
-        reruns = repeat - 1
-        if again and not reruns:
-            reruns = 1
+    if loaded is not None and can_ask:
+        reruns = max(repeat - 1, 1) if again else repeat - 1
         cases = runner.again(cases, reruns, swapped=again)
+        progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
             cases,
             file.parent,
             loaded,
             mode,
             project,
-            count_to(len(cases) * max(1, len(names)), "answers"),
+            progress,
             models=names or (None,),
             at_once=jobs,
         )
@@ -133,12 +129,20 @@ def judge(
     return code
 
 
+def _check_asking(options: Sequence[str], *, can_ask: bool) -> None:
+    """Raise `UsageError` for the first of these options where no model can be asked."""
+    if options and not can_ask:
+        remedy = "name a --rubric, and a file without recorded answers"
+        raise UsageError(f"{options[0]} asks models: {remedy}")
+
+
 def _split_names(models: str | None) -> list[str]:
     names = [name.strip() for name in (models or "").split(",")]
     return list(dict.fromkeys(filter(None, names)))
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
+    """Print how well each judge does; in a comparison a table of them, and where they disagree."""
     from judgekit.evaluation import pages
 
     if as_json:
@@ -235,6 +239,7 @@ def _say_resampling(resampling: Resampling, what: str) -> None:
 
 
 def _say_judge(judge: JudgeReport) -> None:
+    """Print the figures of a judge that were measured."""
     title = f"{judge.title} ({judge.model})" if judge.model else judge.title
     say(f"\n{escaped(title)}: {counted(judge.items, 'item', 'items')}")
     say_figure("accuracy", judge.accuracy)

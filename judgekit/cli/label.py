@@ -340,22 +340,10 @@ def escalate(
     """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""
     from judgekit.config.settings import load
     from judgekit.gate import github, issues
-    from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 
     settings = load(project_path()).escalate
     ledger = here()
-    if task is None:
-        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
-        verdicts: Sequence[VerdictLine] = github.list_unsettled(
-            records, with_rejects=settings.rejects
-        )
-    else:
-        verdict = _find_verdict(ledger, task)
-        if verdict is None:
-            raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
-        if verdict.verdict == "accept":
-            raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
-        verdicts = [verdict]
+    verdicts = _choose_verdicts(ledger, task, with_rejects=settings.rejects)
     if not verdicts:
         say("nothing needs a person")
         return Exit.ACCEPTED
@@ -375,3 +363,21 @@ def escalate(
         warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED
     return Exit.ACCEPTED
+
+
+def _choose_verdicts(
+    ledger: Ledger, task: str | None, *, with_rejects: bool
+) -> Sequence[VerdictLine]:
+    """Return the verdicts that need a person, or the one on a task; raises `UsageError` if it needs none."""
+    from judgekit.gate import github
+    from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
+
+    if task is None:
+        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
+        return github.list_unsettled(records, with_rejects=with_rejects)
+    verdict = _find_verdict(ledger, task)
+    if verdict is None:
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
+    if verdict.verdict == "accept":
+        raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
+    return [verdict]

@@ -65,12 +65,7 @@ def report(
     columns = files.Columns(id_, fields.parse_map(map_ or ()))
     first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
     if sample is not None:
-        sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
-        refuse_read_file(Path(sheet))
-        added, total = files.add_sample(first, sheet, sample, columns)
-        say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
-        say("Write accept, improve or reject into the column label of each row. Then run:")
-        say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
+        _draw_sample(results[0], first, labels, sample, columns)
         return
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
@@ -98,6 +93,20 @@ def report(
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     has_intervals = "[0" in text or "[-" in text
     say(f"{text}\nIn brackets 95% intervals" if has_intervals else text.rstrip())
+
+
+def _draw_sample(
+    file: str, results: ResultFile, labels: str | None, count: int, columns: Columns
+) -> None:
+    """Add rows to a sheet of labels, the usual one unless it is named, and say what to do with it."""
+    from judgekit.data.labels import add_sample
+
+    sheet = labels or f"{Path(results.name).with_suffix('')}.labels.csv"
+    refuse_read_file(Path(sheet))
+    added, total = add_sample(results, sheet, count, columns)
+    say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
+    say("Write accept, improve or reject into the column label of each row. Then run:")
+    say(escaped(f"  judgekit report {file} --labels {sheet}"))
 
 
 def _read_labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
@@ -131,6 +140,7 @@ def _describe_results(results: ResultsReport) -> str:
 
 
 def _build_sections(results: ResultsReport) -> list[Section]:
+    """Return the rates, and a section for all else that results, labels or second results say."""
     sections = [Section("Rates", [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
@@ -175,6 +185,7 @@ def _build_win_table(results: ResultsReport) -> Table:
 
 
 def _build_figures(results: ResultsReport) -> list[Figure]:
+    """Return the rates of results, with what labels and second results make of them."""
     figures = []
     rate = results.accept_rate
     if rate:
@@ -206,6 +217,7 @@ def _count_wins(win: WinRate) -> str:
 
 
 def _write_notes(results: ResultsReport) -> list[str]:
+    """Return what is left out of the rates and why, and who judged."""
     notes = []
     if results.needs:
         notes.append(f"No corrected rate: {results.needs}.")

@@ -139,17 +139,18 @@ def check(
             count = counted(len(cases), "labelled case", "labelled cases")
             summary = f"is valid, {count}, SHA-256 {loaded.sha256}"
             say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
-        if run:
-            modes = (mode,) if mode else MODES
-            codes += _judge_cases(loaded, cases, modes, at_least, as_json=as_json)
-            for one_mode in modes:
-                if wrong:
-                    _judge_wrong_texts(loaded, wrong, one_mode, as_json=as_json)
-                if cases and repeat > 1:
-                    code = _judge_repeatedly(
-                        loaded, cases, one_mode, repeat, keep=keep, as_json=as_json
-                    )
-                    codes.append(code)
+        if not run:
+            continue
+        modes = (mode,) if mode else MODES
+        codes += _judge_cases(loaded, cases, modes, at_least, as_json=as_json)
+        for one_mode in modes:
+            if wrong:
+                _judge_wrong_texts(loaded, wrong, one_mode, as_json=as_json)
+            if cases and repeat > 1:
+                code = _judge_repeatedly(
+                    loaded, cases, one_mode, repeat, keep=keep, as_json=as_json
+                )
+                codes.append(code)
     return max(codes, key=_BY_BADNESS.index)
 
 

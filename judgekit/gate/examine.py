@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit.gate import Omission, history
 from judgekit.gate.commits import ChangedFile, PushedChanges
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from judgekit.gate.commits import ChangeFilter, RefUpdate, Updates
     from judgekit.gate.history import Commit, History, Step
     from judgekit.git import Repository
+
+    _File: TypeAlias = tuple[str, str]  # a path, and the blob there
 
 NOT_SELECTED = "not selected by gate.paths"
 OTHER_AUTHORS = "not selected by gate.authors"
@@ -61,6 +63,7 @@ class _Examination:
     pushed: PushedChanges
 
     def run(self) -> None:
+        """Sort all that is new in the ref: judged, skipped for a reason, or not examined."""
         news = history.read(self.repository, self.tip, self.known)
         if news.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
@@ -151,14 +154,13 @@ class _Examination:
         bases = self._merge_bases(old_tip)
         base_trees = [self._read_tree(base, self.wanted.covers) for base in bases]
         old_trees = [one for one in (old_tree, *base_trees) if one is not None]
-        if news.gap:
-            if not old_trees:
-                self._add_omission(news.gap)
-                return []
-            if not any(base_trees):
-                side = escaped(self.update.remote_ref) or "the base"
-                differ = f"files that differ from {side} are judged, whoever changed them"
-                self.pushed.notes.append(f"{news.gap}; {differ}")
+        if news.gap and not old_trees:
+            self._add_omission(news.gap)
+            return []
+        if news.gap and not any(base_trees):
+            side = escaped(self.update.remote_ref) or "the base"
+            effect = f"files that differ from {side} are judged, whoever changed them"
+            self.pushed.notes.append(f"{news.gap}; {effect}")
         paths: Iterable[str] = tree.blobs if news.gap else tree.repeated()
         # Where the history is whole, it is known where a moved file comes from.
         sources = old_trees if news.gap else None
@@ -209,47 +211,47 @@ class _Origins:
     """
 
     tree: Tree
-    newest: dict[tuple[str, str], ChangedFile] = field(default_factory=dict)
-    moved_from: dict[tuple[str, str], str] = field(default_factory=dict)
+    newest: dict[_File, ChangedFile] = field(default_factory=dict)
+    moved_from: dict[_File, str] = field(default_factory=dict)
     hands: dict[str, list[Commit]] = field(default_factory=dict)  # who changed what is at a path
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Go through steps, newest first."""
-        # The files of the tree that were moved, by where they were before: their making is still to come.
-        waiting: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        # Whose hands a step at a path belongs to: those of the files that were there then.
-        followed: dict[str, list[list[Commit]]] = {}
+        """Go through steps, newest first: a file is followed back to where it was made."""
+        # Files of the tree that were only moved so far, by what they were before that.
+        moved: dict[_File, list[_File]] = {}
+        # What a step at a path adds its commit to: the hands of all files that come from there.
+        hands_to_add_to: dict[str, list[list[Commit]]] = {}
         for step in steps:
             if step.what != "file":
                 continue
             if step.path not in self.hands:
                 self.hands[step.path] = []
-                followed.setdefault(step.path, []).append(self.hands[step.path])
-            key = (step.path, step.blob)
-            files = waiting.pop(key, [])
-            if self.tree.holds(step.path, step.blob) and key not in self.newest:
-                self.newest[key] = ChangedFile(step.commit, step.path, step.blob)
-                files.append(key)
+                hands_to_add_to.setdefault(step.path, []).append(self.hands[step.path])
+            file = (step.path, step.blob)
+            files = moved.pop(file, [])
+            if self.tree.holds(step.path, step.blob) and file not in self.newest:
+                self.newest[file] = ChangedFile(step.commit, step.path, step.blob)
+                files.append(file)
             if step.moved_from is None:
-                for hands in followed[step.path]:
+                for hands in hands_to_add_to[step.path]:
                     hands.append(step.commit)
-                for file in files:
-                    self.newest[file] = self.newest[file]._replace(commit=step.commit)
+                for made in files:
+                    self.newest[made] = self.newest[made]._replace(commit=step.commit)
             else:
                 # Whoever changed it under its earlier name did so before.
-                followed.setdefault(step.moved_from, []).extend(followed[step.path])
-                waiting.setdefault((step.moved_from, step.blob), []).extend(files)
-        for (earlier_path, _), files in waiting.items():
+                hands_to_add_to.setdefault(step.moved_from, []).extend(hands_to_add_to[step.path])
+                moved.setdefault((step.moved_from, step.blob), []).extend(files)
+        for (earlier_path, _), files in moved.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def list_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return what is new to judge, and forget the moves of it: all but what the gate looked at before."""
+        """Return what is new to judge, and leave in `moved_from` what was moved from where it was judged."""
         changes: list[ChangedFile] = []
-        for key, change in self.newest.items():
-            earlier_path = self.moved_from.get(key)
+        for file, change in self.newest.items():
+            earlier_path = self.moved_from.get(file)
             if earlier_path is not None and wanted(change._replace(path=earlier_path)):
                 continue
-            self.moved_from.pop(key, None)
+            self.moved_from.pop(file, None)
             commits = dict.fromkeys(self.hands[change.path])
             earlier = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier))

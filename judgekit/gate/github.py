@@ -248,19 +248,26 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
                 continue
             is_sent = False
             try:
-                record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
-                left = until - time.monotonic()
-                code, _, errors = programs.run(argv, environ, record, seconds=left)
-                is_sent = code == 0
+                failure = _run_program(argv, environ, verdict, until - time.monotonic())
+                is_sent = failure is None
             finally:
                 _end_notice(folder, notice, is_sent=is_sent)
-            if code:
-                return [failed + _describe_exit(code, errors)]
+            if failure is not None:
+                return [f"{failed}{failure}"]
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:
         return [f"{failed}{error}"]
     return []
+
+
+def _run_program(
+    argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
+) -> str | None:
+    """Start a program with the record of a verdict on stdin; return why it failed, None if it did not."""
+    record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
+    code, _, errors = programs.run(argv, environ, record, seconds=seconds)
+    return _describe_exit(code, errors) if code else None
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:

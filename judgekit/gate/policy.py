@@ -148,24 +148,7 @@ def _place(commit: str, path: str) -> str:
 
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
     """Write the files at some paths of a commit; raises `ConfigError` for rules that cannot be had."""
-    # Another tool's settings say nothing of the gate.
-    deciding = {*_DECIDING, *paths} - {_MEMORY_CONFIG}
-
-    def is_deciding(path: str) -> bool:
-        return path in deciding or path.startswith(_RUBRICS)
-
-    files: list[TreeEntry] = []
-    for entry in _list_files(repository, commit, paths):
-        path = entry.path
-        # A tree that was made by hand may hold `..`.
-        is_safe = path.isascii() and "\\" not in path and ".." not in path.split("/")
-        if not is_safe or path.startswith("/"):
-            continue
-        if entry.mode.startswith(FILE):
-            files.append(entry)
-        elif is_deciding(path):
-            problem = "not a regular file, and the gate follows no links; replace it with the file"
-            raise ConfigError(problem, path=_place(commit, path))
+    files = _list_regular_files(repository, commit, paths)
     blobs = repository.blobs((file.oid for file in files), MAX_BYTES)
     size = 0
     for file, (_, data) in zip(files, blobs, strict=True):
@@ -175,10 +158,36 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
             if size > MAX_TOTAL:
                 raise _too_much(name, f"{MAX_TOTAL // 1_000_000} MB")
             _write_file(root / file.path, data, name)
-        elif is_deciding(file.path):
+        elif _is_deciding(file.path, paths):
             command = f"git show {_place(commit, shlex.quote(file.path))}"
             missing = f"not in this clone (fetch it with: {command})"
             raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {missing}", path=name)
+
+
+def _list_regular_files(
+    repository: Repository, commit: str, paths: Sequence[str]
+) -> list[TreeEntry]:
+    """Return the regular files at some paths of a commit; raises `ConfigError` for others that decide."""
+    files: list[TreeEntry] = []
+    for entry in _list_files(repository, commit, paths):
+        path = entry.path
+        # A tree that was made by hand may hold `..`.
+        is_safe = path.isascii() and "\\" not in path and ".." not in path.split("/")
+        if not is_safe or path.startswith("/"):
+            continue
+        if entry.mode.startswith(FILE):
+            files.append(entry)
+        elif _is_deciding(path, paths):
+            problem = "not a regular file, and the gate follows no links; replace it with the file"
+            raise ConfigError(problem, path=_place(commit, path))
+    return files
+
+
+def _is_deciding(path: str, paths: Sequence[str]) -> bool:
+    """Whether other rules hold without what is at a path: a rubric, or what is looked for at `paths`."""
+    if path == _MEMORY_CONFIG:  # another tool's settings, which say nothing of the gate
+        return False
+    return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
 
 
 def _list_files(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:

@@ -111,6 +111,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the winner, each text from the best to the worst, and what led there."""
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
     head = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
     winner = names.get(comparison.verdict)
