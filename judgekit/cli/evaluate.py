@@ -285,7 +285,7 @@ def _say_flips(name: str, flips: Flips) -> None:
 
 
 def _say_spread(spread: Spread) -> None:
-    items = f" points, {spread.cases} items"
+    items = f" points, {counted(spread.cases, 'item', 'items')}"
     say_figure("spread of the distance from acceptance", spread.distance, items)
     for dimension, score in spread.scores.items():
         say_figure(f"spread of {dimension}", score)

@@ -151,9 +151,8 @@ def _ask_about(pairs: Sequence[tuple[Trial, Candidate]], answers: Answers, path:
     from judgekit.hooks.relevance import keep_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
-        interruption.keeps(
-            "eval", f"{number - 1} new answers are kept; run the same command to continue"
-        )
+        kept = counted(number - 1, "new answer is", "new answers are")
+        interruption.keeps("eval", f"{kept} kept; run the same command to continue")
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n"
@@ -205,8 +204,9 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
 
 
 def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
-    mentions = f"{hook.mentioned} mentions to {hook.nudged} prompts"
-    say(f"\n{title}: {hook.injected} injections, {mentions}")
+    injections = counted(hook.injected, "injection", "injections")
+    mentions = counted(hook.mentioned, "mention", "mentions")
+    say(f"\n{title}: {injections}, {mentions} to {counted(hook.nudged, 'prompt', 'prompts')}")
     labelled = f" of {hook.precision.of}" if hook.precision else ""
     say_figure("relevant, share of what is injected", hook.precision, labelled)
     say_figure("something relevant, share of prompts", hook.coverage, f" of {prompts}")

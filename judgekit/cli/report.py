@@ -229,12 +229,14 @@ def _write_notes(results: ResultsReport) -> list[str]:
     if labelled and labelled.unmatched:
         notes.append(_describe_mismatch(labelled.unmatched, "labels"))
     elif labelled and labelled.left_out:
-        notes.append(f"{labelled.left_out} labels left out: no row with this id has a verdict.")
+        left_out = counted(labelled.left_out, "label", "labels")
+        notes.append(f"{left_out} left out: no row with this id has a verdict.")
     difference = results.difference
     if difference and difference.unmatched:
         notes.append(_describe_mismatch(difference.unmatched, "second results"))
     elif difference and difference.only_first + difference.only_second:
-        first = f"{difference.only_first} rows that only the first results have"
+        rows = counted(difference.only_first, "row", "rows")
+        first = f"{rows} that only the first results have"
         notes.append(
             f"Left out of the difference: {first}, {difference.only_second} of the second."
         )

@@ -136,13 +136,14 @@ def _print_state(state: dict[str, Any]) -> None:
         say("    no index yet; the first query builds it")
         return
     freshness = "stale; the next query updates it" if state["stale"] else "up to date"
-    entries = f"{counted(state['entries'], 'entry', 'entries')} in {state['files']:,} files"
-    say(f"    {state['kind'] or 'unknown kind'}, {entries}; {freshness}")
+    entries = counted(state["entries"], "entry", "entries")
+    files = counted(state["files"], "file", "files")
+    say(f"    {state['kind'] or 'unknown kind'}, {entries} in {files}; {freshness}")
     size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
     say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
     if state["pending"]:
-        files = counted(state["pending"], "file", "files")
-        say(f"    {files} not read yet; the next query continues")
+        pending = counted(state["pending"], "file", "files")
+        say(f"    {pending} not read yet; the next query continues")
     for problem in state["problems"]:
         say(f"    problem: {problem}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
+from judgekit.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,8 +109,8 @@ class JudgeSettings:
         """Say why a text with this many secrets is not sent; "" where it is sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
-        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        return f"{were} found, and judge.redact is refuse"
+        count = counted(secrets, "secret was", "secrets were")
+        return f"{count} found, and judge.redact is refuse"
 
     def escalation_rules(
         self, cut: Collection[TierName] = (), margin: float = 0.0
