@@ -46,7 +46,7 @@ def test_a_sample_is_labelled_and_corrects_the_rate(judgekit: Run, results: str)
     done = judgekit("report", results, "--labels", "results.labels.csv")
     assert "101 rows: 60 accept, 10 improve, 30 reject, 1 undetermined" in done.out
     assert "1 without a verdict is left out of all rates" in done.out
-    assert "1 labels left out: no row with this id has a verdict." in done.out
+    assert "1 label left out: no row with this id has a verdict." in done.out
     found = judgekit("report", results, "--labels", "results.labels.csv", "--json").json
     assert found["schema"] == "judgekit/report@1"
     rate = found["accept_rate"]
@@ -59,7 +59,7 @@ def test_a_page_has_what_is_printed(judgekit: Run, results: str) -> None:
     done = judgekit("report", results, other, "--html", "page.html")
     assert (done.code, done.err) == (0, "judgekit: Wrote page.html\n")
     assert "other.jsonl: rate above the first  0.100 [" in done.out
-    assert "Left out of the difference: 1 rows that only the first results have" in done.out
+    assert "Left out of the difference: 1 row that only the first results have" in done.out
     page = Path("page.html").read_text()
     for part in (
         "Results of results.jsonl",
