@@ -27,6 +27,7 @@ class Client(NamedTuple):
 
 
 _TABLE = environment.table(__file__, "clients.toml")
-for _each in _TABLE.values():
-    _each["events"] = {event: tools or None for event, tools in _each["events"].items()}
-CLAUDE_CODE, CODEX, GEMINI = CLIENTS = tuple(Client(name, **each) for name, each in _TABLE.items())
+for _fields in _TABLE.values():
+    _fields["events"] = {event: tools or None for event, tools in _fields["events"].items()}
+CLIENTS = tuple(Client(name, **fields) for name, fields in _TABLE.items())
+CLAUDE_CODE, CODEX, GEMINI = CLIENTS

@@ -31,8 +31,8 @@ _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
 _MAX_TAGS = 20
 _TAG = 40
 _SECRET = ("PASS", "TOKEN", "KEY", "SECRET", "AUTH", "URL", "PROXY")  # in the names of variables
-_SAID = 200
-_LEAST_SECRET = 6  # characters of its own words, and of a secret in them
+_MESSAGE = 200  # characters of its own words
+_LEAST_SECRET = 6  # characters of a secret in them
 _MOST = 1e15  # of a score
 _INSIDE = "JUDGEKIT_INSIDE"
 _FORM = 'expected {"candidates": [...]}, or a candidate a line'
@@ -54,26 +54,23 @@ def search(
     `options` are those of the built-in search, which finds what is pinned. Where the command fails,
     `degraded` says why.
     """
-    found = None
-    why = None
-    try:
-        if command:
-            found = ask(query, command, seconds, options)
+    problem = None
+    if command:
+        try:
+            candidates = ask(query, command, seconds, options)
+        except CommandError as error:
+            problem = f"retrieval.command: {error}; the built-in index answers instead"
         else:
-            found = None
-    except CommandError as error:
-        why = f"retrieval.command: {error}; the built-in index answers instead"
-    if found is None:
-        ranked = stores.search(query, roots, **options)
-        lacking = stores.lacking(roots, options["project"])
-        ranked.notes = [*filter(None, [why]), *ranked.notes, *lacking]
-        ranked.degraded = why
-        return ranked
-    if options.get("pins"):
-        ranked = stores.search("", roots, **options)
-    else:
-        ranked = RankedCandidates([], [])
-    ranked.candidates[:] = found
+            ranked = RankedCandidates([], [])
+            if options.get("pins"):
+                ranked = stores.search("", roots, **options)
+            ranked.candidates[:] = candidates
+            return ranked
+    ranked = stores.search(query, roots, **options)
+    if problem is not None:
+        ranked.notes.insert(0, problem)
+    ranked.notes += stores.lacking(roots, options["project"])
+    ranked.degraded = problem
     return ranked
 
 
@@ -87,54 +84,83 @@ def ask(
         raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
-    known = programs.known("search", environ) | {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
     argv = [program, *map(os.path.expanduser, command[1:])]
-    asked = {"query": query[:_QUERY], "k": options["limit"], "project": options["project"]}
+    limit = options["limit"]
+    request = {"query": query[:_QUERY], "k": limit, "project": options["project"]}
+    output = _run(argv, request, environ, seconds)
+    labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
+    root = _find_script(argv)
+    unique: dict[str, Candidate] = {}
+    for number, item in enumerate(_items(output)[:limit], start=1):
+        hit = _candidate(item, f"candidate {number}", root, labels)
+        unique.setdefault(hit.file, hit)
+    return list(unique.values())
+
+
+def _run(
+    argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
+) -> str:
+    """Return what a program prints for a request; raises `CommandError` where it fails."""
+    visible_environ = programs.known("search", environ) | {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
     try:
-        request = quickjson.written(asked)
-        code, output, errors = programs.run(argv, known, request, seconds=seconds, most=MAX_OUTPUT)
+        text = quickjson.written(request)
+        code, output, errors = programs.run(
+            argv, visible_environ, text, seconds=seconds, most=MAX_OUTPUT
+        )
     except programs.Unfinished as error:
         raise CommandError(str(error)) from None
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot be started ({error})") from None
     if code:
         line = next((line for line in lines_of(errors) if line.strip()), "no message")
-        for variable, value in known.items():
-            if len(value) >= _LEAST_SECRET and any(word in variable for word in _SECRET):
-                line = line.replace(value, "[key]")
-        raise CommandError(f"exit code {code}: {short_line(line, _SAID)}")
-    labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
-    # Named by the script where there is one, not by its interpreter.
-    root = next(
-        (word for word in argv[:0:-1] if os.path.isabs(word) and os.path.isfile(word)), program
-    )
-    found: dict[str, Candidate] = {}
-    for number, item in enumerate(_items(output.decode("utf-8", "replace"))[: options["limit"]], 1):
-        hit = _candidate(item, f"candidate {number}", root, labels)
-        found.setdefault(hit.file, hit)
-    return list(found.values())
+        line = _without_secrets(line, visible_environ)
+        raise CommandError(f"exit code {code}: {short_line(line, _MESSAGE)}")
+    return output.decode("utf-8", "replace")
+
+
+def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
+    for variable, value in environ.items():
+        is_secret = any(word in variable for word in _SECRET)
+        if is_secret and len(value) >= _LEAST_SECRET:
+            line = line.replace(value, "[key]")
+    return line
+
+
+def _find_script(argv: list[str]) -> str:
+    """Return the last argument that is a file's absolute path, or else the program.
+
+    Where an interpreter runs a script, the script is what people know.
+    """
+    for word in reversed(argv[1:]):
+        if os.path.isabs(word) and os.path.isfile(word):
+            return word
+    return argv[0]
 
 
 def _items(text: str) -> list[Any]:
-    """Return what one JSON object holds, or each line of JSON."""
+    """Return the candidates in one JSON object, or in lines of JSON; raises `CommandError`."""
+    if not text.strip():
+        return []
     try:
-        if text.strip():
-            whole = quickjson.loads(text)
-        else:
-            whole = {"candidates": []}
-        if isinstance(whole, dict):
-            items = whole.get("candidates", [whole])
-        else:
-            items = None
+        data = quickjson.loads(text)
     except ValueError:
-        items = []
-        for number, line in enumerate(lines_of(text), 1):
-            try:
-                items += [quickjson.loads(line)] if line.strip() else []
-            except ValueError:
-                raise CommandError(f"line {number}: not JSON; {_FORM}") from None
+        return _parse_lines(text)
+    # A single line is a candidate, too.
+    items = data.get("candidates", [data]) if isinstance(data, dict) else None
     if not isinstance(items, list):
         raise CommandError(f"candidates: not a list; {_FORM}")
+    return items
+
+
+def _parse_lines(text: str) -> list[Any]:
+    items = []
+    for number, line in enumerate(lines_of(text), start=1):
+        if not line.strip():
+            continue
+        try:
+            items.append(quickjson.loads(line))
+        except ValueError:
+            raise CommandError(f"line {number}: not JSON; {_FORM}") from None
     return items
 
 
@@ -142,42 +168,60 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     """Return a candidate; without a confidence of its own it is unrated. Raises `CommandError`."""
     if not isinstance(item, dict):
         raise CommandError(f"{where}: expected an object")
-    texts = {}
-    for name in (*_NAMES, *_TEXTS):
-        texts[name] = "" if item.get(name) is None else item[name]
-    tags = item.get("tags") or []
-    score = item.get("score")
+    problem = _find_problem(item)
+    if problem:
+        raise CommandError(f"{where}: {problem}")
+    names = {name: short_line(item.get(name) or "", most) for name, most in _NAMES.items()}
+    texts = {name: visible((item.get(name) or "")[:most]) for name, most in _TEXTS.items()}
+    tags = tuple(short_line(tag, _TAG) for tag in (item.get("tags") or [])[:_MAX_TAGS])
     confidence = item.get("confidence")
-    number = []
-    for each in (score, confidence):
-        number.append(isinstance(each, int | float) and not isinstance(each, bool))
-    wrong = [
-        f"{name}: expected a text" for name, text in texts.items() if not isinstance(text, str)
-    ]
-    wrong = wrong or [
-        f"{key}: missing" for key in ("id", "title") if not short_line(texts[key], _NAMES[key])
-    ]
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        wrong.append("tags: expected a list of texts")
-    if score is not None and not (number[0] and abs(score) < _MOST):
-        wrong.append("score: expected a number")
-    if confidence is not None and not (number[1] and 0 <= confidence <= 1):
-        wrong.append("confidence: expected a probability, from 0 to 1")
-    if wrong:
-        raise CommandError(f"{where}: {wrong[0]}")
-    id_, title, path, category = (short_line(texts[name], most) for name, most in _NAMES.items())
-    text, snippet = (visible(texts[name][:most]) for name, most in _TEXTS.items())
-    shown = tuple(short_line(tag, _TAG) for tag in tags[:_MAX_TAGS])
-    hit = Candidate(id_, title, category, shown, time.time(), root, path or id_, COMMAND)
+    hit = Candidate(
+        names["id"],
+        names["title"],
+        names["category"],
+        tags,
+        updated=time.time(),
+        root=root,
+        place=names["path"] or names["id"],
+        kind=COMMAND,
+    )
     hit.path = hit.place
-    hit.text = text or snippet
-    hit.snippet = snippet or text[: stores.SNIPPET_LIMIT]
-    hit.score = float(score or 0)
+    hit.text = texts["text"] or texts["snippet"]
+    hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]
+    hit.score = float(item.get("score") or 0)
     hit.rated = confidence is not None
     hit.confidence = float(confidence or 0)
     hit.confidence_label = UNRATED
     if hit.rated:
-        high, medium = (hit.confidence >= labels[name] for name in ("high", "medium"))
-        hit.confidence_label = "high" if high else "medium" if medium else "low"
+        if hit.confidence >= labels["high"]:
+            hit.confidence_label = "high"
+        elif hit.confidence >= labels["medium"]:
+            hit.confidence_label = "medium"
+        else:
+            hit.confidence_label = "low"
         hit.worth_mentioning = hit.confidence >= labels["mention"]
     return hit
+
+
+def _find_problem(item: dict[str, Any]) -> str:
+    """Return the first thing that is wrong with a candidate; "" where nothing is."""
+    for name in (*_NAMES, *_TEXTS):
+        if not isinstance(item.get(name), str | None):
+            return f"{name}: expected a text"
+    for name in ("id", "title"):
+        if not short_line(item.get(name) or "", _NAMES[name]):
+            return f"{name}: missing"
+    tags = item.get("tags") or []
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return "tags: expected a list of texts"
+    score = item.get("score")
+    if score is not None and not (_is_number(score) and abs(score) < _MOST):
+        return "score: expected a number"
+    confidence = item.get("confidence")
+    if confidence is not None and not (_is_number(confidence) and 0 <= confidence <= 1):
+        return "confidence: expected a probability, from 0 to 1"
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -29,12 +29,12 @@ class Language:
         self.joiners = frozenset(data["joiners"].split())
         self.min_prefix: int = data["min_prefix"]
         self.fingerprint: str = data["fingerprint"]
-        pairs = data["irregular"].split()
-        self.irregular = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        words = data["irregular"].split()  # a form, then its base
+        self.irregular = dict(zip(words[::2], words[1::2], strict=True))
         self.stems: dict[str, str] = {}
-        self.abbreviations = {
-            short: words.split("|") for short, words in data["abbreviations"].items()
-        }
+        self.abbreviations = {}
+        for short, words in data["abbreviations"].items():
+            self.abbreviations[short] = words.split("|")
 
 
 class Profile:
@@ -65,11 +65,11 @@ class Profile:
 class Profiles:
     def __init__(self, data: Mapping[str, Any]) -> None:
         languages = {}
-        for name, words in data["languages"].items():
-            languages[name] = Language(words)
-        self.by_kind = {
-            kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()
-        }
+        for name, language in data["languages"].items():
+            languages[name] = Language(language)
+        self.by_kind = {}
+        for kind, profile in data["profiles"].items():
+            self.by_kind[kind] = Profile(kind, profile, languages)
 
     def of(self, kind: str) -> Profile:
         """Return the profile of a kind of store; the first where it is none, but a program's."""

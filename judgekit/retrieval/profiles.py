@@ -137,48 +137,57 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     for name in sorted({profile.language for profile in profiles.values()}):
         path = find(name, project)
         most = yamlfile.CONFIG_BYTES
-        file = yamlfile.read(path, LanguageFile, version_key="language", most=most)
-        pairs = []
-        for base, forms in file.irregular.items():
-            for form in forms.split():
-                pairs.append((form, base))
-        indexed = repr((sorted(file.stop), pairs, file.abbreviations))
-        fingerprint = f"{zlib.crc32(indexed.encode()):08x}"
-        irregular = " ".join(f"{form} {base}" for form, base in pairs)
-        abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
-        languages[name] = {
-            "fingerprint": fingerprint,
-            "stop": " ".join(file.stop),
-            "common": " ".join(file.common),
-            "short": " ".join(file.prefix.short),
-            "joiners": " ".join(file.joiners),
-            "min_prefix": file.prefix.min_length,
-            "irregular": irregular,
-            "abbreviations": abbreviations,
-        }
-    named = {"retrieval", "title"}
+        language = yamlfile.read(path, LanguageFile, version_key="language", most=most)
+        languages[name] = _compile_language(language)
     plain = {}
-    for kind, each in profiles.items():
-        plain[kind] = each.model_dump(mode="json", exclude=named)
+    for kind, profile in profiles.items():
+        plain[kind] = profile.model_dump(mode="json", exclude={"retrieval", "title"})
     return {"languages": languages, "profiles": plain}
+
+
+def _compile_language(file: LanguageFile) -> dict[str, Any]:
+    """Return what `compiled.Language` is made of; the fingerprint is of what changes the index."""
+    pairs = []
+    for base, forms in file.irregular.items():
+        for form in forms.split():
+            pairs.append((form, base))
+    indexed = repr((sorted(file.stop), pairs, file.abbreviations))
+    abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
+    return {
+        "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
+        "stop": " ".join(file.stop),
+        "common": " ".join(file.common),
+        "short": " ".join(file.prefix.short),
+        "joiners": " ".join(file.joiners),
+        "min_prefix": file.prefix.min_length,
+        "irregular": " ".join(f"{form} {base}" for form, base in pairs),
+        "abbreviations": abbreviations,
+    }
 
 
 def render() -> str:
     """Return what `bundled.json` must hold: the bundled profiles and the default settings."""
-    endings = sorted({ending for source in scan.KINDS.values() for ending in source.ENDINGS})
+    endings: set[str] = set()
+    for source in scan.KINDS.values():
+        endings.update(source.ENDINGS)
     stemmer = tomllib.loads(Path(compiled.BUNDLED).with_name("stemmer.toml").read_text("utf-8"))
     data = {
         "settings": RetrievalConfig().model_dump(mode="json"),
-        "endings": endings,
+        "endings": sorted(endings),
         "stemmer": stemmer,
     }
     return json.dumps(data | compile_profiles(), indent=1, ensure_ascii=False) + "\n"
 
 
 def find(name: str, project: Path | None) -> Path:
+    """Return the file of a kind or a language in the first folder that has it; raises `ConfigError`."""
     for origin, folder in search_path.folders("retrieval", project):
         path = folder / f"{name}.yaml"
-        if yamlfile.check_own(path, path.parents[2]) if origin == "project" else path.is_file():
+        if origin == "project":
+            is_there = yamlfile.check_own(path, path.parents[2])
+        else:
+            is_there = path.is_file()
+        if is_there:
             return path
     raise ConfigError(
         f"no file {name}.yaml in any retrieval folder; name one that exists", key="language"

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BLANKS = " \t\n\r"
+_MOST = 1_000_000  # characters of a file
 
 
 class _Rules:
@@ -31,9 +32,8 @@ _scan = make_scanner(_context)
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     """Return the value of the JSON `text`, NULs in it as spaces; raises `ValueError` when it is not JSON."""
-    text = (
-        text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
-    )
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
     # SystemError comes while `json` is not loaded.
@@ -41,16 +41,15 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
         raise ValueError("not valid JSON") from None
     if end != len(text):
         raise ValueError("not valid JSON")
-    if "\\ud" in text or "\\uD" in text:
-        return _encodable(value)
-    return value
+    may_have_surrogates = "\\ud" in text or "\\uD" in text
+    return _encodable(value) if may_have_surrogates else value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
     """Return the value in a JSON file, of its first million characters; None where that cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-            return loads(file.read(1_000_000))
+            return loads(file.read(_MOST))
     except (OSError, ValueError):
         return None
 
@@ -69,11 +68,8 @@ def written(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value.items())
-            + "}"
-        )
+        members = [f"{written(name)}:{written(inner)}" for name, inner in value.items()]
+        return "{" + ",".join(members) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(map(written, value)) + "]"
     return repr(value)

@@ -39,18 +39,18 @@ def main_worktree(root: str) -> str:
     Of a bare repository, which has no working tree, it is the repository's own folder.
     """
     git_folder = git_folder_of(root)
-    if not git_folder or git_folder == os.path.join(root, _MARK):
+    is_linked = git_folder and git_folder != os.path.join(root, _MARK)
+    if not is_linked:
         return root
-    common = os.path.normpath(
-        os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir")))
-    )
-    back = _first_line(os.path.join(git_folder, "gitdir"))
-    if not back or os.path.realpath(os.path.dirname(git_folder)) != os.path.realpath(
-        f"{common}/worktrees"
-    ):
+    common_line = _first_line(os.path.join(git_folder, "commondir"))
+    common = os.path.normpath(os.path.join(git_folder, common_line))
+    worktrees = os.path.realpath(f"{common}/worktrees")
+    is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees
+    back_line = _first_line(os.path.join(git_folder, "gitdir"))
+    if not back_line or not is_in_repository:
         return root
-    linked = os.path.realpath(os.path.join(git_folder, back))
-    if linked != os.path.join(os.path.realpath(root), _MARK):
+    back = os.path.realpath(os.path.join(git_folder, back_line))
+    if back != os.path.join(os.path.realpath(root), _MARK):
         return root
     if os.path.basename(common) == _MARK:
         return os.path.dirname(common)

@@ -13,10 +13,6 @@ import os
 from judgekit import environment
 from judgekit.retrieval import quickjson, worktree
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 SETTING = "autoMemoryDirectory"
 LOCAL_SETTINGS = ".claude/settings.local.json"
 FOLDER_NAME = "CLAUDE_CODE_PROJECT_DIR_NAME"
@@ -33,10 +29,7 @@ def folder_of(project: str) -> str:
     if configured is not None:
         return configured
     root = worktree.git_root(project)
-    if root is None:
-        base = project
-    else:
-        base = worktree.main_worktree(root)
+    base = project if root is None else worktree.main_worktree(root)
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     by_path = _memory_of(folder_name(base))
@@ -101,29 +94,21 @@ def _is_name(name: str) -> bool:
 
 def _configured_folder(project: str) -> str | None:
     """Return the folder that the settings name: the project's local ones first, as in the client."""
-    local = os.path.join(project, *LOCAL_SETTINGS.split("/"))
-    if os.path.isfile(local):
-        folder = _folder_in(quickjson.load(local))
-    else:
-        folder = None
+    folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
         return folder
-    user = os.path.join(_client_home(), "settings.json")
-    if os.path.isfile(user):
-        return _folder_in(quickjson.load(user))
-    return None
+    return _read_folder(os.path.join(_client_home(), "settings.json"))
 
 
-def _folder_in(settings: Mapping[str, object] | None) -> str | None:
-    if isinstance(settings, dict):
-        value = settings.get(SETTING)
-    else:
-        value = None
-    if not isinstance(value, str) or "\0" in value:
+def _read_folder(settings_path: str) -> str | None:
+    """Return the folder that a settings file names; None where it names no absolute path."""
+    settings = quickjson.load(settings_path) if os.path.isfile(settings_path) else None
+    folder = settings.get(SETTING) if isinstance(settings, dict) else None
+    if not isinstance(folder, str) or "\0" in folder:
         return None
-    if value.startswith(("~/", "~\\")):
-        value = os.path.join(os.path.expanduser("~"), value[2:])
-    path = os.path.normpath(value)
+    if folder.startswith(("~/", "~\\")):
+        folder = os.path.join(os.path.expanduser("~"), folder[2:])
+    path = os.path.normpath(folder)
     if os.path.isabs(path) and len(path) >= _SHORTEST_PATH:
         return path
     return None
@@ -138,10 +123,8 @@ def is_users_own(project: str) -> bool:
     if root is None:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
-    if (
-        is_linked and worktree.main_worktree(root) == root
-    ):  # only one side says that they belong together
-        return False
+    if is_linked and worktree.main_worktree(root) == root:
+        return False  # only one side says that they belong together
     git_folder = worktree.git_folder_of(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:

@@ -43,25 +43,26 @@ def listed(_root: str, _profile: Profile) -> Listed:
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics."""
     name = stem(relative)
-    is_list = relative.rpartition("/")[2] == INDEX
     try:
         text, note = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
-        entry = Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
-        return entry
+        return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
+    is_list = relative.rpartition("/")[2] == INDEX
     if is_list:
         return _own_text(root, relative, text, note)
     fields, body = markdown.split(text)
     if markdown.is_retired(fields):
         return None
     title = " ".join(fields.get("title", []) or fields.get("name", []))
-    kind = " ".join(fields.get("type", [])).lower()
+    category = " ".join(fields.get("type", [])).lower()
+    if category not in profile.categories:
+        category = OWN_CATEGORY
     entry = Entry(
         name,
         title or markdown.heading(body) or name,
-        kind if kind in profile.categories else OWN_CATEGORY,
+        category,
         tags=markdown.tags_of(fields),
         body="\n".join([*fields.get("description", []), body]),
     )
@@ -81,13 +82,11 @@ def _own_text(root: str, relative: str, text: str, note: str | None) -> Entry | 
         # Each link costs a look at the disk.
         if links > _MOST_LINKS or not _leads_to_topic(root, folder, line):
             kept.append(line)
-    if not any(line.strip() and not line.startswith("#") for line in kept):
+    has_text = any(line.strip() and not line.startswith("#") for line in kept)
+    if not has_text:
         return None
     name = stem(relative)
-    if folder:
-        entry_id = f"{folder}/{name}"
-    else:
-        entry_id = name
+    entry_id = f"{folder}/{name}" if folder else name
     entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept).strip())
     entry.note = note
     return entry
@@ -97,11 +96,11 @@ def _leads_to_topic(root: str, folder: str, line: str) -> bool:
     """Whether a line of a list has a link to a topic of this store that exists."""
     _, *ends = line.split("](")
     for end in ends:
-        target, bracket, _ = end.partition(")")
-        target = target.partition("#")[0].strip().strip("<>")
+        address, bracket, _ = end.partition(")")
+        target = address.partition("#")[0].strip().strip("<>").replace("%20", " ")
         if not bracket or not target.endswith(markdown.ENDINGS):
             continue
-        path = contained(root, os.path.join(folder, target.replace("%20", " ")))
+        path = contained(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):
             return True
     return False

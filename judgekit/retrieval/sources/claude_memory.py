@@ -35,6 +35,7 @@ DEEP = False
 LINKED_FOLDERS = True
 INDEX = "index.md"
 LISTS: tuple[str, ...] = ()
+_HEAD = 4_000  # bytes of it that tell whether it is one of ours
 _MOST_INDEX = 4_000_000  # bytes of it
 _MOST_LISTED = 20_000  # lines
 _SHOWN = 3  # entries that are named where files are missing
@@ -47,41 +48,41 @@ def is_at(root: str, profile: Profile) -> bool:
         return True
     for category in profile.categories.values():
         folder = category["folder"]
-        if not folder or not contained(root, folder):
-            continue
-        with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
-            if any(
-                one.name.endswith(ENDINGS) and one.name[0] != "." and one.is_file()
-                for one in entries
-            ):
-                return True
-    path = os.path.join(root, INDEX)
-    if auto_memory.is_at(root, profile) or not os.path.isfile(
-        path
-    ):  # reading a device may never end
+        if folder and contained(root, folder) and _has_records(os.path.join(root, folder)):
+            return True
+    is_other_kind = auto_memory.is_at(root, profile)
+    # Reading a device may never end.
+    if is_other_kind or not os.path.isfile(os.path.join(root, INDEX)):
         return False
     try:
-        head, _ = read_bytes(os.path.realpath(root), INDEX, 4000)
+        head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
         return False
     lines = lines_of(head.decode("utf-8", "replace"))
     return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines)
 
 
+def _has_records(folder: str) -> bool:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(ENDINGS) and entry.name[0] != "." and entry.is_file():
+                return True
+    return False
+
+
 def listed(root: str, profile: Profile) -> Listed:
     """Return the folders beside the usual ones that index.md names, and how many of its files are missing."""
-    found = Listed()
-    path = os.path.join(root, INDEX)
-    if not os.path.isfile(path):
-        return found
+    listing = Listed()
+    if not os.path.isfile(os.path.join(root, INDEX)):
+        return listing
     try:
-        raw, more = read_bytes(root, INDEX, _MOST_INDEX)
+        raw, is_longer = read_bytes(root, INDEX, _MOST_INDEX)
     except Unreadable as error:
-        found.problems.append(f"{INDEX}: {error}; the records alone are searched")
-        return found
+        listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
+        return listing
     lines = lines_of(raw.decode("utf-8", "replace"))
-    if more or len(lines) > _MOST_LISTED:
-        found.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
+    if is_longer or len(lines) > _MOST_LISTED:
+        listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
     usual = {category["folder"] for category in profile.categories.values() if category["folder"]}
     names = {folder: _names_in(os.path.join(root, folder)) for folder in usual}
     missing: list[str] = []
@@ -93,25 +94,21 @@ def listed(root: str, profile: Profile) -> Listed:
         if folder in usual:
             is_there = name in names[folder]
         else:
-            is_there = contained(root, place) is not None and os.path.isfile(
-                os.path.join(root, place)
-            )
+            is_inside = contained(root, place) is not None
+            is_there = is_inside and os.path.isfile(os.path.join(root, place))
         if not is_there:
             missing.append(place)
         elif folder and place.endswith(ENDINGS):
-            found.folders.add(folder)
+            listing.folders.add(folder)
         else:
-            found.problems.append(
-                f"{place}: named in {INDEX}, and no record in a folder; not searched"
-            )
+            problem = f"named in {INDEX}, and no record in a folder; not searched"
+            listing.problems.append(f"{place}: {problem}")
     if missing:
         shown = ", ".join(missing[:_SHOWN])
-        if len(missing) > _SHOWN:
-            more_missing = f" and {len(missing) - _SHOWN} more"
-        else:
-            more_missing = ""
-        found.problems.append(f"{INDEX} names files that do not exist: {shown}{more_missing}")
-    return found
+        rest = len(missing) - _SHOWN
+        more = f" and {rest} more" if rest > 0 else ""
+        listing.problems.append(f"{INDEX} names files that do not exist: {shown}{more}")
+    return listing
 
 
 def _names_in(folder: str) -> frozenset[str]:
@@ -130,29 +127,23 @@ def _place_of(root: str, line: str) -> str | None:
     # Relative to the project, as the store's own tool writes it, or to the store.
     below = f"{MEMORY}/".replace(os.sep, "/")
     if below in path:
-        inside = path.partition(below)[2]
-    else:
-        inside = path
-    place = os.path.normpath(os.path.relpath(inside, root) if os.path.isabs(inside) else inside)
-    return place.replace(os.sep, "/")
+        path = path.partition(below)[2]
+    if os.path.isabs(path):
+        path = os.path.relpath(path, root)
+    return os.path.normpath(path).replace(os.sep, "/")
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the memory in a record, None when it is retired; raises `Unreadable` where it may be."""
-    folder = relative.rpartition("/")[0]
     name = stem(relative)
-    category = next(
-        (each for each, data in profile.categories.items() if data["folder"] == folder), None
-    )
-    raw, more = read_bytes(root, relative, MAX_RECORD)
-    if more:
+    category = _category_of_folder(relative.rpartition("/")[0], profile)
+    raw, is_longer = read_bytes(root, relative, MAX_RECORD)
+    if is_longer:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
     try:
         record = json.loads(as_text(raw, whole=True))
     except (Unreadable, ValueError, RecursionError) as error:
-        # Whether it names a status other than active, in whatever encoding.
-        _, *values = raw.replace(b"\0", b"").split(b"record_status")
-        if not all(value.lstrip(b" \t\r\n:'\"").startswith(b"active") for value in values):
+        if not _is_surely_active(raw):
             raise Unreadable("damaged, and it may be retired") from None
         category = category or next(iter(profile.categories))
         reason = error if isinstance(error, Unreadable) else "not valid JSON"
@@ -162,24 +153,35 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if record.get("record_status", "active") != "active":
         return None
     category = category or _category_in(record, profile)
-    tags = record.get("tags")
-    if not isinstance(tags, list):
-        tags = []
     title = record.get("title")
     if not isinstance(title, str) or not title.strip():
         title = name
-    body = body_text(record, profile.categories[category]["body"], profile.max_bytes)
-    updated = _seconds(record.get("updated_at")) or _seconds(record.get("created_at"))
+    tags = record.get("tags")
+    if not isinstance(tags, list):
+        tags = []
     entry = Entry(
         name,
         title,
         category,
         tags=[tag for tag in tags if isinstance(tag, str)],
-        body=body,
-        updated=updated,
+        body=body_text(record, profile.categories[category]["body"], profile.max_bytes),
+        updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
     )
     entry.status = force.status_of(_stated(record), "")
     return entry
+
+
+def _category_of_folder(folder: str, profile: Profile) -> str | None:
+    for category, data in profile.categories.items():
+        if data["folder"] == folder:
+            return category
+    return None
+
+
+def _is_surely_active(raw: bytes) -> bool:
+    """Whether no status but active stands in a damaged record, in whatever encoding."""
+    _, *values = raw.replace(b"\0", b"").split(b"record_status")
+    return all(value.lstrip(b" \t\r\n:'\"").startswith(b"active") for value in values)
 
 
 def _category_in(record: Mapping[str, object], profile: Profile) -> str:
@@ -192,19 +194,21 @@ def _category_in(record: Mapping[str, object], profile: Profile) -> str:
 
 def _stated(record: Mapping[str, object]) -> dict[str, list[str]]:
     """Return the status that a record or its content gives, as fields of a front matter."""
+    values = [record.get("status")]
     content = record.get("content")
-    values = [record.get("status"), content.get("status") if isinstance(content, dict) else None]
+    if isinstance(content, dict):
+        values.append(content.get("status"))
     return {"status": [value for value in values if isinstance(value, str)]}
 
 
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
     """Return the first `limit` characters of a record's body fields: strings, lists or objects of them."""
     content = record.get("content")
+    if not isinstance(content, dict):
+        return ""
     parts = []
     room = limit
-    for part in _strings(
-        [content.get(field) for field in fields] if isinstance(content, dict) else ()
-    ):
+    for part in _strings([content.get(field) for field in fields]):
         if room < 0:
             break
         parts.append(part[:room])
@@ -220,20 +224,22 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
             if isinstance(value, str):
                 yield value
             elif isinstance(value, list | dict):
-                waiting.append(iter(value if isinstance(value, list) else value.values()))
+                # Its strings come first; the loop goes on behind it when they are through.
+                inner = value if isinstance(value, list) else value.values()
+                waiting.append(iter(inner))
                 break
         else:
             waiting.pop()
 
 
 def _seconds(value: object) -> float:
+    """Return a time in seconds since the epoch, 0 where it is none; without a zone it is UTC."""
+    if not isinstance(value, str):
+        return 0.0
     try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-        else:
-            moment = None
+        moment = datetime.fromisoformat(value)
     except ValueError:
         return 0.0
-    if moment:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return 0.0
+    if not moment.tzinfo:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()

@@ -109,31 +109,38 @@ def _of_value(text: str) -> str:
             word = text[:place]
             break
     status = _STATUSES.get(word, "")
-    rest = text[len(word) :].lstrip("*_~")
-    ends_there = rest.lstrip() == rest and rest != ""  # a comma, a bracket: no space
-    words = rest.strip(_WORD_ENDS).split()
-    if status and (ends_there or not words or not words[0][0].isalpha() or words[0] in _FOLLOWING):
+    if status and _ends_or_explains(text[len(word) :].lstrip("*_~")):
         return status
-    unspaced = [known for known in _UNSPACED if text.startswith(known)]
-    return _STATUSES[unspaced[0]] if unspaced else ""
+    for unspaced in _UNSPACED:
+        if text.startswith(unspaced):
+            return _STATUSES[unspaced]
+    return ""
+
+
+def _ends_or_explains(rest: str) -> bool:
+    """Whether what follows a status ends there, or says by what, since when or why."""
+    has_no_space = rest.lstrip() == rest and rest != ""  # but a comma or a bracket
+    words = rest.strip(_WORD_ENDS).split()
+    if has_no_space or not words:
+        return True
+    first_word = words[0]
+    return not first_word[0].isalpha() or first_word in _FOLLOWING
 
 
 def _status_lines(body: str) -> list[str]:
     """Return the lines of the Status section, and what stands behind `Status:` before any other section."""
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
-    is_fenced = is_in_section = False
-    sections = 0
+    is_fenced = False
+    is_in_section = False
+    sections = 0  # the first one is the title's
     for place, line in enumerate(lines):
         text = line.strip()
         if text.startswith(("```", "~~~")):
             is_fenced = not is_fenced
         if is_fenced or not text:
             continue
-        if place + 1 < len(lines):
-            below = lines[place + 1].strip()
-        else:
-            below = ""
+        below = lines[place + 1].strip() if place + 1 < len(lines) else ""
         if _is_heading(text, below):
             is_in_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             sections += 1

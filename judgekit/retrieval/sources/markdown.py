@@ -40,8 +40,9 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     try:
         text, note = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
-        entry = Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
-        return None if seems_retired(root, relative, profile.max_bytes) else entry
+        if seems_retired(root, relative, profile.max_bytes):
+            return None
+        return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
     fields, body = split(text)
     if is_retired(fields):
         return None
@@ -60,8 +61,9 @@ def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
-    listed = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
-    return [tag.strip() for tag in listed.split(",") if tag.strip()]
+    """Return the tags and keywords in a front matter, each of which may be several with commas."""
+    joined = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
+    return [tag.strip() for tag in joined.split(",") if tag.strip()]
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
@@ -70,7 +72,8 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
         return False
-    return is_retired(split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
+    fields, _ = split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))
+    return is_retired(fields)
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
@@ -79,7 +82,7 @@ def is_retired(fields: Mapping[str, list[str]]) -> bool:
 
 
 def split(text: str) -> tuple[dict[str, list[str]], str]:
-    """Return the values of the YAML header by key in small letters, and the text after it.
+    """Return the values of a text's YAML header by key in small letters, and the text after it.
 
     Only `key: value` lines and lists are read; keys of nested mappings count as if they stood at the top.
     A second header below the first one, as tools that add one of their own leave it, counts more than that.
@@ -130,36 +133,43 @@ def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
         if part in _HEADER_ENDS:
             return fields, "\n".join(lines[number + 1 :])
         if part.startswith("- ") and key:
-            fields[key].append(_scalar(part[2:]))
+            fields[key].append(_unquote(part[2:]))
         elif ":" in part and not part.startswith("#"):
-            key, _, value = part.partition(":")
-            key = key.strip().lower()
-            value = value.strip()
-            if value in ("", "|", ">", "|-", ">-"):
-                fields[key] = []
-            else:
-                fields[key] = [_scalar(value)]
-            if value.startswith("[") and value.endswith("]"):
-                fields[key] = [text for item in value[1:-1].split(",") if (text := _scalar(item))]
+            name, _, value = part.partition(":")
+            key = name.strip().lower()
+            fields[key] = _values_in(value.strip())
     return {}, text
 
 
-def _scalar(value: str) -> str:
+def _values_in(value: str) -> list[str]:
+    """Return the items of a list on one line, or the value; none where they stand on the lines below."""
+    if value in ("", "|", ">", "|-", ">-"):
+        return []
+    if value.startswith("[") and value.endswith("]"):
+        items = [_unquote(item) for item in value[1:-1].split(",")]
+        return [item for item in items if item]
+    return [_unquote(value)]
+
+
+def _unquote(value: str) -> str:
     value = value.strip()
-    quoted = len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]
-    return value[1:-1] if quoted else value
+    is_quoted = len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]
+    return value[1:-1] if is_quoted else value
 
 
 def heading(text: str) -> str | None:
-    fenced = False
+    """Return the first heading of a text, or the first line that is underlined as a title is in reST."""
+    is_fenced = False
     before = ""
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        elif not fenced and line.startswith("==") and not line.strip("= \t") and before.strip():
-            return before.strip()
-        elif not fenced and line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t"):
-            title = _without_id(line.strip("# \t"))
+            is_fenced = not is_fenced
+        elif not is_fenced:
+            is_underline = line.startswith("==") and not line.strip("= \t")
+            if is_underline and before.strip():
+                return before.strip()
+            is_heading = line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t")
+            title = _without_id(line.strip("# \t")) if is_heading else ""
             if title:
                 return title
         before = line
