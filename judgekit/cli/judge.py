@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
 _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
-_TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.has_lines)
+_TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.is_text)
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 _USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # of documents
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]

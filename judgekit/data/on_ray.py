@@ -464,7 +464,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
         dataset, expected, lines, number, firsts = ray.get(self._known)
         before, count = firsts.get(path, (0, 0))
-        file = io.BufferedReader(opened) if source_of(path).has_lines else opened
+        file = io.BufferedReader(opened) if source_of(path).is_text else opened
         rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
         part = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=part, results=parts.KeptLines(lines), expected=expected)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from judgekit import environment, outputs
 from judgekit.config.locks import take
 from judgekit.data import seals, tables
-from judgekit.data.sources.lines import bounded_lines
+from judgekit.data.sources.line_reader import bounded_lines
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable, short_line

@@ -54,15 +54,15 @@ class Reader(Protocol):
 class Source(NamedTuple):
     """A kind of files with rows: its name, the endings of its files, the usual one first, and its module.
 
-    `has_lines`: its files are lines of text, which Ray reads as such; `judge` of one as a document says that
-    --data would judge its rows. `has_types`: its columns have types, which results in Parquet keep.
-    `can_split`: its files can be read apart from each other, on several machines.
+    `is_text`: its files can be documents, too; `judge` of one says that --data would judge its rows.
+    `has_types`: its columns have types, which results in Parquet keep. `can_split`: its files can be read
+    apart from each other, on several machines.
     """
 
     name: str
     endings: tuple[str, ...]
     module: str
-    has_lines: bool = True
+    is_text: bool = True
     has_types: bool = False
     can_split: bool = True
 
@@ -80,7 +80,7 @@ SOURCES = (
     Source("jsonl", (".jsonl", ".ndjson"), "json_lines"),
     Source("csv", (".csv",), "delimited"),
     Source("tsv", (".tsv",), "delimited"),
-    Source("parquet", (".parquet",), "parquet", has_lines=False, has_types=True),
+    Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
 )
 """The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from judgekit.data import sniffing
 from judgekit.data.cells import CellError, check_names, check_text
 from judgekit.data.sources import TOO_LONG, DataRow
-from judgekit.data.sources.lines import BOM, bounded_lines, unreadable_row
+from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.judging.documents import MAX_BYTES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from judgekit.data import sniffing
 from judgekit.data.cells import CellError
 from judgekit.data.sources import TOO_LONG, DataRow
-from judgekit.data.sources.lines import BOM, bounded_lines, unreadable_row
+from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import RepeatedKeyError, encodable, with_different_keys
 

@@ -9,7 +9,7 @@ from judgekit.data import parquet_pages
 from judgekit.data.arrow import parquet_module, plain_cells
 from judgekit.data.cells import CellError, check_names
 from judgekit.data.sources import TOO_LONG, DataRow, UnreadableRow
-from judgekit.data.sources.lines import unreadable_row
+from judgekit.data.sources.line_reader import unreadable_row
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable
