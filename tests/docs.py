@@ -23,7 +23,7 @@ from ruamel.yaml.error import YAMLError
 
 import judgekit
 from judgekit.cli.formats import table
-from judgekit.cli.output import colourless
+from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS, Row
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def stale_gate_rows(root: Path) -> Iterator[str]:
                     lost=False,
                     verdict={},
                 )
-                if colourless(table.gate_line(row)) == line:
+                if strip_colours(table.gate_line(row)) == line:
                     continue
             yield f"{page}:{number}: the gate prints other columns; show what it prints"
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from judgekit import environment, programs
-from judgekit.cli.output import colourless, say, warn
+from judgekit.cli.output import say, strip_colours, warn
 from judgekit.cli.provider import fetch_model
 from judgekit.config import files
 from judgekit.errors import UsageError
@@ -148,4 +148,4 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
             lines.append(line.decode().rstrip("\n"))
             say(lines[-1])
     say(f"(exit code {process.returncode})\n" if process.returncode else "")
-    return colourless("\n".join(lines)) + "\n"
+    return strip_colours("\n".join(lines)) + "\n"

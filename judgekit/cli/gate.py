@@ -97,7 +97,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     substitutes: list[str] = []
     for row in report.rows:
         substitutes += row["verdict"].get("substitutes", ())
-    output.tell_sent(substitutes)
+    output.note_sent(substitutes)
     if report.rows or report.skipped or report.not_examined or not base:
         warn(_last_line(report))
     _print_effect(report)

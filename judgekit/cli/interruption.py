@@ -14,6 +14,6 @@ KEPT: dict[str, str | None] = {
 """What an interrupted command says is kept; None where it has said so itself."""
 
 
-def keeps(command: str, message: str) -> None:
+def set_kept(command: str, message: str) -> None:
     """Set what an interruption of a command from now on says is kept."""
     KEPT[command] = f"; {message}"

@@ -259,7 +259,7 @@ def _note_about(verdicts: Sequence[Record]) -> None:
         substitutes += verdict.get("substitutes") or ()
         secrets += verdict.get("redacted") or 0
         deciders.add(verdict)
-    output.tell_sent(substitutes, secrets)
+    output.note_sent(substitutes, secrets)
     note(*deciders.notes("judge"))
 
 
@@ -385,7 +385,7 @@ def _print_comparison(comparison: Comparison, format_: str) -> int:
     formats.print_comparison(format_, comparison)
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")
-    output.tell_sent(comparison.substitutes, comparison.redacted)
+    output.note_sent(comparison.substitutes, comparison.redacted)
     deciders = Deciders()
     deciders.add(comparison.model_dump())
     note(*deciders.notes("compare"))

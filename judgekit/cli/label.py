@@ -15,9 +15,9 @@ from typer import Argument, Option
 
 from judgekit import task_ids
 from judgekit.cli.formats.table import verdict_text
-from judgekit.cli.interruption import keeps
-from judgekit.cli.ledger import Since, TeamLedger, damaged, here, measure_readiness
-from judgekit.cli.output import emit, pressed, project_path, say, warn
+from judgekit.cli.interruption import set_kept
+from judgekit.cli.ledger import Since, TeamLedger, damaged, find_ledger, measure_readiness
+from judgekit.cli.output import emit, project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, short_line
 
@@ -62,7 +62,7 @@ def label(
     """
     from judgekit.ledger import LineFilter, labels, store
 
-    ledger = TeamLedger() if team else here()
+    ledger = TeamLedger() if team else find_ledger()
     who = labels.who()
     if isinstance(ledger, TeamLedger) and dismiss is not None:
         raise UsageError(
@@ -134,7 +134,7 @@ def _ask_for_labels(
     position = 0
     while position < len(waiting):
         count = counted(len(labelled), "label is", "labels are")
-        keeps("label", f"{count} saved; judgekit label continues there")
+        set_kept("label", f"{count} saved; judgekit label continues there")
         verdict = waiting[position]
         key = _ask_about(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
         if key == "q":
@@ -163,7 +163,7 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
     say("\nShould this go?")
     while True:
         say(_KEY_HELP)
-        key = pressed()
+        key = read_key()
         if key == "a":
             _print_texts(verdict, None)
         if key in {*_KEY_WORDS, "s", "b", "q"}:
@@ -266,7 +266,7 @@ def override(
 
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
-    ledger = TeamLedger() if team else here()
+    ledger = TeamLedger() if team else find_ledger()
     verdict = _find_verdict(ledger, task)
     if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
         remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
@@ -342,7 +342,7 @@ def escalate(
     from judgekit.gate import github, issues
 
     settings = load(project_path()).escalate
-    ledger = here()
+    ledger = find_ledger()
     verdicts = _choose_verdicts(ledger, task, with_rejects=settings.rejects)
     if not verdicts:
         say("nothing needs a person")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.interruption import keeps
+from judgekit.cli.interruption import set_kept
 from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
@@ -83,7 +83,7 @@ def export(
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
 
-    ledger_lines = lines(ledger, project or "all", since, of_team=team)
+    ledger_lines = read_lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
         emit(rows(line.record for line in ledger_lines))
         return
@@ -104,12 +104,12 @@ def import_(
     from judgekit.config import settings
     from judgekit.ledger import importing, store
 
-    if not store.files(places(sources)):
+    if not store.files(choose_places(sources)):
         store.files(sources, damaged)  # once more, to say what is wrong there
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
-    keeps("ledger", "the added lines stay; run the import again for the rest")
-    ledger = here()
+    set_kept("ledger", "the added lines stay; run the import again for the rest")
+    ledger = find_ledger()
     imported = importing.bring(ledger, sources, text=settings.load(None).ledger.text)
     warn(*imported.damaged[:_MAX_DAMAGED])
     left_out = len(imported.damaged) - _MAX_DAMAGED
@@ -165,7 +165,7 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
     from judgekit.ledger import store
 
     check_project(project)
-    wanted = here().name if project is None else project
+    wanted = find_ledger().name if project is None else project
     purges: dict[str, Purge] = {}
     for folder in _list_folders():
         if project == "all" or store.same_project(folder.name, wanted):
@@ -198,7 +198,7 @@ def forward(
     if all_:
         ledgers = [Ledger(folder, folder.name) for folder in _list_folders()]
     else:
-        ledgers = [here()]
+        ledgers = [find_ledger()]
     total = 0
     for ledger in ledgers:
         count, remarks = forward(ledger, connect_team().send)
@@ -207,7 +207,7 @@ def forward(
     say(f"{counted(total, 'line', 'lines')} sent")
 
 
-def here() -> Ledger:
+def find_ledger() -> Ledger:
     """Return the ledger of the project in the current folder."""
     from judgekit.ledger import Ledger
 
@@ -279,7 +279,7 @@ def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
         warn(f"{host}: {complaint}")
 
 
-def lines(
+def read_lines(
     ledgers: list[Path] | None,
     project: str | None,
     since: str | None,
@@ -288,7 +288,7 @@ def lines(
     of_team: bool = False,
     host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield the lines of some `places`, of the shared judge or of a `host`; say which cannot be read."""
+    """Yield the lines of some places, of the shared judge or of a `host`; say which cannot be read."""
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
@@ -300,10 +300,10 @@ def lines(
     elif host is not None:
         yield from _fetch_from_host(wanted, host)
     else:
-        yield from store.entries(places(ledgers, project), wanted, damaged)
+        yield from store.entries(choose_places(ledgers, project), wanted, damaged)
 
 
-def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
+def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
     """Return the ledgers to read: those given, else a project's or all; raises `InputError`, `UsageError`."""
     from judgekit.ledger import store
 
@@ -313,7 +313,7 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
     if ledgers:
         return ledgers
     check_project(project)
-    return [here().folder if project is None else store.home()]
+    return [find_ledger().folder if project is None else store.home()]
 
 
 def check_project(project: str | None) -> None:
@@ -355,7 +355,7 @@ def kpi(
         raise UsageError(
             "--plot: no such option any more; --html FILE.html writes a page that has the charts"
         )
-    ledger_lines = lines(ledger, project, since, datetime.now(UTC), of_team=team)
+    ledger_lines = read_lines(ledger, project, since, datetime.now(UTC), of_team=team)
     evidence = kpi.evidence(line.record for line in ledger_lines)
     if html is not None:
         from judgekit.evaluation import pages
@@ -467,7 +467,7 @@ def promote(
         dependent=is_dependent,
     )
     # Last: the ledger must not hold a promotion that failed.
-    here().add(promotion)
+    find_ledger().add(promotion)
     return 0
 
 
@@ -493,7 +493,7 @@ def measure_readiness(
 
     name = settings.load(project).gate.rubric
     rubric = loader.configured_rubric("gate", name, project).rubric.ref
-    ledger_lines = store.entries(places(ledger, None), kpi.window(), on_damage)
+    ledger_lines = store.entries(choose_places(ledger, None), kpi.window(), on_damage)
     return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
 
 
@@ -515,7 +515,7 @@ def triage(
     if since is None and not files:
         since = "7d"
     paths = [*(files or []), *(ledger or [])]
-    ledger_lines = lines(paths, project or "all", since, of_team=team, host=host)
+    ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
     sorted_out = triage(line.record for line in ledger_lines)
     if as_json:
         emit(json.dumps(_triage_record(sorted_out), indent=2, ensure_ascii=False))

@@ -152,14 +152,14 @@ def _ask_about(pairs: Sequence[tuple[Trial, Candidate]], answers: Answers, path:
 
     for number, (trial, hit) in enumerate(pairs, 1):
         kept = counted(number - 1, "new answer is", "new answers are")
-        interruption.keeps("eval", f"{kept} kept; run the same command to continue")
+        interruption.set_kept("eval", f"{kept} kept; run the same command to continue")
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n"
         typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
-            key = output.pressed()
+            key = output.read_key()
         if key == "q":
             break
         answers[trial.pair(hit)] = _ANSWERS[key]

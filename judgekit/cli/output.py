@@ -60,7 +60,7 @@ def say(text: str = "") -> None:
     Raises `typer.Exit` where nobody reads it, and `InputError` where it cannot be written.
     """
     if current.file is not None:
-        current.results.append(colourless(printable(text, "utf-8")))
+        current.results.append(strip_colours(printable(text, "utf-8")))
         return
     has_colour: bool | None = None  # on a terminal alone
     if os.environ.get("NO_COLOR"):
@@ -104,7 +104,7 @@ def printable(text: str, encoding: str = "") -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def colourless(text: str) -> str:
+def strip_colours(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
@@ -121,7 +121,7 @@ def confirm(question: str, to_do: str) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-def pressed() -> str:
+def read_key() -> str:
     """Return the key that a person presses; "q" at the end of the input."""
     try:
         return typer.getchar().lower()
@@ -129,7 +129,7 @@ def pressed() -> str:
         return "q"
 
 
-def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
+def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
         note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")

@@ -170,7 +170,7 @@ def _judge_here(job: _Job) -> _Outcome:
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
-    output.tell_sent(work.substitutes, work.redacted)
+    output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""

@@ -64,7 +64,7 @@ class _Examination:
 
     def run(self) -> None:
         """Sort all that is new in the ref: judged, skipped for a reason, or not examined."""
-        news = history.read(self.repository, self.tip, self.known)
+        news = history.read_history(self.repository, self.tip, self.known)
         if news.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")

@@ -62,7 +62,7 @@ class History(NamedTuple):
     is_long: bool = False
 
 
-def read(repository: Repository, tip: str, known: Sequence[str]) -> History:
+def read_history(repository: Repository, tip: str, known: Sequence[str]) -> History:
     """Return what the commits did that `tip` reaches and no `known` commit does; raises `GitError`."""
     revisions = [tip, *(f"^{oid}" for oid in known), ""]
     limit = f"--max-count={MAX_COMMITS + 1}"

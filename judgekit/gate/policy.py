@@ -39,7 +39,9 @@ _MAX_BRANCHES = 200  # in which they are looked for
 _VARIABLES = "JUDGEKIT_GATE_"
 
 
-def commits_of(repository: Repository, updates: Updates, remote: str, url: str = "") -> list[str]:
+def find_rule_commits(
+    repository: Repository, updates: Updates, remote: str, url: str = ""
+) -> list[str]:
     """Return the commits of which one has the rules that hold for a push; no two have the same rules.
 
     That is where the default branch of the remote stands, whatever branch is pushed: else a branch could be
@@ -48,7 +50,7 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
     nothing is known of it, the default branches of all other remotes count, the branches of this clone, and
     all rules that what is pushed ever had.
     """
-    known = remotes.read(repository, remote, url)
+    known = remotes.read_remotes(repository, remote, url)
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
     defaults = [known.default_branch(name, updated) for name in known.names]
     commits = _with_different_rules(repository, defaults)
@@ -107,7 +109,7 @@ def _commits_that_changed_rules(repository: Repository, pushed: Sequence[str]) -
 
 
 @contextmanager
-def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
+def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     """Give a folder with a commit's rules; a `ConfigError` from inside names the file as `COMMIT:PATH`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -223,7 +225,7 @@ def nothing_to_judge(
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
-    key = _choice_key(repository, commits_of(repository, updates, remote, url))
+    key = _choice_key(repository, find_rule_commits(repository, updates, remote, url))
     try:
         kept = json.loads(Path(_choice_file(repository)).read_bytes())
         if kept["key"] != key:
@@ -231,7 +233,7 @@ def nothing_to_judge(
         wanted = ChangeFilter((kept["paths"], kept["authors"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    known = remotes.known_to(repository, updates, remote, url)
+    known = remotes.list_known_commits(repository, updates, remote, url)
     pushed = examine.examine_push(repository, updates, known, wanted)
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None

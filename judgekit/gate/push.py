@@ -126,8 +126,8 @@ def judge_push(
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
-        rule_commits = policy.commits_of(repository, updates, remote, url)
-        known = remotes.known_to(repository, updates, remote, url)
+        rule_commits = policy.find_rule_commits(repository, updates, remote, url)
+        known = remotes.list_known_commits(repository, updates, remote, url)
     else:
         push = PushRecord(ref=base)
         base_commit = commits.resolve_commit(repository, base)
@@ -167,7 +167,7 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
     problem: ConfigError | None = None
     for oid in oids or (None,):
         try:
-            folder = stack.enter_context(policy.rules(repository, oid))
+            folder = stack.enter_context(policy.check_out_rules(repository, oid))
             loaded.append(_Rules(configuration.load(folder), folder))
         except ConfigError as error:
             problem = problem or error
@@ -323,7 +323,9 @@ class _Gatekeeper:
                 self.notes.append(reason)
                 for change, document in waiting:
                     # No measurement, so nothing for the ledger.
-                    verdict = tasks.without_models(self.loaded, self.mode, document, None, reason)
+                    verdict = tasks.decide_without_models(
+                        self.loaded, self.mode, document, None, reason
+                    )
                     self._settle(change, verdict)
                 return
 
@@ -351,7 +353,7 @@ class _Gatekeeper:
             )
             if override is None:
                 return False
-        verdict = tasks.without_models(self.loaded, self.mode, document, override, reason)
+        verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, reason)
         self._settle(change, verdict)
         return True
 
@@ -368,7 +370,7 @@ class _Gatekeeper:
             judge_in_time = replace(
                 judge_in_time, instead=partial(review.at_depth, lambda _: depth)
             )
-        verdict = tasks.held_by_findings(await judge_in_time.judge(document))
+        verdict = tasks.require_findings(await judge_in_time.judge(document))
         try:
             if not verdict.depth or verdict.depth.depth == "tiers":
                 verdict = noise.marked(judge, document, verdict)

@@ -99,7 +99,7 @@ class Remotes(NamedTuple):
         return None
 
 
-def read(repository: Repository, remote: str, url: str = "") -> Remotes:
+def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others."""
     addresses = _read_addresses(repository)
     names = _names_at(repository, addresses, remote, url)
@@ -125,9 +125,11 @@ def read(repository: Repository, remote: str, url: str = "") -> Remotes:
     return Remotes(names, refs)
 
 
-def known_to(repository: Repository, updates: Updates, remote: str, url: str = "") -> list[str]:
+def list_known_commits(
+    repository: Repository, updates: Updates, remote: str, url: str = ""
+) -> list[str]:
     """Return commits that a remote, a name or a URL, has: those that its refs reach, whatever they are."""
-    remotes = read(repository, remote, url)
+    remotes = read_remotes(repository, remote, url)
     # Of one that was never fetched, only what others have is known.
     refs = remotes.pushed_refs or remotes.other_refs
     updated = [update.remote_oid for update in updates if not update.is_new]

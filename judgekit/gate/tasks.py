@@ -73,7 +73,9 @@ def judge_task(
     )
     if override is not None:
         loaded = service.rubric(settings, project, request)
-        verdict = without_models(loaded, request.mode or settings.judge.mode, document, override)
+        verdict = decide_without_models(
+            loaded, request.mode or settings.judge.mode, document, override
+        )
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
     if verdict.rounds:
@@ -84,7 +86,7 @@ def judge_task(
     return verdict, []
 
 
-def held_by_findings(verdict: Verdict) -> Verdict:
+def require_findings(verdict: Verdict) -> Verdict:
     """Return a verdict; undetermined, where decision models alone would hold a push, and nobody says why."""
     would_hold = verdict.verdict in ("reject", "improve")
     if not would_hold or verdict.findings or not is_wordless(verdict.record()):
@@ -94,7 +96,7 @@ def held_by_findings(verdict: Verdict) -> Verdict:
     return verdict.model_copy(update={"verdict": "undetermined", "degraded": degraded})
 
 
-def without_models(
+def decide_without_models(
     loaded: LoadedRubric,
     mode: ModeName,
     document: Document,

@@ -228,7 +228,7 @@ def _read_updates() -> list[RefUpdate]:
     if tip is None:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
-    remote = remotes.read(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
+    remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:

@@ -16,7 +16,7 @@ from scripted import by_content
 
 from judgekit.cli import formats
 from judgekit.cli.formats import table
-from judgekit.cli.output import colourless
+from judgekit.cli.output import strip_colours
 from judgekit.data import tables
 from judgekit.data.results import OURS
 from judgekit.environment import __version__
@@ -47,13 +47,13 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def check(name: str, text: str) -> None:
-    text = colourless(text).replace(f'"{__version__}"', '"VERSION"').replace(TOKEN, "TOKEN")
+    text = strip_colours(text).replace(f'"{__version__}"', '"VERSION"').replace(TOKEN, "TOKEN")
     same("formats", name, f"{text}\n")
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_verdicts_in_each_format(name: str, records: dict[str, Any]) -> None:
-    text = formats.renderer(name).render_verdicts(records["verdicts"])
+    text = formats.load_renderer(name).render_verdicts(records["verdicts"])
     assert (TOKEN in text) == (name in KEEP_ALL)
     check(f"verdicts.{name}", text)
 
@@ -62,14 +62,14 @@ def test_verdicts_in_each_format(name: str, records: dict[str, Any]) -> None:
 def test_a_run_of_the_gate_in_each_format(name: str, records: dict[str, Any]) -> None:
     for row in records["gate"]["rows"]:
         assert set(row) == set(Row.__annotations__), "add what a column needs to records.json, too"
-    text = formats.renderer(name).render_gate(Report(**records["gate"]))
+    text = formats.load_renderer(name).render_gate(Report(**records["gate"]))
     assert (TOKEN in text) == (name in KEEP_ALL)
     check(f"gate.{name}", text)
 
 
 @pytest.mark.parametrize("name", formats.OF_COMPARISONS)
 def test_a_comparison_in_each_format_that_has_them(name: str, records: dict[str, Any]) -> None:
-    module = cast("formats.ComparisonRenderer", formats.renderer(name))
+    module = cast("formats.ComparisonRenderer", formats.load_renderer(name))
     check(
         f"comparison.{name}",
         module.render_comparison(Comparison.model_validate(records["comparison"])),

@@ -265,26 +265,26 @@ def test_refs_of_a_remote_are_where_it_was_fetched_to(world: World, refspecs: li
     known = world.work("rev-parse", "origin/main")
     world.work("push", "--quiet", "--no-verify", "origin", "main:refs/heads/wip")
     remote_of(world.work, *refspecs)
-    found = remotes.read(Repository(world.work.folder), "origin")
+    found = remotes.read_remotes(Repository(world.work.folder), "origin")
     assert found.default_branch("origin", {}) == known
     assert "refs/heads/wip" not in {ref.source for ref in found.pushed_refs} or len(refspecs) == 1
     world.work.commit("mine", b_md=bad("b"))
     world.work("update-ref", "refs/heads/other", "HEAD")
-    assert remotes.known_to(Repository(world.work.folder), [], "origin") == [known]
+    assert remotes.list_known_commits(Repository(world.work.folder), [], "origin") == [known]
 
 
 def test_branches_and_tags_of_this_clone_are_nobodys_word_of_a_remote(world: World) -> None:
     """A mirror fetches into its own branches."""
     world.work("switch", "--quiet", "--detach")
     remote_of(world.work, "+refs/*:refs/*")
-    assert remotes.read(Repository(world.work.folder), "origin").pushed_refs == []
+    assert remotes.read_remotes(Repository(world.work.folder), "origin").pushed_refs == []
 
 
 def test_a_ref_that_two_remotes_are_fetched_into_is_no_ones(world: World) -> None:
     GitRepo(world.folder / "other.git", "--bare")
     world.work("remote", "add", "other", "../other.git")
     world.work("config", "remote.other.fetch", "+refs/heads/*:refs/remotes/origin/*")
-    assert remotes.read(Repository(world.work.folder), "origin").pushed_refs == []
+    assert remotes.read_remotes(Repository(world.work.folder), "origin").pushed_refs == []
 
 
 @pytest.mark.slow

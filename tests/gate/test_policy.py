@@ -20,7 +20,7 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.gate import examine, history, policy, tasks
 from judgekit.gate.commits import ChangedFile, ChangeFilter, RefUpdate
 from judgekit.gate.history import Commit
-from judgekit.gate.policy import commits_of
+from judgekit.gate.policy import find_rule_commits
 from judgekit.git import GitError, Repository
 
 RULES = ".judgekit/config.yaml"
@@ -59,12 +59,12 @@ def test_what_leads_out_is_left_out(
         tree = work("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=entry)
     outside = work("commit-tree", tree, "-m", "a tree made by hand")
     for commit in (links, outside):
-        with policy.rules(Repository(work.folder), commit) as folder:
+        with policy.check_out_rules(Repository(work.folder), commit) as folder:
             assert {path.name for path in folder.rglob("*")} <= {".judgekit", "config.yaml"}
             assert list(tmp_path.rglob("out.yaml")) == []
     work.write(".judgekit/notes.txt", "# x\n" * 30_000)  # what decides nothing may be missing
     work.write(".claude/memory/memory-config.json", " " * 200_000)
-    with policy.rules(Repository(work.folder), work.commit("large")) as folder:
+    with policy.check_out_rules(Repository(work.folder), work.commit("large")) as folder:
         assert settings.load(folder).gate.mode == "advisory"
 
 
@@ -72,7 +72,7 @@ def refuses(work: GitRepo, commit: str, problem: str) -> None:
     """Check that the rules of a commit are refused, with the file named as git names it."""
     with (
         pytest.raises(ConfigError, match=rf"^{commit[:12]}:{problem}"),
-        policy.rules(Repository(work.folder), commit) as folder,
+        policy.check_out_rules(Repository(work.folder), commit) as folder,
     ):
         settings.load(folder)
 
@@ -172,7 +172,7 @@ def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_ot
     remedy = rf"\(fetch it with: git show {commit[:12]}:\.judgekit/c"
     refuses(partial, commit, rf"\.judgekit/config\.yaml: .* not in this clone {remedy}")
     partial("show", f"{commit[:12]}:{RULES}")
-    with policy.rules(Repository(partial.folder), commit) as folder:
+    with policy.check_out_rules(Repository(partial.folder), commit) as folder:
         assert settings.load(folder).gate.mode == "blocking"
 
 
@@ -198,7 +198,9 @@ def nothing_to_judge(work: GitRepo) -> bool:
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    policy.keep_choice(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
+    policy.keep_choice(
+        repository, find_rule_commits(repository, [main_of(work)], "origin"), ["*.md"], []
+    )
 
 
 def test_what_decides_a_choice_makes_it_read_again(

@@ -74,24 +74,24 @@ FormatOption = Annotated[FormatName, Option("--format", help="Output format.")]
 ComparisonFormatOption = Annotated[ComparisonFormatName, Option("--format", help="Format.")]
 
 
-def renderer(name: str) -> Renderer:
+def load_renderer(name: str) -> Renderer:
     """Return the module of a format."""
     return cast("Renderer", import_module(f"{__name__}.{FORMATS[name].module}"))
 
 
 def print_verdicts(name: str, verdicts: Sequence[Record]) -> None:
     """Print the records of verdicts in the format of this name."""
-    _print(name, renderer(name).render_verdicts(verdicts))
+    _print(name, load_renderer(name).render_verdicts(verdicts))
 
 
 def print_gate(name: str, report: Report) -> None:
     """Print a run of the gate in the format of this name."""
-    _print(name, renderer(name).render_gate(report))
+    _print(name, load_renderer(name).render_gate(report))
 
 
 def print_comparison(name: str, comparison: Comparison) -> None:
     """Print a comparison in the format of this name."""
-    module = cast("ComparisonRenderer", renderer(name))
+    module = cast("ComparisonRenderer", load_renderer(name))
     _print(name, module.render_comparison(comparison))
 
 
