@@ -85,6 +85,11 @@ def replace_families(
     return models_by_tier
 
 
+def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return models with their families, also those of which only a proxy knows it."""
+    return {tier: tuple(map(with_family, models)) for tier, models in models_by_tier.items()}
+
+
 def without_authors(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
@@ -94,9 +99,7 @@ def without_authors(
     """
     if not author_families:
         return settings
-    before = {}
-    for tier, models in settings.models_by_tier.items():
-        before[tier] = tuple(map(with_family, models))
+    before = with_families(settings.models_by_tier)
     models_by_tier = _replaced(settings, before, author_families)
     models_by_tier = _replaced(settings, models_by_tier, families_of_some_texts)
     finality = settings.finality
@@ -250,9 +253,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
-    panel = {}
-    for tier, models in resolved.endpoints.items():
-        panel[tier] = tuple(map(with_family, models))
+    panel = with_families(resolved.endpoints)
     is_mixed = config.judge.panel == "mixed"
     for family in _families(panel):
         if family != UNKNOWN_FAMILY:

@@ -367,16 +367,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = document.lacks(self.rubric) or ""
 
     def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
-        names_by_tier = {}
-        for tier, models in self.models_by_tier.items():
-            names_by_tier[tier] = {model.model for model in models}
         favouring_families = {}
         for letter in subject.letters:
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)
             favouring_families[letter] = families
         return RankingRules(
             letters=subject.distinct,
-            panel=names_by_tier,
+            panel=self.settings.model_names,
             margins=usual_margins(self.rubric),
             mode=self.settings.mode,
             finality=self.settings.finality,

@@ -19,7 +19,6 @@ from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
 from judgekit.providers.base import CallKey, Endpoint, Request
-from judgekit.providers.proxies import with_family
 from judgekit.redaction import redact
 from judgekit.redaction.lookalikes import folded
 from judgekit.replies.forms import CheckReply, ReviewReply
@@ -79,9 +78,7 @@ def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[Doc
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
     """Return a model of each family that did not write the subject."""
-    models_by_tier = {}
-    for tier, models in settings.models_by_tier.items():
-        models_by_tier[tier] = tuple(map(with_family, models))
+    models_by_tier = panel.with_families(settings.models_by_tier)
     others = settings.others if settings.is_mixed else tuple
     return panel.model_of_each_family(models_by_tier, others, subject.author_families)
 

@@ -116,19 +116,24 @@ class JudgeSettings:
         self, cut: Collection[TierName] = (), margin: float = 0.0
     ) -> EscalationRules:
         """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
-        names_by_tier = {}
-        for tier, models in self.models_by_tier.items():
-            names_by_tier[tier] = {model.model for model in models}
         unproven = self.deciding_tiers if self.mode == "strict" else ()
         return EscalationRules(
             confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
             tiers=tuple(self.models_by_tier) or ("quick",),
             truncated=cut,
-            models=names_by_tier,
+            models=self.model_names,
             finality=self.finality,
             margin=margin,
             unproven=unproven,
         )
+
+    @property
+    def model_names(self) -> dict[TierName, set[str]]:
+        """The names of the models that are asked, by tier."""
+        names = {}
+        for tier, models in self.models_by_tier.items():
+            names[tier] = {model.model for model in models}
+        return names
 
     @property
     def deciding_tiers(self) -> tuple[TierName, ...]:
