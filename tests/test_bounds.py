@@ -317,7 +317,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
 # Functions of a text, and what they want behind it.
 BEHIND: dict[str, tuple[Any, ...]] = {
     "gate.issues.wrap": (300,),
-    "hooks.entries.loaded": ("settings.json",),
+    "hooks.entries.parse_settings": ("settings.json",),
     "replies.extract.extract": (Answer,),
     "judging.findings.mentions": (RUBRIC,),
     "ledger.records.quote_hash": (b"key",),

@@ -160,25 +160,25 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     session = context.session_of(payload, configured)
     if session is not None:
         session.hold_back(ranked, prompt)
-    shown = context.shown_without_judge(ranked, configured)
+    shown = context.choose_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
-        shown = judged.shown_by_judge(prompt, ranked, payload, configured, notes) or shown
+        shown = judged.choose_by_judge(prompt, ranked, payload, configured, notes) or shown
     has_matches = any(shown) or ranked.repeated
-    shown = context.unrepeated(shown, session, prompt)
+    shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
     if configured["log"]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
-        explain.add(prompt, ranked, shown, configured, payload.get("session_id"))
+        explain.add_to_log(prompt, ranked, shown, configured, payload.get("session_id"))
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
     descriptions = {hit.root: settings.descriptions(hit.root) for hit in in_full}
     text = context.render(ranked.pinned, shown, configured.project, descriptions)
     if not text and not has_matches and configured["hint_on_zero"] and _has_store(configured):
-        text = context.nothing_found()
+        text = context.render_nothing_found()
     titles = [hit.title for hit in in_full] if configured["show"] else []
     is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
     return context.format_output(text, titles, is_gemini=is_gemini), notes

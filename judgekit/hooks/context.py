@@ -78,7 +78,7 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | No
     return repeats.Session(repeats.path_of(session), configured.project, prompts)
 
 
-def unrepeated(shown: Shown, session: Session | None, prompt: str) -> Shown:
+def drop_repeats(shown: Shown, session: Session | None, prompt: str) -> Shown:
     """Return what is shown, without what was mentioned lately and no more than is read."""
     injected, mentioned = shown
     if session is not None:
@@ -86,7 +86,7 @@ def unrepeated(shown: Shown, session: Session | None, prompt: str) -> Shown:
     return injected, mentioned[:MAX_MENTIONED]
 
 
-def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
+def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
     """Return which candidates are shown where no model decides; what is pinned comes on top of them."""
     from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
 
@@ -205,7 +205,7 @@ def _has_skill(project: str) -> bool:
     return any(map(os.path.isfile, skills))
 
 
-def nothing_found() -> str:
+def render_nothing_found() -> str:
     """Return the hint that no memory matches, with the search that tries other words, where it can run."""
     program = search_program()
     hint = f'; {program} search "other words" searches again' if program else ""

@@ -127,7 +127,7 @@ def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield event, group
 
 
-def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
+def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
     """Return the text with `hook` on each event of the client, given its time, and no other entry of ours.
 
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
@@ -136,13 +136,13 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
     for event, matcher in client.events.items():
         seconds = TIMEOUTS.get(event, TIMEOUT)
         wanted.append((event, matcher, hook | {"timeout": seconds * client.per_second}))
-    settings = loaded(text, path)
+    settings = parse_settings(text, path)
     if sorted(map(str, list_ours(settings))) == sorted(map(str, wanted)):
         return text
     _take_out(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
-        raise _unexpected(path, "hooks", "an object of events")
+        raise _shape_error(path, "hooks", "an object of events")
     for event, matcher, timed_hook in wanted:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
@@ -154,17 +154,17 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
 def _check_groups(groups: object, event: str, path: str) -> None:
     """Raise `ConfigError` where an event of the settings has a shape that the client could not read."""
     if not isinstance(groups, list):
-        raise _unexpected(path, f"hooks.{event}", "an array of matchers")
+        raise _shape_error(path, f"hooks.{event}", "an array of matchers")
     for number, group in enumerate(groups):
         hooks = group.get("hooks") if isinstance(group, dict) else None
         if not isinstance(hooks, list) or not all(isinstance(hook, dict) for hook in hooks):
             key = f"hooks.{event}.{number}"
-            raise _unexpected(path, key, "an object with an array 'hooks' of objects")
+            raise _shape_error(path, key, "an object with an array 'hooks' of objects")
 
 
-def uninstalled(text: str, path: str) -> str:
+def remove_hooks(text: str, path: str) -> str:
     """Return the text without our entries and what they leave empty; "" when nothing else is left."""
-    settings = loaded(text, path)
+    settings = parse_settings(text, path)
     _take_out(settings)
     return _format(settings, text) if settings else ""
 
@@ -205,7 +205,7 @@ def _format(settings: dict[str, Any], like: str) -> str:
     return start + dumped + end
 
 
-def loaded(text: str, path: str) -> dict[str, Any]:
+def parse_settings(text: str, path: str) -> dict[str, Any]:
     """Return what a settings file says; raises `ConfigError` where it is not JSON or not an object."""
     if not text.strip(_BLANKS):
         return {}
@@ -217,9 +217,9 @@ def loaded(text: str, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # a number of too many digits, too deep nesting
         raise ConfigError(f"not valid JSON: {error}; {_REMEDY}", path=path) from None
     if not isinstance(settings, dict):
-        raise _unexpected(path, "", "an object of settings")
+        raise _shape_error(path, "", "an object of settings")
     return settings
 
 
-def _unexpected(path: str, key: str, expected: str) -> ConfigError:
+def _shape_error(path: str, key: str, expected: str) -> ConfigError:
     return ConfigError(f"expected {expected}; {_REMEDY}", path=path, key=key)

@@ -62,14 +62,23 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
+    lines += _explain_candidates(prompt, ranked, configured, has_several_parts=has_several_parts)
+    return "\n".join([*lines, "", *_describe_log(prompt, configured)])
+
+
+def _explain_candidates(
+    prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
+) -> list[str]:
+    """Return what becomes of each candidate, and why."""
     session = _latest_session(configured)
     if session is not None:
         session.hold_back(ranked, prompt)
-    shown = context.shown_without_judge(ranked, configured)
-    unrepeated = context.unrepeated(shown, session, prompt)
+    shown = context.choose_without_judge(ranked, configured)
+    without_repeats = context.drop_repeats(shown, session, prompt)
     _, mentioned = shown
-    _, still_mentioned = unrepeated
+    _, still_mentioned = without_repeats
     held_back = [hit for hit in mentioned[: context.MAX_MENTIONED] if hit not in still_mentioned]
+    lines = []
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
         if candidate in ranked.pinned:
             outcome = "injected"
@@ -81,15 +90,13 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
             outcome = "held back"
             reason = _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
-            outcome, reason = _outcome(candidate, unrepeated, configured)
+            outcome, reason = _describe_outcome(candidate, without_repeats, configured)
         is_from_program = candidate.kind == COMMAND
-        store = "" if is_from_program else context.name_store(candidate.root, project)
+        store = "" if is_from_program else context.name_store(candidate.root, configured.project)
         title = short_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
-        lines += _evidence(candidate, has_several_parts=has_several_parts)
-    if not (ranked.candidates or ranked.repeated or ranked.pinned):
-        lines.append("no memory matches: nothing added")
-    return "\n".join([*lines, "", *_logged(prompt, configured)])
+        lines += _describe_evidence(candidate, has_several_parts=has_several_parts)
+    return lines or ["no memory matches: nothing added"]
 
 
 def _describe_stores(configured: Settings) -> list[str]:
@@ -146,19 +153,19 @@ def _judge_without_effect(project: str) -> list[str]:
     return [line] if line else []
 
 
-def _logged(prompt: str, configured: Settings) -> list[str]:
+def _describe_log(prompt: str, configured: Settings) -> list[str]:
     """Return what became of a prompt by the memories and settings of the time when it was answered."""
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
-    lines = [f"log: {file()}"]
+    lines = [f"log: {log_file()}"]
     beginning = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
     for line in logged[:_LOGGED]:
-        injected = _titles(line, "pinned", "injected")
-        mentioned = _titles(line, "mentioned")
-        repeated = _titles(line, "repeated")
+        injected = _list_titles(line, "pinned", "injected")
+        mentioned = _list_titles(line, "mentioned")
+        repeated = _list_titles(line, "repeated")
         lines.append(
             f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
         )
@@ -167,7 +174,7 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
     return lines
 
 
-def _titles(line: dict[str, Any], *keys: str) -> str:
+def _list_titles(line: dict[str, Any], *keys: str) -> str:
     titles = []
     for key in keys:
         for entry in line.get(key, ()):
@@ -175,7 +182,9 @@ def _titles(line: dict[str, Any], *keys: str) -> str:
     return ", ".join(titles) or "nothing"
 
 
-def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:
+def _describe_outcome(
+    candidate: Candidate, shown: context.Shown, configured: Settings
+) -> tuple[str, str]:
     """Return what becomes of a candidate, and why."""
     injected, mentioned = shown
     if candidate in injected:
@@ -184,10 +193,10 @@ def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -
         outcome = "mentioned"
     else:
         outcome = "left out"
-    return outcome, _reason(candidate, outcome, configured)
+    return outcome, _explain_outcome(candidate, outcome, configured)
 
 
-def _reason(candidate: Candidate, outcome: str, configured: Settings) -> str:
+def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
     never = _why_never_injected(candidate)
     if never:
         return never
@@ -225,7 +234,7 @@ def _why_never_injected(candidate: Candidate) -> str:
     return ""
 
 
-def _evidence(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
+def _describe_evidence(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
     """Return which part of a prompt found a candidate, and its numbers, which docs/hook.md explains."""
     if not candidate.features:  # a pin found it
         return []
@@ -238,12 +247,12 @@ def _evidence(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
     return lines
 
 
-def file() -> str:
+def log_file() -> str:
     """Return where the log is kept; `.1` is appended to the name of the older half."""
     return environment.INJECTIONS.path()
 
 
-def add(
+def add_to_log(
     prompt: str,
     ranked: RankedCandidates,
     shown: context.Shown,
@@ -259,22 +268,22 @@ def add(
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
-    line["pinned"] = _memories(ranked.pinned)
-    line["injected"] = _memories(injected)
-    line["mentioned"] = _memories(mentioned)
-    line["repeated"] = _memories(ranked.repeated)
+    line["pinned"] = _describe_memories(ranked.pinned)
+    line["injected"] = _describe_memories(injected)
+    line["mentioned"] = _describe_memories(mentioned)
+    line["repeated"] = _describe_memories(ranked.repeated)
     left_out = [hit for hit in ranked.candidates if hit not in injected and hit not in mentioned]
     line["left_out"] = len(left_out)
     line["judge"] = configured["judge"]
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
     try:
-        outputs.append(file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
+        outputs.append(log_file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
     except OSError:
         return
 
 
-def _memories(hits: list[Candidate]) -> list[dict[str, Any]]:
+def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
     memories = []
     for hit in hits:
         memories.append(
@@ -291,7 +300,7 @@ def _memories(hits: list[Candidate]) -> list[dict[str, Any]]:
 def read_log(project: str) -> list[dict[str, Any]]:
     """Return what was logged in a project, the newest line first."""
     lines: list[dict[str, Any]] = []
-    for path in (file(), f"{file()}.1"):
+    for path in (log_file(), f"{log_file()}.1"):
         try:
             with open(path, "rb") as stream:
                 texts = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))

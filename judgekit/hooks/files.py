@@ -82,14 +82,11 @@ def uninstall(change: FileChange) -> None:
     if record is None and change.path.parent.name in _FOLDERS:
         folders_above.append(change.path.parent)
     remove_folders(folders_above)
-    _save([folder for folder in folders if _still_counts(Path(folder), folders_above)], records)
+    removed = [str(folder) for folder in folders_above if not folder.exists()]
+    _save([folder for folder in folders if folder not in removed], records)
 
 
-def _still_counts(folder: Path, removed: list[Path]) -> bool:
-    return folder not in removed or folder.exists()  # one with other files in it was not removed
-
-
-def recorded(file: Path) -> Record | None:
+def find_record(file: Path) -> Record | None:
     _, records = _load()
     return records.get(str(file))
 
@@ -105,7 +102,7 @@ def read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _refused(path, error, "cannot be read") from None
+        raise _input_error(path, error, "cannot be read") from None
 
 
 def replace(
@@ -137,7 +134,7 @@ def replace(
         if isinstance(error, outputs.RefusedOutputError):
             raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
         if isinstance(error, OSError):
-            raise _refused(path, error, "cannot be written") from None
+            raise _input_error(path, error, "cannot be written") from None
         raise
     return new_folders
 
@@ -180,7 +177,7 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
         ) from None
 
 
-def _refused(path: Path, error: OSError, what: str) -> InputError:
+def _input_error(path: Path, error: OSError, what: str) -> InputError:
     remedy = "check that it is a file, and that you can read and write it and its folder"
     return InputError(f"{path}: {what} ({error.strerror}); {remedy}; {_UNTOUCHED}")
 

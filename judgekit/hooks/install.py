@@ -49,7 +49,7 @@ def _places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
 def settings(path: Path) -> dict[str, Any]:
     """Return what stands in a settings file; nothing where it cannot be read."""
     try:
-        return entries.loaded(path.read_bytes().decode(), str(path))
+        return entries.parse_settings(path.read_bytes().decode(), str(path))
     except (OSError, UnicodeDecodeError, ConfigError):
         return {}
 
@@ -71,7 +71,7 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
     else:
         hook = entries.fastest(client=client)
     text = (removal.before or b"").decode()
-    with_hook = entries.installed(text, hook, str(path), client)
+    with_hook = entries.add_hook(text, hook, str(path), client)
     after = removal.before if with_hook == text else _encode(with_hook)
     return removal._replace(after=after, original=removal.after)
 
@@ -91,18 +91,18 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
         problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
     after = before
-    if entries.list_ours(entries.loaded(text, str(path))):
+    if entries.list_ours(entries.parse_settings(text, str(path))):
         after = _take_out(path, before or b"", text)
     return FileChange(path, before, after=after, is_users=scope == "user")
 
 
 def _take_out(path: Path, before: bytes, text: str) -> bytes | None:
     """Return what is left of a settings file without our entries; None for no file."""
-    record = files.recorded(path)
+    record = files.find_record(path)
     is_as_installed = record is not None and record.sha256 == hashlib.sha256(before).hexdigest()
     if record and is_as_installed:
         return record.before
-    rest = entries.uninstalled(text, str(path))
+    rest = entries.remove_hooks(text, str(path))
     if rest:
         return _encode(rest)
     was_empty_file = record is not None and record.before == b""

@@ -31,7 +31,7 @@ _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
 
 
-def shown_by_judge(
+def choose_by_judge(
     prompt: str,
     ranked: RankedCandidates,
     payload: Mapping[str, Any],
@@ -54,10 +54,10 @@ def shown_by_judge(
     if why_undecided is not None:
         notes.append(why_undecided)
     labels = {id(candidates[place]): f"{share:.2f}" for place, share in likely.items()}
-    return decided(ranked, kept, undecided, configured, labels)
+    return choose_decided(ranked, kept, undecided, configured, labels)
 
 
-def decided(
+def choose_decided(
     ranked: RankedCandidates,
     kept: list[Candidate],
     undecided: list[Candidate],
@@ -96,7 +96,7 @@ def _judge(
     seconds = min(configured["deadline"], MOST_SECONDS)
     parts = parts_of(candidates)
 
-    def body() -> bytes:
+    def write_request() -> bytes:
         sent = []
         for candidate in candidates:
             fields = {name: getattr(candidate, name) for name in _SENT}
@@ -113,7 +113,7 @@ def _judge(
         }
         return quickjson.written(request).encode()
 
-    def read(response: client.Response) -> Judged | str:
+    def read_reply(response: client.Response) -> Judged | str:
         reply = quickjson.loads(response.read().decode())
         if response.status != _OK:
             return f"not judged ({reply['error']['message']}); {_BM25}"
@@ -123,7 +123,7 @@ def _judge(
         undecided = [candidates[place] for place in reply["undecided"]]
         return kept, undecided, reply["degraded"], dict(reply.get("likely") or ())
 
-    def locally(reason: client.NoEngine) -> Judged | str:
+    def judge_here(reason: client.NoEngine) -> Judged | str:
         if isinstance(reason, client.EngineBusy):
             return f"not judged (the engine is busy: {reason}); {_BM25}"
         if isinstance(reason, client.EngineLost):
@@ -148,9 +148,9 @@ def _judge(
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     return client.call(
         "select",
-        body,
-        read,
-        locally,
+        write_request,
+        read_reply,
+        judge_here,
         use=settings.engine_wanted(configured),
         begin=client.Connection,
         seconds=seconds + _SLACK,

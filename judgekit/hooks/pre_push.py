@@ -169,7 +169,7 @@ def _judge(
     run = run._replace(id=os.urandom(16).hex())
     asked_at: float | None = None
 
-    def request() -> bytes:
+    def write_request() -> bytes:
         import json  # noqa: PLC0415 - where an engine is asked
 
         nonlocal asked_at
@@ -178,7 +178,7 @@ def _judge(
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
-    def read(response: client.Response) -> Report:
+    def read_report(response: client.Response) -> Report:
         from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
 
         try:
@@ -194,7 +194,7 @@ def _judge(
             raise client.EngineOff(str(error)) from None
         raise client.EngineLost("lost the engine: its response ended too early")
 
-    def locally(_: client.NoEngine) -> Report:
+    def judge_here(_: client.NoEngine) -> Report:
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
 
         spent = 0.0 if asked_at is None else time.monotonic() - asked_at
@@ -202,7 +202,12 @@ def _judge(
         return push.judge_push(Repository(Path.cwd()), updates, remote, url, base, rest_of_run)
 
     return client.call(
-        "gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn
+        "gate",
+        write_request,
+        read_report,
+        judge_here,
+        use=use_engine and engine_wanted(),
+        warn=warn,
     )
 
 

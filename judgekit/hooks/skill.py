@@ -58,5 +58,5 @@ def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | 
 
 
 def _is_ours(path: Path, content: bytes | None) -> bool:
-    record = files.recorded(path)
+    record = files.find_record(path)
     return record is not None and record.sha256 == hashlib.sha256(content or b"").hexdigest()

@@ -128,12 +128,12 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
     for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
-        without_judge = context.shown_without_judge(ranked, configured)
-        plain = context.unrepeated(without_judge, None, prompt)
+        without_judge = context.choose_without_judge(ranked, configured)
+        plain = context.drop_repeats(without_judge, None, prompt)
         judged = None
         if configured["judge"] == "on":
-            with_judge = _shown_by_judge(prompt, ranked, configured, tried) or without_judge
-            judged = context.unrepeated(with_judge, None, prompt)
+            with_judge = _choose_by_judge(prompt, ranked, configured, tried) or without_judge
+            judged = context.drop_repeats(with_judge, None, prompt)
         tried.trials.append(Trial(prompt, ranked.candidates, plain, judged))
         progress(done)
     return tried
@@ -176,7 +176,7 @@ def _count_answers(memories: list[bool | None]) -> dict[str, int]:
     }
 
 
-def _shown_by_judge(
+def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried
 ) -> Shown | None:
     """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
@@ -195,7 +195,7 @@ def _shown_by_judge(
     tried.selections.append(selection)
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
-    return judged.decided(ranked, kept, undecided, configured, {})
+    return judged.choose_decided(ranked, kept, undecided, configured, {})
 
 
 def share(count: int, of: int) -> Share | None:

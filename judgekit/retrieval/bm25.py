@@ -62,17 +62,6 @@ class _Entry:
         self.damping = 0.0
 
 
-class _Limits:
-    """How many entries are scored, and how many occurrences of terms are asked for: `enough`, and `most`."""
-
-    __slots__ = ("enough", "most", "pool")
-
-    def __init__(self, pool: int, enough: int, most: int) -> None:
-        self.pool = pool
-        self.enough = enough
-        self.most = most
-
-
 def match(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[Candidate]:
@@ -114,9 +103,12 @@ def _choose_entries(
     """Return the parts with the rarest terms first, and for each the likeliest entries."""
     part_count = len(parts) or 1
     pool = max(pool // part_count, min(pool, LEAST))
-    limits = _Limits(pool, enough=_ENOUGH * pool, most=POSTINGS)
+    enough = _ENOUGH * pool
+    most = POSTINGS
     if quick:
-        limits = _Limits(min(pool, QUICK_POOL), enough=1, most=QUICK_POSTINGS // part_count)
+        pool = min(pool, QUICK_POOL)
+        enough = 1
+        most = QUICK_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
         return min([term.count or opened.size for term in part.terms])
@@ -126,7 +118,9 @@ def _choose_entries(
     for part in sorted(parts, key=count_rarest):
         if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
             break  # what is left has frequent terms only
-        likeliest_by_part.append((part, _likeliest(opened, part.terms, postings, limits)))
+        worth = _weigh_entries(opened, part.terms, postings, enough, most)
+        likeliest = sorted(worth, key=worth.__getitem__, reverse=True)[:pool]
+        likeliest_by_part.append((part, set(map(int, likeliest))))
     return likeliest_by_part
 
 
@@ -194,14 +188,18 @@ def _look_up(opened: Index, number: int, term: Term, term_weights: TermWeights) 
     )
 
 
-def _likeliest(
-    opened: Index, terms: Sequence[Term], postings: Postings, limits: _Limits
-) -> set[int]:
-    """Return the entries in which the rarest terms occur; `postings` keeps what was asked for."""
+def _weigh_entries(
+    opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
+) -> dict[str, float]:
+    """Return the entries in which the rarest terms occur, with what these are worth.
+
+    Terms are asked for until they have `enough` occurrences, and further ones while these stay below `most`.
+    `postings` keeps what was asked for.
+    """
     worth: dict[str, float] = {}
     occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
-        if occurrences >= limits.enough and occurrences + term.count > limits.most:
+        if occurrences >= enough and occurrences + term.count > most:
             break
         if not term.count:
             continue
@@ -211,8 +209,7 @@ def _likeliest(
             postings[term.number] = numbers.split(",") if numbers else []
         for entry in postings[term.number]:
             worth[entry] = worth.get(entry, 0.0) + term.rarity
-    likeliest = sorted(worth, key=worth.__getitem__, reverse=True)[: limits.pool]
-    return set(map(int, likeliest))
+    return worth
 
 
 def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:

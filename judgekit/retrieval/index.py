@@ -37,7 +37,7 @@ def open_index(
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        kept = _kept(root, profiles, patience, anew=anew)
+        kept = _open_kept(root, profiles, patience, anew=anew)
         if kept is not None:
             return kept
         from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
@@ -49,7 +49,9 @@ def open_index(
         raise
 
 
-def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) -> Index | None:
+def _open_kept(
+    root: str, profiles: Profiles, patience: float | None, *, anew: bool
+) -> Index | None:
     """Return the index in the newest file, replaced where it is unfit; None where none can be kept."""
     try:
         path = path_of(root)
@@ -61,7 +63,7 @@ def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) 
                 path = path_of(root)
             if path is None:
                 return None
-            index = _open(path, root, profiles, patience)
+            index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
             anew = True
@@ -70,7 +72,7 @@ def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) 
     return None
 
 
-def _open(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
+def _open_file(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
     """Open an index file and bring it up to date; None when it is unfit and has to be replaced."""
     connection = index_file.connect(path)
     try:
@@ -215,7 +217,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     """Bring a file into the index of the store at `root`; return whether that is a whole index."""
-    index = _kept(root, profiles, EDIT_PATIENCE, anew=False)
+    index = _open_kept(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False
     is_whole = not index.pending

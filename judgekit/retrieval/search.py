@@ -217,7 +217,7 @@ class _Search:
             self.ranked.fallback = _KEYWORD
             return None
         try:
-            return self._ask(opened, limit, max(pool, limit))
+            return self._match(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
             opened.connection.close()  # its file may be deleted next
             if index_file.is_damage(error):  # it shows where it is read
@@ -226,11 +226,11 @@ class _Search:
                 from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
                 opened = update.in_memory(root, self.profiles)
-            return self._ask(opened, limit, max(pool, limit))
+            return self._match(opened, limit, max(pool, limit))
         finally:
             opened.close()
 
-    def _ask(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
+    def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
         is_quick = pool < bm25.POOL
         language = opened.profile.language
         if is_quick:
@@ -251,7 +251,7 @@ class _Search:
         for pin, candidate in pinned.items():
             if candidate.place not in opened.outdated:
                 self.pinned.setdefault(pin, candidate)
-        self._note(opened.notes())
+        self._add_notes(opened.notes())
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
@@ -260,7 +260,7 @@ class _Search:
         pinned = {}
         for pin in self.pins:
             row = None
-            for place in self._places(pin, opened.root):
+            for place in self._places_of(pin, opened.root):
                 row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is None and "/" not in pin:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
@@ -268,7 +268,7 @@ class _Search:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
 
-    def _places(self, pin: str, root: str) -> list[str]:
+    def _places_of(self, pin: str, root: str) -> list[str]:
         """Return the paths inside the store at `root` that a pin may stand for."""
         places = []
         for base in (root, os.path.realpath(self.project)):
@@ -283,16 +283,16 @@ class _Search:
 
         profile, entries, notes = scan.entries(root, self.profiles)
         for pin in self.pins:
-            places = self._places(pin, root)
+            places = self._places_of(pin, root)
             for path, entry in entries:
                 is_named = path in places or entry.id == pin
                 if is_named and entry.problem is None:
                     self.pinned.setdefault(pin, _candidate(root, path, entry, profile))
                     break
-        self._note(notes)
+        self._add_notes(notes)
         return match_keywords(entries, root, profile, self.text)
 
-    def _note(self, notes: list[str]) -> None:
+    def _add_notes(self, notes: list[str]) -> None:
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")

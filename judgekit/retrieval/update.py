@@ -174,8 +174,10 @@ class Plan:
             )
         folders_in = self._compare_folders(store, pending, is_whole=is_whole)
         for path, (is_folder, _, _) in sorted(self._known.items()):
-            if path and is_folder and self._has_gone(path, folders_in):
-                self.gone[path] = None
+            if path and is_folder:
+                above = path.rpartition("/")[0]
+                if above in self.gone or self._is_missing(path, folders_in):
+                    self.gone[path] = None
         for path in self.gone:
             self.lost += [row[0] for row in self._rows(_IN_FOLDER, path)]
         if self.new or self.lost:
@@ -219,11 +221,6 @@ class Plan:
             else:
                 pending += self._compare_folder(place, listing, is_whole=is_whole)
         return folders_in
-
-    def _has_gone(self, path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
-        """Whether a folder that was watched went with the one above it, or is not listed there any more."""
-        above = path.rpartition("/")[0]
-        return above in self.gone or self._is_missing(path, folders_in)
 
     @staticmethod
     def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:

@@ -291,7 +291,7 @@ def test_where_candidates_came_from_is_shown(
         f"left out   Lamp -> d\n           {unrated} mentioned, and only 3 are\n",
     ):
         assert line in text
-    logged = json.loads(Path(explain.file()).read_text().splitlines()[0])
+    logged = json.loads(Path(explain.log_file()).read_text().splitlines()[0])
     assert [each["confidence"] for each in logged["mentioned"]] == [0.4, None, None]
     assert f"retrieval.command: {sys.executable}: it answers" in judgekit("doctor").out
     assert "engine.py" in judgekit("config", "show").out

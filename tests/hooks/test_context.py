@@ -89,7 +89,7 @@ def test_hints_name_a_program_that_the_agent_can_run(
     monkeypatch.setenv("PATH", "/usr/bin:/bin:.:")
     beside = Path(sys.executable).with_name("judgekit")
     assert f'Rate limits ({beside} search "Rate limits")' in render(mentioned=(hit,))
-    assert f'{beside} search "other words"' in context.nothing_found()
+    assert f'{beside} search "other words"' in context.render_nothing_found()
     assert subprocess.run([beside, "--version"], check=False, capture_output=True).returncode == 0
     monkeypatch.setenv(
         "CLAUDE_PLUGIN_ROOT", "/plugin"
@@ -99,7 +99,7 @@ def test_hints_name_a_program_that_the_agent_can_run(
     for executable in (tmp_path / "python3", tmp_path / "$(x)" / "python3", Path("python3")):
         monkeypatch.setattr(sys, "executable", str(executable))
         assert f"Rate limits ({ROOT}/decisions/a.json)" in render(mentioned=(hit,)), executable
-        assert context.nothing_found().count("judgekit") == 0
+        assert context.render_nothing_found().count("judgekit") == 0
 
 
 def test_hints_can_be_run_in_a_shell() -> None:
@@ -184,7 +184,8 @@ def ask(store: MemoryStore, prompt: str = QUESTION) -> tuple[str, list[str]]:
 
 def lines() -> list[dict[str, object]]:
     return [
-        json.loads(line) for line in Path(explain.file()).read_text(encoding="utf-8").splitlines()
+        json.loads(line)
+        for line in Path(explain.log_file()).read_text(encoding="utf-8").splitlines()
     ]
 
 
@@ -195,7 +196,7 @@ def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
     by_project(store.project, "retrieval: {log: true}\n")
     _, (note,) = ask(store)
     assert "only the user's configuration may" in note
-    assert not Path(explain.file()).exists()
+    assert not Path(explain.log_file()).exists()
 
 
 def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> None:
@@ -212,10 +213,10 @@ def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> N
     )
     assert len(str(second["prompt"])) <= explain.PROMPT_CHARS
     assert "secret" not in str(second)
-    assert explain.file().startswith(environment.state_home())
-    assert stat.S_IMODE(Path(explain.file()).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(explain.file()).parent.stat().st_mode) == 0o700
-    with Path(explain.file()).open("a", encoding="utf-8") as file:
+    assert explain.log_file().startswith(environment.state_home())
+    assert stat.S_IMODE(Path(explain.log_file()).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(explain.log_file()).parent.stat().st_mode) == 0o700
+    with Path(explain.log_file()).open("a", encoding="utf-8") as file:
         file.write('{"cut off')
     report = explain.report(QUESTION, str(logged.project))
     assert "injected JWT token refresh flow; mentioned nothing; held back nothing" in report
@@ -228,7 +229,7 @@ def test_the_log_is_bounded(
     monkeypatch.setattr(explain, "MAX_BYTES", 1_000)
     for _ in range(12):
         ask(logged)
-    sizes = [path.stat().st_size for path in Path(explain.file()).parent.iterdir()]
+    sizes = [path.stat().st_size for path in Path(explain.log_file()).parent.iterdir()]
     assert 1 <= len(sizes) <= 2
     assert max(sizes) < 2_000
     assert explain.report(QUESTION, str(logged.project)).count("Z: injected") == 3

@@ -137,7 +137,7 @@ def test_folders_and_edits_of_others_stay(project: Path) -> None:
     with pytest.raises(InputError):
         files.install(change)
     assert path.read_bytes() == b'{"theirs": 1}'
-    assert files.recorded(path) is None
+    assert files.find_record(path) is None
 
 
 def test_the_clients_folder_can_be_elsewhere(
@@ -482,15 +482,17 @@ OTHER_HOOKS = {
 
 
 def installed_in(text: str, hook_of: dict[str, Any] = HOOK) -> str:
-    return entries.installed(text, hook_of, "settings.json")
+    return entries.add_hook(text, hook_of, "settings.json")
 
 
 def uninstalled_from(text: str) -> str:
-    return entries.uninstalled(text, "settings.json")
+    return entries.remove_hooks(text, "settings.json")
 
 
 def our_entries(text: str) -> list[tuple[object, ...]]:
-    return sorted(map(tuple, entries.list_ours(entries.loaded(text, "settings.json"))), key=str)
+    return sorted(
+        map(tuple, entries.list_ours(entries.parse_settings(text, "settings.json"))), key=str
+    )
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
