@@ -140,20 +140,11 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         counts["answered_nudges"] += bool(mentioned)
         if mentioned and (_count_searches(exchange) or _opened(mentioned, exchange)):
             counts["nudges_followed"] += 1
-        if not injected:
-            continue
-        opened = _opened(injected, exchange)
-        back = words.back_in(exchange)
-        came_back = back & injected.keys()
-        # The agent was not told of these: how often their words are in an answer by chance.
-        others = words.can_come_back - seen_in_session[session]
-        counts["opened"] += len(opened)
-        counts["came_back"] += len(came_back)
-        counts["used"] += len(opened | came_back)
-        counts["can_come_back"] += len(words.can_come_back & injected.keys())
-        counts["others"] += len(others)
-        counts["others_came_back"] += len(back & others)
-        times_used.update(opened | came_back)
+        if injected:
+            # The agent was not told of these: how often their words are in an answer by chance.
+            others = words.can_come_back - seen_in_session[session]
+            used = _count_use(counts, set(injected), others, exchange, words)
+            times_used.update(used)
     memories = []
     for file, times in times_injected.most_common():
         memories.append({"title": titles[file], "injected": times, "used": times_used[file]})
@@ -166,6 +157,26 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         **counts,
         "memories": memories,
     }
+
+
+def _count_use(
+    counts: Counter[str],
+    injected: set[str],
+    others: set[str],
+    exchange: transcript.Exchange,
+    words: _Words,
+) -> set[str]:
+    """Count what an answer made of the memories injected for its prompt; return those that it used."""
+    opened = _opened(injected, exchange)
+    back = words.back_in(exchange)
+    used = opened | (back & injected)
+    counts["opened"] += len(opened)
+    counts["came_back"] += len(back & injected)
+    counts["used"] += len(used)
+    counts["can_come_back"] += len(words.can_come_back & injected)
+    counts["others"] += len(others)
+    counts["others_came_back"] += len(back & others)
+    return used
 
 
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_MOST_CHARACTER = 4  # bytes, in UTF-8
+
+
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
     """A file that holds no text to search; the message says in a few words why."""
 
@@ -94,31 +97,26 @@ def read_text(root: str, relative: str, limit: int) -> tuple[str, str | None]:
     end_bytes = limit // 4
     beginning = as_text(raw[: limit - end_bytes], whole=False)
     ending, size = _read_end(root, relative, end_bytes)
-    part = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
-    return f"{beginning}\n{ending}", f"{part}; split it to search all"
+    note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
+    return f"{beginning}\n{ending}", f"{note}; split it to search all"
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[str, int]:
     """Return the last whole lines of a file, at most `limit` bytes, and how many bytes it has."""
-    path = contained(root, relative)
-    if path is None:
-        raise Unreadable("outside its store")
     try:
-        with open(path, "rb") as file:
+        with open(_path_in(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - limit, 0))
             raw = file.read(limit)
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    first_line = raw.find(b"\n") + 1
-    return raw[first_line:].replace(b"\0", b"").decode("utf-8", "replace"), size
+    cut_line_end = raw.find(b"\n") + 1
+    return raw[cut_line_end:].replace(b"\0", b"").decode("utf-8", "replace"), size
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     """Return the first `limit` bytes, and whether there is more; raises `Unreadable` outside `root`."""
-    path = contained(root, relative)
-    if path is None:
-        raise Unreadable("outside its store")
+    path = _path_in(root, relative)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise Unreadable("not a regular file")
@@ -129,6 +127,13 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     return raw[:limit], len(raw) > limit
 
 
+def _path_in(root: str, relative: str) -> str:
+    path = contained(root, relative)
+    if path is None:
+        raise Unreadable("outside its store")
+    return path
+
+
 def as_text(raw: bytes, *, whole: bool) -> str:
     """Return what UTF-8 says, without a character cut in two at the end; raises `Unreadable`."""
     if b"\0" in raw:
@@ -136,10 +141,12 @@ def as_text(raw: bytes, *, whole: bool) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if not whole and error.start > len(raw) - 4:  # cut inside a character
+        is_cut_character = error.start > len(raw) - _MOST_CHARACTER
+        if is_cut_character and not whole:
             return raw[: error.start].decode("utf-8-sig")
         raise Unreadable("not UTF-8") from None
 
 
 def stem(relative: str) -> str:
+    """Return the name of a file without its ending."""
     return relative.rpartition("/")[2].rpartition(".")[0]
