@@ -112,7 +112,7 @@ serving.add_typer(token, name="token")
 
 
 @serving.callback()
-def serve(
+def serve_team(
     context: typer.Context,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from judgekit.cli import options, output_files
 from judgekit.cli.figures import say_figure, say_line
-from judgekit.cli.memories import memories
+from judgekit.cli.memories import measure_memories
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
@@ -49,8 +49,8 @@ _SCOPE_PREFIX = Option(
 app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on labelled data.")
 
 
-@app.command()
-def judge(
+@app.command("judge")
+def measure_judges(
     file: Annotated[
         Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")
     ],
@@ -129,11 +129,11 @@ def judge(
     return code
 
 
-def _check_asking(options: Sequence[str], *, can_ask: bool) -> None:
+def _check_asking(asking: Sequence[str], *, can_ask: bool) -> None:
     """Raise `UsageError` for the first of these options where no model can be asked."""
-    if options and not can_ask:
+    if asking and not can_ask:
         remedy = "name a --rubric, and a file without recorded answers"
-        raise UsageError(f"{options[0]} asks models: {remedy}")
+        raise UsageError(f"{asking[0]} asks models: {remedy}")
 
 
 def _split_names(models: str | None) -> list[str]:
@@ -292,8 +292,8 @@ def _say_spread(spread: Spread) -> None:
     say_line("noise: 1.96 times that of the distance", f"{spread.noise:.3f} points")
 
 
-@app.command()
-def retrieval(
+@app.command("retrieval")
+def measure_retrieval(
     folder: Annotated[
         Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")
     ],
@@ -371,4 +371,4 @@ def _say_confidence(measured: ConfidenceReport) -> None:
         say(f"  {name:<12}{group.count:>8}{group.confidence:>8.3f}{group.relevant:>10.3f}")
 
 
-app.command()(memories)
+app.command("memories")(measure_memories)

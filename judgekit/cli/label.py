@@ -127,8 +127,8 @@ def _ask_for_labels(
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
-        label = Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
-        ledger.add(label)
+        new_label = Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
+        ledger.add(new_label)
 
     labelled: set[int] = set()  # by position
     position = 0

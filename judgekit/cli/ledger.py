@@ -123,8 +123,8 @@ def import_(
     return Exit.BAD_INPUT if imported.damaged else 0
 
 
-@app.command()
-def purge(
+@app.command("purge")
+def remove_lines(
     before: Annotated[
         str | None, Option(metavar="WHEN", help="Remove older lines: 90d, a date.")
     ] = None,
@@ -187,8 +187,8 @@ def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
     return {"the team's ledger": partial(database.purge, before, name)}
 
 
-@app.command()
-def forward(
+@app.command("forward")
+def send_lines(
     all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False,
 ) -> None:
     """Send new lines of this project's ledger to the shared judge."""
@@ -338,7 +338,7 @@ def _list_folders() -> list[Path]:
     return []
 
 
-def kpi(
+def print_kpis(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
@@ -497,7 +497,7 @@ def measure_readiness(
     return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
 
 
-def triage(
+def print_triage(
     files: Annotated[list[Path] | None, _FILES] = None,
     since: Annotated[str | None, _SINCE] = None,
     project: Project = "all",

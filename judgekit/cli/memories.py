@@ -37,7 +37,7 @@ _FIT = Option(
 )
 
 
-def memories(
+def measure_memories(
     prompts: Annotated[Path | None, _PROMPTS_FILE] = None,
     from_: Annotated[Literal["transcripts", "log"], _FROM] = "transcripts",
     labels: Annotated[Path | None, _LABELS] = None,

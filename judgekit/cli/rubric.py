@@ -85,8 +85,8 @@ def show(
         say(loaded.path.read_text(encoding="utf-8").rstrip())
 
 
-@app.command()
-def path(reference: _Reference) -> None:
+@app.command("path")
+def print_path(reference: _Reference) -> None:
     """Print the path of a rubric's file."""
     say(str(_load(reference).path))
 
@@ -336,8 +336,8 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
         note(f"{one_mode}: as labelled {' -> '.join(shares)} of {count}")
 
 
-@app.command()
-def new(
+@app.command("new")
+def begin_rubric(
     name: Annotated[str, Argument(metavar="ID[@VERSION]", help="The default version is 1.0.0.")],
     like: Annotated[str | None, _LIKE] = None,
     task: Annotated[Literal["score", "select", "compare"] | None, _TASK] = None,

@@ -43,10 +43,10 @@ def schema(
 
 
 def json_schema(name: str) -> dict[str, Any]:
+    """Return the schema of a model by its name here."""
     module, _, model = _MODELS[name].rpartition(".")
     # What is written has every key; what is read may leave out the ones with a default.
     mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
-    schema = getattr(import_module(f"judgekit.{module}"), model).model_json_schema(
-        by_alias=True, mode=mode
-    )
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    model_class = getattr(import_module(f"judgekit.{module}"), model)
+    fields = model_class.model_json_schema(by_alias=True, mode=mode)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **fields}

@@ -170,8 +170,8 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     Raises `InputError` for a named root that is no folder.
     """
     from judgekit.config import settings
-    from judgekit.retrieval import search
     from judgekit.retrieval.profiles import compile_profiles
+    from judgekit.retrieval.search import may_be_searched, resolve
 
     project = environment.project_root()
     trusted = roots or settings.user_roots() or ()
@@ -179,13 +179,13 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     inside = f"{Path(project).resolve()}{os.sep}"
     stores: dict[str, None] = {}
     for root in roots or settings.load(Path(project)).retrieval.roots:
-        folder = Path(search.resolve(root, above)).resolve()
+        folder = Path(resolve(root, above)).resolve()
         if not folder.is_dir():
             if roots:
                 raise InputError(
                     f"{root}: no such folder; name a store or a folder of Markdown files"
                 )
-        elif search.may_be_searched(root, str(folder), inside, trusted):
+        elif may_be_searched(root, str(folder), inside, trusted):
             stores[str(folder)] = None
         else:
             warn(f"{root}: outside the project; only your own configuration may name such a root")

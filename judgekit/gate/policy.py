@@ -64,8 +64,8 @@ def find_rule_commits(
     if not any(other_oids):
         other_oids = [ref.oid for ref in known.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    earlier = _commits_that_changed_rules(repository, pushed)
-    branches = _own_branches(repository)
+    earlier = _list_commits_of_rules(repository, pushed)
+    branches = _list_own_branches(repository)
     return _with_different_rules(repository, [*other_oids, *pushed, *earlier, *branches])
 
 
@@ -89,14 +89,14 @@ def _with_different_rules(repository: Repository, oids: Sequence[str | None]) ->
     return list(commits.values())[:_MAX_RULES]
 
 
-def _own_branches(repository: Repository) -> list[str]:
+def _list_own_branches(repository: Repository) -> list[str]:
     """Return where this clone's own branches stand, those that changed last."""
     words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
     return repository.ask(*words, f"--count={_MAX_BRANCHES}", "refs/heads/").decode().split()
 
 
-def _commits_that_changed_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """Return the newest of them that what is pushed reaches, as far back as this clone goes."""
+def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
+    """Return the newest commits that changed the rules, as far back as this clone goes."""
     tips = list(filter(None, map(repository.commit, pushed)))
     if not tips:
         return []

@@ -227,7 +227,7 @@ def _judge_changes(
     notes = list(pushed.notes)
     mode = report.mode
     if mode == "blocking":
-        mode = _earned_mode(ledger, loaded.rubric.ref, notes)
+        mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
     keeper = _Gatekeeper(
@@ -252,8 +252,8 @@ def _judge_changes(
     return report._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
 
 
-def _earned_mode(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return `blocking`, or `advisory` where labels show that blocking is not earned; note why."""
+def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
+    """Return `blocking`, or `advisory` where labels do not support it; note why, and once in the ledger."""
     reasons, is_recorded = standing(ledger.records(window()), rubric)
     if not reasons:
         return "blocking"
