@@ -123,7 +123,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if is_compacted or (is_begun and payload.get("source") in FORGETTING):
         _forget_session(payload)
     if is_begun:
-        _start_engine(_project(payload))
+        _start_engine(_project_of(payload))
     if event in ("PostToolUse", "AfterTool"):
         _refresh_indexes(payload)
     return "", []
@@ -151,7 +151,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return "", []
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
 
-    configured, notes = settings.load(_project(payload))
+    configured, notes = settings.load(_project_of(payload))
     if not configured["enabled"]:
         return "", notes
     ranked = context.find_candidates(prompt, configured)
@@ -246,7 +246,7 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
     from judgekit.retrieval import index  # noqa: PLC0415 - the same
 
-    project = _project(payload)
+    project = _project_of(payload)
     configured, _ = settings.load(project)
     if configured["enabled"]:
         folder = str(payload.get("cwd") or project)
@@ -260,7 +260,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
-    project = _project(payload)
+    project = _project_of(payload)
     loaded, _ = settings.load(project)  # what is wrong there the next prompt says
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
@@ -293,7 +293,7 @@ def _read_input() -> dict[str, Any]:
     return payload
 
 
-def _project(payload: Mapping[str, Any]) -> str:
+def _project_of(payload: Mapping[str, Any]) -> str:
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)

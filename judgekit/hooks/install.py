@@ -40,7 +40,7 @@ def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> 
     return project / client.shared[scope]
 
 
-def _places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
+def _list_places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
     for scope in SCOPES:
         if scope in ("user", *client.shared):
             yield scope, settings_file(scope, project, client)
@@ -139,8 +139,8 @@ def _list_managed_switches() -> Iterator[str]:
 def _list_obstacles(project: Path, client: Client) -> Iterator[str]:
     """Yield which settings switch hooks off, and which hooks Codex does not trust."""
     switch, off = client.off
-    for _, path in _places(project, client):
-        file, general = _general(path, client)
+    for _, path in _list_places(project, client):
+        file, general = _read_switches(path, client)
         if _value_at(general, switch) is off:
             setting = switch if off else f"{switch} = false"
             yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
@@ -153,7 +153,7 @@ def _list_obstacles(project: Path, client: Client) -> Iterator[str]:
 def _list_answering_places(project: Path, client: Client) -> list[str]:
     """Return where a hook stands that answers prompts; of equal commands, which clients merge, the first."""
     places: dict[str, str] = {}
-    for scope, path in _places(project, client):
+    for scope, path in _list_places(project, client):
         for event, _, hook in entries.list_ours(settings(path)):
             if event == client.prompt:
                 command = json.dumps([hook.get("command"), hook.get("args")])
@@ -164,7 +164,7 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
     return list(places.values())
 
 
-def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
+def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
     """Return the file beside the hooks that may switch them off, and what it says."""
     if client is not CODEX:
         return path, settings(path)
@@ -177,7 +177,7 @@ def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
 
 def _is_trusted(path: Path, project: Path) -> bool:
     """Whether Codex has noted that it may run a hook of a file; an older one, perhaps."""
-    _, general = _general(settings_file("user", project, CODEX), CODEX)
+    _, general = _read_switches(settings_file("user", project, CODEX), CODEX)
     state = _value_at(general, "hooks.state")
     names = (f"{path}:", f"{path.resolve()}:")
     return isinstance(state, dict) and any(key.startswith(names) for key in state)
@@ -212,7 +212,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     for client in CLIENTS:
         of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
         client_places: list[str] = []
-        for scope, path in _places(project, client):
+        for scope, path in _list_places(project, client):
             try:
                 plan_uninstall(scope, project, client)
             except JudgekitError as error:

@@ -51,13 +51,13 @@ class _Entry:
     Terms go by their numbers here, while the sets of a hit hold places among the terms of one part.
     """
 
-    __slots__ = ("candidate", "columns", "damping", "frequencies", "has_terms", "title_terms")
+    __slots__ = ("candidate", "columns", "damping", "frequencies", "indexed_terms", "title_terms")
 
     def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
         self.candidate = candidate
         self.columns = columns
         self.frequencies: dict[int, float] = {}
-        self.has_terms: set[int] = set()  # of an entry that is not read whole
+        self.indexed_terms: set[int] = set()  # what FTS5 says of an entry that is not read whole
         self.title_terms: set[int] = set()  # in its title or tags
         self.damping = 0.0
 
@@ -234,7 +234,7 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
         among = f"{_AMONG}({','.join(map(str, cut))})"
         for term in terms:
             for (number,) in execute(among, (term.expression,)).fetchall():
-                entries[number].has_terms.add(term.number)
+                entries[number].indexed_terms.add(term.number)
     return entries
 
 
@@ -274,7 +274,7 @@ def _count(opened: Index, entries: dict[int, _Entry], term_weights: TermWeights)
                     frequencies[number] = frequencies.get(number, 0.0) + worth
                     if place < PROMINENT:
                         entry.title_terms.add(number)
-        for number in entry.has_terms:
+        for number in entry.indexed_terms:
             frequencies.setdefault(number, profile.weights["body"])
         length = (entry.candidate.length + bm25["padding"]) / average
         entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
