@@ -109,7 +109,7 @@ def _read_session(path: str) -> tuple[list[str], int]:
 
 
 def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Write what `_read_session` reads, and remove what is old of other sessions."""
+    """Write what was judged and how often the agent was asked, and remove what is old of other sessions."""
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}
     outputs.write_atomically(path, quickjson.dumps(data), private=True)

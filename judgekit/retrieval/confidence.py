@@ -260,7 +260,7 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Return the evidence for an entry, as `rate` describes it."""
+    """Return the rarities of an entry's terms, added up; one in the body alone counts less."""
     chance = log(hit.length / LONG) if hit.length > LONG else 0.0
     in_body = [max(rarities[number] - chance, 0.0) for number in hit.matched - hit.titled]
     return _add_rarities(rarities, hit.titled) + profile.confidence["body_share"] * sum(in_body)

@@ -125,6 +125,7 @@ def started(path: str) -> float | None:
 
 
 def _moment(entry: dict[str, Any]) -> float | None:
+    """Return when an entry was written, in seconds since the epoch; None where it does not say."""
     moment = entry.get("timestamp", entry.get("startTime"))
     if not isinstance(moment, str):
         return None
