@@ -30,6 +30,7 @@ from pydantic import ValidationError
 
 from judgekit import environment
 from judgekit.config import EXPECTED, check, require, settings
+from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
@@ -324,10 +325,10 @@ def _request(call: str, options: JudgeArgs) -> JudgeRequest:
     if model is not None:
         options["model"] = encodable(model)
     try:
-        return JudgeRequest(**options)
+        return JudgeRequest.model_validate(options, strict=True)
     except ValidationError as error:  # of an option that needs no words of its own
-        first = error.errors()[0]
-        raise UsageError(f"{call}: {first['loc'][0]}: {first['msg']}") from None
+        first = problem(error.errors(), options)
+        raise UsageError(f"{call}: {first.location[0]}: {first.text}") from None
 
 
 def _document(name: str, text: Text, author_family: str | None) -> Document:

@@ -1,7 +1,7 @@
 """Prints which tests guard files: `python -m tests.guards judgekit/gate/push.py`, or `make test FILES=...`.
 
-A test file guards a file of the package when it or its folder is named after the file's room, when it
-imports the module, or when it is named after a module that imports it. Recordings guard every file of the
+A test file guards a file of the package when it or its folder is named after the file's room or folder, when
+it imports the module, or when it is named after a module that imports it. Recordings guard every file of the
 package. A file that is a test itself is printed as it is. Anything else is guarded by all tests.
 """
 
@@ -26,11 +26,11 @@ def guarding_tests(file: str) -> list[str]:
     if path.parts[0] != _PACKAGE:
         return ["tests"]
     module = _module_name(path)
-    room = path.parts[1].removesuffix(".py")
+    rooms = {path.parts[1].removesuffix(".py"), path.parent.name}
     importers = _names_of_importers(module)
     tests = {_RECORDINGS}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        is_of_room = room in (test.parent.name, *test.stem.split("_"))
+        is_of_room = bool(rooms.intersection((test.parent.name, *test.stem.split("_"))))
         is_of_importer = test.stem.removeprefix("test_") in importers
         if is_of_room or is_of_importer or module in _imported_modules(test):
             tests.add(str(test.relative_to(ROOT)))

@@ -19,6 +19,7 @@ from judgekit.cli.progress import count_to
 from judgekit.cli.report import parts_text
 from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName
+from judgekit.data.sources import USUAL_ENDINGS
 from judgekit.errors import Exit, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles
 from judgekit.text import counted, escaped, short_line
@@ -52,7 +53,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on la
 @app.command("judge")
 def measure_judges(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")
+        Path, Argument(metavar="FILE", help=f"Labelled cases: {', '.join(USUAL_ENDINGS)}.")
     ],
     rubric: options.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",

@@ -250,17 +250,24 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
-    calls = message.get("tool_calls") or [message.get("function_call")]
+    """Return the calls of tools beside the content of a message; raises for what is none."""
+    calls = message.get("tool_calls") or message.get("function_call")
+    if not isinstance(calls, list):
+        calls = [calls]
     blocks: list[object] = []
-    for call in calls if isinstance(calls, list) else [calls]:
+    for call in calls:
         if call is None:
             continue
-        inner = call.get("function", call) if isinstance(call, dict) else call
-        if not isinstance(inner, dict):
+        call_id = None
+        function = call
+        if isinstance(call, dict):
+            call_id = call.get("id")
+            function = call.get("function", call)
+        if not isinstance(function, dict):
             raise NotUnderstoodError(
-                f"{where}: expected an object with name and arguments, got {kind(inner)}"
+                f"{where}: expected an object with name and arguments, got {kind(function)}"
             )
-        blocks.append({"type": "function_call", "id": call.get("id"), "function": inner})
+        blocks.append({"type": "function_call", "id": call_id, "function": function})
     return blocks
 
 

@@ -274,18 +274,20 @@ def document(
         if getattr(given, role):
             words = _said(fields, row, role)
             about[role] = words if words.strip() else getattr(task, role)
-    if column := fields.columns.get("conversation"):
-        text, before = _spoken(row.columns.get(column), column, judge_turn)
+    conversation = fields.columns.get("conversation")
+    text_column = conversation or fields.columns["text"]
+    if conversation:
+        text, before = _spoken(row.columns.get(conversation), conversation, judge_turn)
         descriptions = filter(None, (about["description"], before))
         about["description"] = "\n\n".join(descriptions)
     else:
-        column = fields.columns["text"]
         text = _said(fields, row, "text")
     if is_blank(text):
-        raise Unjudgeable(f"{column}: empty; nothing to judge")
+        raise Unjudgeable(f"{text_column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), alias="text")]
-    if given.sources and (column := fields.columns.get("sources")):
-        files += _sources(row.columns.get(column), column, fields.naming)
+    sources = fields.columns.get("sources")
+    if given.sources and sources:
+        files += _sources(row.columns.get(sources), sources, fields.naming)
     author = _author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**about), author)
 

@@ -167,20 +167,25 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
     replaced = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
-        if not {*_READ} <= {*schema.names}:
+        if not set(_READ).issubset(schema.names):
             raise UsageError(
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
         replaced += (schema.metadata or {}).get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
         for row, cells in enumerate(folder.rows(name)):
-            word = cells["verdict"]
-            done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
-            code = _WORDS.index(word) if done else 0
-            halves = _halves(seals.what_of(cells["fingerprint"] or ""))
-            is_sealed = seals.is_row_valid(cells, key.key)
-            lines.append((_digest(cells["id"]), *halves, number, row, code, done, is_sealed))
+            lines.append(_line_of(cells, number, row, key))
     return Found(np.array(lines, _LINE), list(schemas), replaced)
+
+
+def _line_of(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
+    """Return what is kept in memory of a result, as `_LINE` lists it."""
+    word = cells["verdict"]
+    is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
+    word_number = _WORDS.index(word) if is_done else 0
+    what, who = _halves(seals.what_of(cells["fingerprint"] or ""))
+    is_sealed = seals.is_row_valid(cells, key.key)
+    return (_digest(cells["id"]), what, who, file, row, word_number, is_done, is_sealed)
 
 
 def _halves(fingerprint: str) -> tuple[int, int]:

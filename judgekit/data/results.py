@@ -63,7 +63,7 @@ _ROWS = """CREATE TABLE rows (
     moved INTEGER  -- where the line starts in the file that is being written
 ) WITHOUT ROWID"""
 _NOTE = """INSERT INTO rows (id, in_again_file, start, size, fingerprint, word, failed, sealed)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (:id, :in_again_file, :start, :size, :fingerprint, :word, :failed, :sealed)
     ON CONFLICT (id) DO UPDATE SET in_again_file = excluded.in_again_file, start = excluded.start,
     size = excluded.size, fingerprint = excluded.fingerprint, word = excluded.word,
     failed = excluded.failed, sealed = excluded.sealed, again = 0"""
@@ -89,19 +89,10 @@ def result(
     verdict = judged.get("verdict", UNDETERMINED)
     scores = judged.get("scores")
     model = judged.get("model")
-    if judged.get("schema", "").startswith(
-        "judgekit/comparison@"
-    ):  # its scores are those of its subjects
-        scores = {}
-        for subject in judged["subjects"]:
-            if subject["score"] is not None:
-                scores[subject["letter"]] = subject["score"]
-        deciding = []
-        for round_ in judged["rounds"]:
-            if round_["tier"] == judged["judge_tier"]:
-                deciding.append(round_["model"])
-        scores = scores or None
-        model = ", ".join(dict.fromkeys(deciding)) or None
+    is_comparison = judged.get("schema", "").startswith("judgekit/comparison@")
+    if is_comparison:
+        scores = _scores_of_subjects(judged)
+        model = _deciding_models(judged)
     if error is None and verdict == UNDETERMINED:
         error = judged.get("degraded")
     values = {
@@ -111,17 +102,40 @@ def result(
         "scores": scores,
         "model": model,
         "error": error,
+        "fingerprint": fingerprint,
+        "judged": record,
     }
-    values |= {"fingerprint": fingerprint, "judged": record}
     ours = _finite({name: values.get(name) for name in OURS})
     columns = {}
     for name, value in _finite(row.columns).items():
-        new = name
-        while new in ours or (new != name and new in row.columns):
-            new = f"row.{new}"
-        if new == name or json.dumps(value) != json.dumps(ours[name]):
-            columns[new] = value
+        free_name = _free_name(name, ours, row.columns)
+        if free_name == name or json.dumps(value) != json.dumps(ours[name]):
+            columns[free_name] = value
     return {**columns, **ours}
+
+
+def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | None:
+    scores = {}
+    for subject in comparison["subjects"]:
+        if subject["score"] is not None:
+            scores[subject["letter"]] = subject["score"]
+    return scores or None
+
+
+def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
+    models: dict[str, None] = {}
+    for answer in comparison["rounds"]:
+        if answer["tier"] == comparison["judge_tier"]:
+            models[answer["model"]] = None
+    return ", ".join(models) or None
+
+
+def _free_name(name: str, ours: Mapping[str, Any], columns: Mapping[str, Any]) -> str:
+    """Return the name under which a column stands beside ours: its own, or `row.NAME` where that is taken."""
+    free_name = name
+    while free_name in ours or (free_name != name and free_name in columns):
+        free_name = f"row.{free_name}"
+    return free_name
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
@@ -423,16 +437,18 @@ class _File(Results):
                     self._end = start
 
     def _note(self, row: Mapping[str, Any], in_again_file: int, start: int, size: int) -> None:
-        values = (
-            str(row["id"]),
-            in_again_file,
-            start,
-            size,
-            row["fingerprint"],
-            row["verdict"],
-        )
-        is_failed = row.get("error") is not None
-        self._table.execute(_NOTE, (*values, is_failed, seals.is_row_valid(row, self._key)))
+        """Note where the line of a result is, and what counts of it."""
+        values = {
+            "id": str(row["id"]),
+            "in_again_file": in_again_file,
+            "start": start,
+            "size": size,
+            "fingerprint": row["fingerprint"],
+            "word": row["verdict"],
+            "failed": row.get("error") is not None,
+            "sealed": seals.is_row_valid(row, self._key),
+        }
+        self._table.execute(_NOTE, values)
 
     def _clean(self) -> None:
         """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""

@@ -586,16 +586,17 @@ def learn(
 
 
 def _usual_rules(
-    rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], read: calibration.Readings
+    rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
-    """Return the rules of escalation without gates."""
+    """Return the rules of escalation as they are without anything learned."""
     models_by_tier = {}
     unproven = []
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
-        # Its models all decide, and write nothing.
-        if mode == "strict" and {*read.get(tier, {}).values()} == {"decided"}:
+        # Decision models alone accept nothing in strict mode.
+        sources = set(readings.get(tier, {}).values())
+        if mode == "strict" and sources == {"decided"}:
             unproven.append(tier)
     confirm = getattr(rubric.modes, mode).confirm
     tiers = tuple(models_by_tier)

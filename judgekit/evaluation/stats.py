@@ -270,16 +270,20 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
-
-    def with_bounds(distance: Mapping[Pair, float] | None) -> Interval | None:
-        def figure(places: Sequence[int]) -> float | None:
-            return kappa(Counter(pairs[place] for place in places), distance)
-
-        return resampled(len(pairs), figure)
-
+    unweighted = _kappa_interval(pairs, None)
     ordered = scale(_words(pairs))
-    weighted = with_bounds(squares(ordered)) if ordered else None
-    return with_bounds(None), weighted
+    if not ordered:
+        return unweighted, None
+    return unweighted, _kappa_interval(pairs, squares(ordered))
+
+
+def _kappa_interval(
+    pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
+) -> Interval | None:
+    def figure(places: Sequence[int]) -> float | None:
+        return kappa(Counter(pairs[place] for place in places), distance)
+
+    return resampled(len(pairs), figure)
 
 
 def _words(pairs: Sequence[Pair]) -> list[str]:

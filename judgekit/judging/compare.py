@@ -433,8 +433,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         for tier, vote in state.opinions.items():
             favouring: set[str] = set()
             if vote.word in WINS:
+                # A family that wrote every text has no favourite.
                 favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
-            if vote.behind and vote.behind <= favouring:
+            if vote.families and vote.families <= favouring:
                 partial_tiers.add(tier)
         return replace(self.settings.escalation_rules(state.cut), partial=partial_tiers)
 
@@ -536,5 +537,5 @@ def _families(votes: Iterable[TierVote]) -> tuple[str, ...]:
     """Return the families behind votes, in order of the alphabet."""
     families: set[str] = set()
     for vote in votes:
-        families |= vote.behind
+        families |= vote.families
     return tuple(sorted(families))

@@ -97,16 +97,16 @@ class File:
         """The path that models see."""
         return self.alias or self.path
 
-    def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
-        """Return it as an engine takes it, with names as `name` changes them."""
+    def body(self, clean_name: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return it as an engine takes it, with names as `clean_name` changes them."""
         body = {
-            "path": name(self.path),
+            "path": clean_name(self.path),
             "text": self.text,
             "sha256": self.sha256,
             "total": self.total,
         }
         if self.alias:
-            body["shown"] = name(self.alias)
+            body["shown"] = clean_name(self.alias)
         return body
 
 
@@ -135,21 +135,21 @@ class Document:
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
-        """Return it as an engine and a team's server take it, with names as `name` changes them."""
+    def body(self, clean_name: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return it as an engine and a team's server take it, with names as `clean_name` changes them."""
         # An older server refuses keys that it does not know: these are sent only where they are set.
         task = {}
         for role, text in asdict(self.task).items():
             if text or role != "reference":
                 task[role] = text
-        files = [file.body(name) for file in self.files]
+        files = [file.body(clean_name) for file in self.files]
         author = {
-            "name": self.author.name and name(self.author.name),
+            "name": self.author.name and clean_name(self.author.name),
             "family": self.author.family,
         }
         return {
             "files": files,
-            "task_id": name(self.task_id),
+            "task_id": clean_name(self.task_id),
             **task,
             "author": author,
             "commit": self.commit,

@@ -215,13 +215,13 @@ class Vote(NamedTuple):
 
 
 class TierVote(NamedTuple):
-    """The vote of a tier's models: `lead` is how far its word is ahead, `behind` are the families for it."""
+    """The vote of a tier's models: `lead` is how far its word is ahead, `families` are those for it."""
 
     word: PairWord | None = None
     lead: float = 0.0
     reasoning: str = ""
     agreement: Consensus | None = None
-    behind: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset()
     votes: tuple[Vote, ...] = ()
 
 
@@ -282,7 +282,7 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
         lead=abs(ahead),
         reasoning=reasons[0] if reasons else "",
         agreement=_agreement(words, word),
-        behind=frozenset(families),
+        families=frozenset(families),
         votes=tuple(vote for _, vote in answered),
     )
 

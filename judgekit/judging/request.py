@@ -59,4 +59,7 @@ class JudgeArgs(TypedDict, total=False):
     explain: bool
 
 
+OF_DOCUMENTS = ("depth", "explain")
+"""The options that texts which are compared do not have."""
+
 AS_CONFIGURED = JudgeRequest()

@@ -20,7 +20,7 @@ from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
-from judgekit.judging.request import AS_CONFIGURED
+from judgekit.judging.request import AS_CONFIGURED, OF_DOCUMENTS
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
@@ -259,7 +259,7 @@ def comparison_judge(
 ) -> PairJudge | RankingJudge:
     """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
     count = len(texts.files)
-    for option in ("depth", "explain"):
+    for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not LEAST <= count <= MOST:

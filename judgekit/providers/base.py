@@ -144,6 +144,7 @@ def endpoint(
     price = profile.of_model(profile.price, model, None)
     usual = Endpoint(profile, model, family, output, price=price)
     if isinstance(profile, CommandProfile):
+        # A program's parameters are its variables.
         names = ("PATH", "HOME", *profile.keep_env)
         variables = {name: environ[name] for name in names if environ.get(name)}
         return replace(usual, parameters=variables)
@@ -166,11 +167,15 @@ def endpoint(
     )
     if not isinstance(profile, LitellmProfile):
         return reached
-    has_logprobs = profile.logprobs
-    if not isinstance(has_logprobs, bool):
-        has_logprobs = profile.of_model(has_logprobs, model, default=False)
-    has_logprobs = has_logprobs and not profile.pointwise
+    has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
     return replace(reached, pointwise=profile.pointwise, logprobs=has_logprobs)
+
+
+def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
+    """Whether a model gives log probabilities: all of a profile, or those that it lists."""
+    if isinstance(profile.logprobs, bool):
+        return profile.logprobs
+    return profile.of_model(profile.logprobs, model, default=False)
 
 
 def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
