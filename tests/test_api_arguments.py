@@ -67,6 +67,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
             lambda concurrency: judgekit.judge_texts(TEXTS, concurrency=concurrency),
         )
     ),
+    (lambda **given: judgekit.judge("a.md", **given), {}, "explain", (None, 0, 1, "yes", [True])),
     (
         judgekit.judge_texts,
         {},
