@@ -86,27 +86,26 @@ def measure_judges(
     cases, left_out = read_cases(file, loaded.rubric if loaded else None, mode, map_, id_)
     is_recorded = any(case.judges for case in cases)
     names = _split_names(models)
-    asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
-    can_ask = loaded is not None and not is_recorded
-    _check_asking([option for option, value in asking.items() if value], can_ask=can_ask)
-    if models is not None and (model or not names):
-        raise UsageError(
-            "--models: expected names of models with commas between them, and no --model"
-        )
-    if keep and (models is not None or repeat == 1):
-        raise UsageError(
-            "--keep is for the noise of the configured models: add --repeat, and no --models"
-        )
+    rubric_to_ask = None if is_recorded else loaded
+    _check_combination(
+        can_ask=rubric_to_ask is not None,
+        again=again,
+        model=model,
+        models=models,
+        names=names,
+        repeat=repeat,
+        keep=keep,
+    )
     unanswered = None
     configured_judge = None
-    if loaded is not None and can_ask:
+    if rubric_to_ask is not None:
         reruns = max(repeat - 1, 1) if again else repeat - 1
         cases = runner.again(cases, reruns, swapped=again)
         progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
             cases,
             file.parent,
-            loaded,
+            rubric_to_ask,
             mode,
             project,
             progress,
@@ -116,7 +115,7 @@ def measure_judges(
         unanswered = runner.unanswered(opinions.cases)
         cases = opinions.cases
         if repeat > 1 and not names:
-            cases = opinions.with_course(loaded.rubric, mode)
+            cases = opinions.with_course(rubric_to_ask.rubric, mode)
             configured_judge = opinions.judge
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
@@ -130,11 +129,31 @@ def measure_judges(
     return code
 
 
-def _check_asking(asking: Sequence[str], *, can_ask: bool) -> None:
-    """Raise `UsageError` for the first of these options where no model can be asked."""
-    if asking and not can_ask:
-        remedy = "name a --rubric, and a file without recorded answers"
-        raise UsageError(f"{asking[0]} asks models: {remedy}")
+def _check_combination(
+    *,
+    can_ask: bool,
+    again: bool,
+    model: str | None,
+    models: str | None,
+    names: Sequence[str],
+    repeat: int,
+    keep: bool,
+) -> None:
+    """Raise `UsageError` for options that do not go together, or that ask models where none can be asked."""
+    asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
+    for option, value in asking.items():
+        if value and not can_ask:
+            raise UsageError(
+                f"{option} asks models: name a --rubric, and a file without recorded answers"
+            )
+    if models is not None and (model or not names):
+        raise UsageError(
+            "--models: expected names of models with commas between them, and no --model"
+        )
+    if keep and (models is not None or repeat == 1):
+        raise UsageError(
+            "--keep is for the noise of the configured models: add --repeat, and no --models"
+        )
 
 
 def _split_names(models: str | None) -> list[str]:

@@ -143,8 +143,9 @@ def find_github_name(
     repository: Repository, environ: Mapping[str, str], address: str = ""
 ) -> str | None:
     """Return `HOST/OWNER/NAME` of `GH_REPO`, else of `address`, else of `origin`; None if not on GitHub."""
-    if named := environ.get("GH_REPO", "").strip():
-        return named if _REPOSITORY.fullmatch(named) else None
+    users_choice = environ.get("GH_REPO", "").strip()
+    if users_choice:
+        return users_choice if _REPOSITORY.fullmatch(users_choice) else None
     if not address:
         try:
             raw = repository.ask("remote", "get-url", "--", "origin")
