@@ -140,7 +140,11 @@ class Repository(NamedTuple):
                 raise _failed("cat-file", done)
             yield from lines
             # Some versions of git end at the first object that a partial clone lacks; others call it missing.
-            left = left[len(lines) + 1 :] if done.returncode else []
+            if not done.returncode:
+                return
+            if len(lines) < len(left):
+                yield f"{left[len(lines)]} missing"
+            left = left[len(lines) + 1 :]
 
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS

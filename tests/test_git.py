@@ -256,3 +256,26 @@ def test_programs_of_the_current_folder_are_not_found(
     assert programs.find(sys.executable, {}) == sys.executable
     assert programs.find("/no/such/program", {}) is None
     assert programs.find("bin/git", {"PATH": "/usr"}) is None
+
+
+GIT_THAT_ENDS_EARLY = """\
+#!/bin/sh
+while read -r name; do
+    case $name in
+        *lacking*) echo "fatal: lazy fetching disabled" >&2; exit 128 ;;
+        *) echo "$name blob 3" ;;
+    esac
+done
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows runs no shell script")
+def test_an_object_at_which_an_older_git_ends_counts_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "git"
+    git.write_text(GIT_THAT_ENDS_EARLY)
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    described = Repository(tmp_path).described(["a", "lacking1", "b", "lacking2"])
+    assert list(described) == ["a blob 3", "lacking1 missing", "b blob 3", "lacking2 missing"]
