@@ -107,12 +107,13 @@ def _learn(
     if left_out.told():
         note(escaped(f"{labels}: left out: {left_out.told()}"))
     unanswered = None
-    if any(case.judges for case in cases):
+    has_recorded_answers = any(case.judges for case in cases)
+    if has_recorded_answers:
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(cases, samples.models(cases), {})
+        opinions = Opinions(cases, samples.models(cases), asking={})  # nobody is asked now
     else:
         progress = count_to(len(cases), "cases")
         opinions = runner.ask(cases, labels.parent, loaded, mode, project, progress)

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from judgekit import task_ids
 from judgekit.cli.formats.table import verdict_text
 from judgekit.cli.interruption import set_kept
-from judgekit.cli.ledger import Since, TeamLedger, damaged, find_ledger, measure_readiness
+from judgekit.cli.ledger import Since, TeamLedger, find_ledger, measure_readiness, warn_damaged
 from judgekit.cli.output import emit, project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, lines_of, short_line
@@ -79,7 +79,7 @@ def label(
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
-    warn_once = functools.cache(damaged)  # the same files are read twice
+    warn_once = functools.cache(warn_damaged)  # the same files are read twice
     readiness = None
     if not team:
         readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
@@ -197,7 +197,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     except ValueError:
         raise InputError(f"{name}: cannot be read (not UTF-8)") from None
     projects = {}  # of each verdict, by its id
-    for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
+    for line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         projects[line.id] = line.project
     labels: list[Label] = []
     wrong = 0
@@ -304,7 +304,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         names.reverse()
     last: dict[str, VerdictLine] = {}
     begun: dict[str, VerdictLine] = {}
-    for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
+    for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
         if record.id.startswith(task):
@@ -373,7 +373,7 @@ def _choose_verdicts(
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 
     if task is None:
-        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
+        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), warn_damaged)
         return github.list_unsettled(records, with_rejects=with_rejects)
     verdict = _find_verdict(ledger, task)
     if verdict is None:

@@ -51,7 +51,7 @@ _EVER = "0001-01-01"
 _CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
-damaged = warn  # of each line that cannot be read
+warn_damaged = warn  # of each line that cannot be read
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
 _FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
@@ -105,7 +105,7 @@ def import_(
     from judgekit.ledger import importing, store
 
     if not store.files(choose_places(sources)):
-        store.files(sources, damaged)  # once more, to say what is wrong there
+        store.files(sources, on_damage=warn_damaged)  # once more, to say what is wrong there
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     set_kept("ledger", "the added lines stay; run the import again for the rest")
@@ -296,11 +296,11 @@ def read_lines(
     if [bool(ledgers), of_team, host is not None].count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
     if of_team:
-        yield from _fetch_from_team(wanted, damaged)
+        yield from _fetch_from_team(wanted, warn_damaged)
     elif host is not None:
         yield from _fetch_from_host(wanted, host)
     else:
-        yield from store.entries(choose_places(ledgers, project), wanted, damaged)
+        yield from store.entries(choose_places(ledgers, project), wanted, warn_damaged)
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -484,7 +484,7 @@ def _top_folder() -> Path:
 
 
 def measure_readiness(
-    project: Path, ledger: list[Path] | None = None, on_damage: OnDamage = damaged
+    project: Path, ledger: list[Path] | None = None, on_damage: OnDamage = warn_damaged
 ) -> tuple[Readiness, str]:
     """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
     from judgekit.config import settings

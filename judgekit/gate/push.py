@@ -83,14 +83,15 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Return a changed file as it is pushed, and why it cannot be judged; its hash is empty then.
+    """Return a changed file as it is pushed, and why it cannot be judged.
 
-    Without `data` it is too large, or not in this clone.
+    Without `data` it is too large, or not in this clone. Of a file that cannot be judged the task's id has
+    the hash that git gives it.
     """
     commit = change.commit
     path = encodable(change.path)
     reason = ""
-    file = File(path, "", "", 0)
+    file = File(path, text="", sha256="", total=0)
     if data is None and is_here:
         reason = f"larger than {MAX_BYTES // 1_000_000} MB"
     elif data is None:
@@ -105,7 +106,8 @@ def read_changed_file(
             reason = str(error).removeprefix(f"{path}: ")
     # The families of all models that had a hand in what the push makes of the file.
     families: list[str] = []
-    for signed in () if reason else (commit, *change.earlier):
+    commits_of_file = [] if reason else [commit, *change.earlier]
+    for signed in commits_of_file:
         families += panel.families_of_writers(signed.people, signed.trailers)
     family = ", ".join(dict.fromkeys(families)) or None
     author = Author(name=encodable(commit.people[0]), family=family)

@@ -183,11 +183,11 @@ def _choose_by_judge(
     candidates = [hit for hit in ranked.candidates if not hit.damaged]
     if not candidates:
         return None
-    reply: search.Judged | str = search.NO_FULL_TEXT
-    if ranked.fallback is None:
-        reply = search.judged_hook(
-            prompt, candidates, judged.parts_of(candidates), {}, configured.project
-        )
+    if ranked.fallback is not None:  # they were found by their keywords, without a full-text search
+        tried.unjudged.append(search.NO_FULL_TEXT)
+        return None
+    parts = judged.parts_of(candidates)
+    reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return None

@@ -226,12 +226,15 @@ def sort_out(
     return taken, refused
 
 
-def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Path, date | None]:
-    """Return the ledger files in files and folders with their days, oldest first, `damaged` the others."""
+def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[Path, date | None]:
+    """Return the ledger files in files and folders with their days, oldest first.
+
+    `on_damage` gets what cannot be read.
+    """
 
     def unread(error: OSError) -> None:
         problem = f"cannot be read ({error.strerror or error})"
-        damaged(Damage(Path(str(error.filename)), 0, problem))
+        on_damage(Damage(Path(str(error.filename)), 0, problem))
 
     paths = set()
     for place in places:
@@ -254,7 +257,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Pa
                     paths.add(path)
                 else:
                     problem = "not a regular file (a folder, a broken link or a device)"
-                    damaged(Damage(path, 0, problem))
+                    on_damage(Damage(path, 0, problem))
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
     order = []
     for path in paths:

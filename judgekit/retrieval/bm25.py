@@ -31,18 +31,18 @@ QUICK_POSTINGS = 2_500  # the same for a prompt, of which three hits are shown a
 LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
-_BODY = 8_000  # characters of a body's stems that are read
+_MAX_BODY = 8_000  # characters of a body's stems that are read
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
 _BEGINNING = 300  # words of a column where the subject of an entry shows
 _MOST_WORDS = 300  # whose rarity is looked up
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
-_TEXT_COLUMNS = 6  # that stand before these in `_ENTRIES`
+_LEADING_COLUMNS = 6  # that stand before these in `_ENTRIES_IN`
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
-_ENTRIES = f"""SELECT number, c0, c1, substr(c2, 1, {_BODY}), c3, problem IS NOT NULL, {COLUMNS}
+_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, {COLUMNS}
     FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
-_AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
+_MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
 
 class _Entry:
@@ -83,7 +83,7 @@ def match(
         numbers |= likeliest
     if not numbers:
         return []
-    entries = _read(opened, terms, sorted(numbers))
+    entries = _read_entries(opened, terms, sorted(numbers))
     _count(opened, entries, term_weights)
     rated: list[Candidate] = []
     for part, likeliest in likeliest_by_part:
@@ -212,28 +212,29 @@ def _weigh_entries(
     return worth
 
 
-def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
+def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
     """Return entries by number; of a long one some stems are read, and for other terms FTS5 is asked."""
     execute = opened.connection.execute
     entries = {}
     cut = []
-    for row in execute(f"{_ENTRIES}({','.join(map(str, numbers))})").fetchall():
-        number, *columns, is_damaged = row[:_TEXT_COLUMNS]
-        _, _, body, _ = columns
+    for row in execute(f"{_ENTRIES_IN}({','.join(map(str, numbers))})").fetchall():
+        number, title, tags, body, parts, is_damaged = row[:_LEADING_COLUMNS]
+        columns = (title, tags, body, parts)
         stems = [column.split() for column in columns]
-        hit = make_candidate(opened, row[_TEXT_COLUMNS:])
+        hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
         hit.text = " ".join(columns)
         hit.length = sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
-        if len(body) == _BODY:
+        is_cut = len(body) == _MAX_BODY
+        if is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up(sizes)
             cut.append(number)
     if cut:
-        among = f"{_AMONG}({','.join(map(str, cut))})"
+        query = f"{_MATCHES_IN}({','.join(map(str, cut))})"
         for term in terms:
-            for (number,) in execute(among, (term.expression,)).fetchall():
+            for (number,) in execute(query, (term.expression,)).fetchall():
                 entries[number].indexed_terms.add(term.number)
     return entries
 

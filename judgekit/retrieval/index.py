@@ -66,9 +66,10 @@ def _open_kept(
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
-            anew = True
+            anew = True  # it is damaged, and replaced in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
-        pass  # no folder to write to, no space left on the disk, no locks; damaged where nothing can be made
+        # No folder to write to, no space left on the disk, no locks; damaged where nothing can be made.
+        return None
     return None
 
 
@@ -122,30 +123,41 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     places: list[str] | None = None
     numbers: list[int] = []
     if index.kind:
-        execute = index.connection.execute
-        if index.folders <= FOLDERS:
-            watched = execute(_WATCH).fetchall()
-        else:
-            watched = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
-            following = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
-            some = execute(following, (last_folder, FOLDERS)).fetchall()
-            last_folder = some[-1][-1] if len(some) == FOLDERS else 0
-            watched += some
+        watched, last_folder = _next_watched(index, last_folder)
         places = []
-        for place, is_folder, x, y, z, is_sure, _ in watched:
-            stamp = index_file.look(f"{index.root}/{place}", folder=is_folder)
-            if not is_sure or stamp != (x, y, z):
+        for place, is_folder, *stamp, is_sure, _ in watched:
+            stamp_now = index_file.look(f"{index.root}/{place}", folder=is_folder)
+            if not is_sure or stamp_now != tuple(stamp):
                 places.append(place)
-        following = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
-        files = execute(following, (last_file, SLICE)).fetchall()
-        last_file = files[-1][0] if len(files) == SLICE else 0
+        files, last_file = _next_files(index, last_file)
         numbers = [number for number, _ in _differing(files, index.root)]
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
-            places = None
+            places = None  # all is listed anew now and then, whatever the times of folders say
             queries = 0
     _write_turn(turn_path, last_file, last_folder, queries)
     return places, numbers
+
+
+def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
+    """Return what is looked at: all, or of very many folders those after the `last`; and the new last."""
+    execute = index.connection.execute
+    if index.folders <= FOLDERS:
+        return execute(_WATCH).fetchall(), last
+    always = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
+    query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
+    in_turn = execute(query, (last, FOLDERS)).fetchall()
+    is_end = len(in_turn) < FOLDERS
+    *_, number = in_turn[-1] if in_turn else (0,)
+    return always + in_turn, 0 if is_end else number
+
+
+def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
+    """Return some of the files that are read, those after the `last`, and the new last; 0 at the end."""
+    query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
+    files = index.connection.execute(query, (last, SLICE)).fetchall()
+    is_end = len(files) < SLICE
+    return files, 0 if is_end else files[-1][0]
 
 
 def _read_turn(path: str) -> tuple[int, int, int]:

@@ -256,7 +256,13 @@ def test_a_client_that_never_ends_its_input_gets_an_end() -> None:
         ("commits", "parse", 0.5, "{}", 0),
         ("push", "read_changed_file", 60, "{gate: {budget: 1, mode: blocking}}", 0),
         ("push", "read_changed_file", 60, "{gate: {budget: 1, undetermined: block}}", 0),
-        ("push", "read_changed_file", 60, "{gate: {budget: 1, mode: blocking, undetermined: block}}", 85),
+        (
+            "push",
+            "read_changed_file",
+            60,
+            "{gate: {budget: 1, mode: blocking, undetermined: block}}",
+            85,
+        ),
     ],
 )
 def test_a_push_that_is_stuck_goes_on(
