@@ -138,8 +138,9 @@ def judge_push(
         head = commits.resolve_commit(repository, "HEAD")
         updates = [commits.RefUpdate("HEAD", head, "", base_commit)]
     gate: GateConfig | None = None
-    with ExitStack() as stack:
-        try:
+    try:
+        # Leaving the rules' folder names the files in it as the commit has them, also in errors.
+        with ExitStack() as stack:
             all_rules = _load_rules(repository, rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
@@ -153,11 +154,11 @@ def judge_push(
             count_lines = partial(commits.count_changed_lines, repository, updates, known)
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             return _judge_changes(repository, strictest, changes, push, run, choose_depth)
-        except Exception as error:
-            gate = gate or configuration.load(None).gate
-            if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
-                raise PushBlocked(str(error)) from error
-            raise
+    except Exception as error:
+        gate = gate or configuration.load(None).gate
+        if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
+            raise PushBlocked(str(error)) from error
+        raise
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:

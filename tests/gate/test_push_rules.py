@@ -5,6 +5,7 @@ Where it is not plain whose rules hold, the strictest known do.
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -371,7 +372,9 @@ def test_teams_may_let_nothing_pass_that_is_not_judged(world: World) -> None:
     world.work.commit("other rules")
     share(world)
     world.work.commit("good", b_md=good("b"))
-    assert "nothing was judged" in world.push(code=1).err
+    blocked = world.push(code=1).err
+    assert "nothing was judged" in blocked
+    assert re.search(r"[0-9a-f]{12}:.judgekit/config.yaml", blocked)
 
 
 def test_that_is_not_lowered_by_a_project_or_a_push(world: World) -> None:
