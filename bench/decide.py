@@ -33,7 +33,7 @@ from judgekit.evaluation.calibrate import choose_rules, walk
 from judgekit.evaluation.samples import Sample, TierOpinion
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.round import Session
 from judgekit.providers.base import CallKey
 from judgekit.providers.gateway import open_gateway
@@ -283,7 +283,7 @@ async def ask_local(folder: Path, most: int, recorded: Path) -> None:
                 continue
             if len(known) >= most:
                 break
-            points = Points(
+            points = PointwiseQuestions(
                 system="You decide whether a passage answers a query.",
                 context=f"Query: {item['query']}\n\nPassage: {item['passage']}",
                 questions={"relevant": QUESTION},

@@ -226,7 +226,7 @@ class Usage:
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum; a cost that is known for one of them counts."""
-        cost, source = added((self, other))
+        cost, source = add_up_costs((self, other))
         counts = {}
         for name in _COUNTS:
             counts[name] = getattr(self, name) + getattr(other, name)
@@ -270,13 +270,14 @@ def usage_of_failed_call(error: GatewayError) -> Usage:
 KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
 
 
-def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
+def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
     """Return the sum of the known costs and its source; kept replies beside unknown costs are no sum."""
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if "local" in sources:  # a kept reply of a local model cost nothing either
         sources.discard("cache")
     if not sources or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
         return None, None
-    return sum(usage.cost_usd or 0.0 for usage in usages), sources.pop() if len(
-        sources
-    ) == 1 else "mixed"
+    cost_usd = sum(usage.cost_usd or 0.0 for usage in usages)
+    if len(sources) > 1:
+        return cost_usd, "mixed"
+    return cost_usd, sources.pop()

@@ -184,25 +184,26 @@ class Broker:
 class SharedPace(Pace):
     """The turns of a worker to ask one provider, which all workers share."""
 
-    def __init__(self, hurry: asyncio.Event) -> None:
+    def __init__(self, report_now: asyncio.Event) -> None:
         super().__init__(0)
-        self._hurry = hurry
-        self._lasting = 0
+        self._report_now = report_now
+        self._lasting_turns = 0
         self._well = 0
         self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
+        """Give a turn for one call; the broker is asked for more at once where none is left."""
         if self._flying >= self.limit():
-            self._hurry.set()
+            self._report_now.set()
         async with super().turn(end):
             try:
                 yield
             finally:
-                if self._limit > self._lasting:
+                if self._limit > self._lasting_turns:  # the turn was for one call, and is used up
                     self._limit -= 1
                     if self._queues:
-                        self._hurry.set()
+                        self._report_now.set()
 
     def went_well(self) -> None:
         self._well += 1
@@ -215,8 +216,8 @@ class SharedPace(Pace):
     ) -> None:
         super().pause(seconds, reason, why)
         self._refusals.append((reason, seconds))
-        self._lasting = 0
-        self._hurry.set()
+        self._lasting_turns = 0
+        self._report_now.set()
 
     def use(self) -> Use:
         """Return what was used since the last time; of the turns that no call needs, half go back."""
@@ -230,19 +231,19 @@ class SharedPace(Pace):
 
     def allow(self, turns: Turns) -> None:
         self._limit = self._limit + turns.more
-        self._lasting = turns.lasting
+        self._lasting_turns = turns.lasting
         if turns.wait[0]:
             super().pause(*turns.wait)
         self._advance()
 
 
 class SharedPaces(Paces):
-    def __init__(self, hurry: asyncio.Event) -> None:
+    def __init__(self, report_now: asyncio.Event) -> None:
         super().__init__()
-        self._hurry = hurry
+        self._report_now = report_now
 
     def made(self, _whom: Whom) -> SharedPace:
-        return SharedPace(self._hurry)
+        return SharedPace(self._report_now)
 
 
 class BrokerClient:
@@ -251,9 +252,9 @@ class BrokerClient:
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
         self._beat = beat
         self._worker = worker
-        self._hurry = asyncio.Event()
+        self._report_now = asyncio.Event()
         self._heard = asyncio.Event()
-        self.paces = SharedPaces(self._hurry)
+        self.paces = SharedPaces(self._report_now)
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
         self.lost: Exception | None = None
@@ -288,8 +289,8 @@ class BrokerClient:
             self._heard = asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
-                    await self._hurry.wait()
-            self._hurry.clear()
+                    await self._report_now.wait()
+            self._report_now.clear()
             await asyncio.sleep(_SOON)
 
     @property
@@ -302,7 +303,7 @@ class BrokerClient:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
-            self._hurry.set()
+            self._report_now.set()
             await self._heard.wait()
         self._flying += 1
 

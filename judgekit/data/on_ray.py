@@ -131,7 +131,7 @@ class RayRun:
         self._files = RowFiles.at(data)
         self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
-        self._firsts: dict[str, tuple[int, int | None]] = {}
+        self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
         self._kinds: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}
         self._columns = tables.Columns(OURS)
@@ -142,22 +142,23 @@ class RayRun:
         self._end = 0.0
 
     def check(self, types: pa.Schema | None) -> int:
-        """Return how many rows there are; raises `InputError` for the first that cannot be read.
+        """Return how many rows there are, and note where each file begins and what its columns hold.
 
-        `types` are those of the columns of the input.
+        `types` are those of the columns of the input. Raises `InputError` for the first row that cannot be
+        read.
         """
-        text_types = {}
+        types_by_column = {}
         for column in types or ():
             if "binary" not in str(column.type):
-                text_types[column.name] = column.type
-        self._shared = ray.put((self._dataset, self._files, text_types))
-        checked = dict(self._checked(frozenset()))
+                types_by_column[column.name] = column.type
+        self._shared = ray.put((self._dataset, self._files, types_by_column))
+        checked = dict(self._check_files(wanted_ids=frozenset()))
         before = 0
         first_bad: UnreadableRow | None = None
         bad = 0
         misfits = set[str]()
         for path, file in checked.items():
-            self._firsts[path] = before, file.count
+            self._starts_and_counts[path] = before, file.count
             if file.first and first_bad is None:
                 numbered: Any = self._files.numbered(file.first, before, path)
                 first_bad = numbered
@@ -166,7 +167,7 @@ class RayRun:
             self._columns.update(file.columns)
             misfits |= file.misfits
             self._kinds |= file.kinds
-        self._types = {name: kind for name, kind in text_types.items() if name not in misfits}
+        self._types = {name: kind for name, kind in types_by_column.items() if name not in misfits}
         if first_bad is None and self._dataset.id_column:
             doubles = self._doubles(checked)
             bad = len(doubles)
@@ -175,15 +176,20 @@ class RayRun:
             raise dataset.unreadable(self._dataset.name, first_bad, bad - 1)
         return before
 
-    def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
+    def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield what each file has; under a limit one file after another, until there are as many rows."""
         paths = self._files.paths
         left = self._dataset.limit
-        groups = [paths] if left is None else [[path] for path in paths]
-        for group in groups:
-            checked = _far(_check, [(self._shared, path, left, wanted) for path in group])
-            yield from zip(group, checked, strict=True)
-            left = left and left - checked[0].count
+        if left is None:
+            checked = _run_remotely(
+                _check, [(self._shared, path, None, wanted_ids) for path in paths]
+            )
+            yield from zip(paths, checked, strict=True)
+            return
+        for path in paths:
+            (file,) = _run_remotely(_check, [(self._shared, path, left, wanted_ids)])
+            yield path, file
+            left -= file.count
             if left == 0:
                 return
 
@@ -195,8 +201,8 @@ class RayRun:
         first: dict[str, int] = {}
         column = self._dataset.id_column or ""
         doubles = []
-        for path, file in self._checked(wanted):
-            before, _ = self._firsts[path]
+        for path, file in self._check_files(wanted):
+            before, _ = self._starts_and_counts[path]
             for place, row_id in file.places:
                 number = place + before
                 earlier = first.setdefault(str(row_id), number)
@@ -230,7 +236,7 @@ class RayRun:
         replaced = set()
         lines_of_groups = [parts.NOTHING]
         schemas = set()
-        for scanned in _far(parts.scan, groups):
+        for scanned in _run_remotely(parts.scan, groups):
             replaced.update(scanned.replaced)
             lines_of_groups.append(scanned.lines)
             schemas.update(scanned.schemas)
@@ -263,7 +269,7 @@ class RayRun:
             self.work.expected,
             lines[lines["done"]],
             self._number,
-            self._firsts,
+            self._starts_and_counts,
         )
         source = _Source(self._files, ray.put(shared))
         at_a_time = 2 + 2 * self._at_once // worker.ROWS
@@ -279,7 +285,7 @@ class RayRun:
         try:
             with _naming_errors_of(self._folder.name):
                 rows = ray.data.read_datasource(
-                    source, num_cpus=_READ_CPU, override_num_blocks=len(self._firsts)
+                    source, num_cpus=_READ_CPU, override_num_blocks=len(self._starts_and_counts)
                 )
                 judged = rows.map_batches(
                     _Actor,
@@ -413,7 +419,7 @@ class RayRun:
         calls = []
         for name, rows in dropped.items():
             calls.append((self._folder, name, rows, self._shape, self._key))
-        _far(parts.rewrite, calls)
+        _run_remotely(parts.rewrite, calls)
 
 
 def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
@@ -421,7 +427,7 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
     return worker.check(replace(dataset, limit=limit), files, path, types, wanted)
 
 
-def _far(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
+def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
     """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
     with _naming_errors_of("Ray"):

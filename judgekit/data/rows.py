@@ -193,14 +193,14 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     with _readable(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)
         if is_one_file:
-            _check_file(path)
-        first = _file_to_check(files)
+            _require_rows_file(path)
+        first = _file_with_types(files)
         with files.opened(first) as file:
             schema = source_of(first).reader.check(file, first)
     return Rows(path, files.rows, schema, can_split=files.can_split)
 
 
-def _check_file(path: str) -> None:
+def _require_rows_file(path: str) -> None:
     """Raise `InputError` for a file that is none of a known kind, and for what is no regular file."""
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
@@ -209,7 +209,7 @@ def _check_file(path: str) -> None:
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
 
 
-def _file_to_check(files: RowFiles) -> str:
+def _file_with_types(files: RowFiles) -> str:
     """Return the first file whose columns have types, else the first file."""
     for path in files.paths:
         if source_of(path).has_types:

@@ -216,7 +216,7 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
         raise ConfigError(f"cannot be written ({error.strerror}); rename it", path=name) from None
 
 
-def nothing_to_judge(
+def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
     """Return what a push brings where that is surely nothing that is judged, else None.
@@ -230,11 +230,11 @@ def nothing_to_judge(
         kept = json.loads(Path(_choice_file(repository)).read_bytes())
         if kept["key"] != key:
             return None
-        wanted = ChangeFilter((kept["paths"], kept["authors"]))
+        choice = (kept["paths"], kept["authors"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     known = remotes.list_known_commits(repository, updates, remote, url)
-    pushed = examine.examine_push(repository, updates, known, wanted)
+    pushed = examine.examine_push(repository, updates, known, ChangeFilter(choice))
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None
     return pushed

@@ -72,7 +72,7 @@ def finish_early(words: Sequence[str]) -> int | None:
         return None
     try:
         updates = _read_updates()
-        pushed = policy.nothing_to_judge(Repository(Path.cwd()), updates, *words[1:3])
+        pushed = policy.changes_if_none_is_judged(Repository(Path.cwd()), updates, *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return None
     if pushed is None:

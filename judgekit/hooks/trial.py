@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
-from judgekit.errors import Exit, Usage, added
+from judgekit.errors import Exit, Usage, add_up_costs
 from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
 from judgekit.hooks.relevance import prompt_key
@@ -153,7 +153,7 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
     for selection in tried.selections:
         usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
         rounds += [part.model_dump(mode="json") for part in selection.rounds]
-    cost, source = added(usages)
+    cost, source = add_up_costs(usages)
     is_cost_complete = all(one.cost_complete is not False for one in tried.selections)
     return {
         "dropped": _count_answers(dropped),

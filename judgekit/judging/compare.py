@@ -27,7 +27,7 @@ from judgekit.judging.jury import (
     tier_vote,
 )
 from judgekit.judging.orchestrator import Judge
-from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.question import AnyRubric, ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
@@ -123,7 +123,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             truncated=result.truncated,
             families=result.families,
             independent=panel.is_independent(subject.author_families, result.families),
-            **state.stamped(self.settings),
+            **state.verdict_fields(self.settings),
         )
         if self.settings.redact:
             return outgoing.redact_replies(comparison)
@@ -215,10 +215,10 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         prompts = []
         for rubric, order in product(self.rubrics_by_part.values(), ORDERS):
             if endpoint is not None and endpoint.decides:
-                state = _state_of(self._points(rubric, order, endpoint, fence))
+                state = _state_of(self._pointwise_questions(rubric, order, endpoint, fence))
                 prompts.append(decisions.shown(state, [_pair_question(rubric)]))
             elif endpoint is not None and endpoint.pointwise:
-                prompts += self._points(rubric, order, endpoint, fence).prompts()
+                prompts += self._pointwise_questions(rubric, order, endpoint, fence).prompts()
             else:
                 prompts.append(self._messages(rubric, order, endpoint))
         return prompts
@@ -313,7 +313,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         self, endpoint: Endpoint, session: Session, criterion: str, order: str
     ) -> Answer[Vote]:
         rubric = self.rubrics_by_part[criterion]
-        points = self._points(rubric, order, endpoint, session.fence, criterion)
+        points = self._pointwise_questions(rubric, order, endpoint, session.fence, criterion)
         answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
         vote = None
         if answer.value:
@@ -331,7 +331,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     ) -> Answer[Vote]:
         started = time.monotonic()
         rubric = self.rubrics_by_part[criterion]
-        state = _state_of(self._points(rubric, order, endpoint, session.fence, criterion))
+        state = _state_of(
+            self._pointwise_questions(rubric, order, endpoint, session.fence, criterion)
+        )
         answer = await decisions.ask_decisions(
             session, endpoint, state, [_pair_question(rubric)], self.limits.timeout
         )
@@ -354,19 +356,19 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             earlier=self.earlier_opinions,
         )
 
-    def _points(
+    def _pointwise_questions(
         self,
         rubric: CompareRubric,
         order: str,
         endpoint: Endpoint,
         fence: Fence,
         criterion: str = "",
-    ) -> Points:
+    ) -> PointwiseQuestions:
         texts = []
         for letter, point in zip(order, POINTS, strict=True):
             texts.append(self.visible_file(endpoint, letter, point))
         ask = f"Which of the two texts is better, {FIRST} or {SECOND}? Answer with one number."
-        return Points(
+        return PointwiseQuestions(
             system=f"{rubric.prompt.system} {fence.guard}",
             context=prompt.pair_context(fence, self.subject.prompt, texts),
             questions={"better": f"{_criteria_text(rubric)}\n{ask}"},
@@ -381,7 +383,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return VisibleFile(label, file.text[:limit], file.total)
 
 
-def _state_of(points: Points) -> State:
+def _state_of(points: PointwiseQuestions) -> State:
     """Return what a decision model reads of what a pointwise model would."""
     return State(points.system, points.context, points.call_key)
 

@@ -113,7 +113,7 @@ def earned_scores(
     return {name: min(value, bar - least) for name, value in scores.items()}
 
 
-class Points(NamedTuple):
+class PointwiseQuestions(NamedTuple):
     """Questions by name after one context, the answers offered (`tokens`), and answered examples."""
 
     system: str
@@ -137,7 +137,7 @@ class Points(NamedTuple):
 
 
 async def ask_pointwise(
-    session: Session, endpoint: Endpoint, points: Points, timeout: float
+    session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
     """Return for each question the probability of each token; none is asked twice in a session.
 
@@ -176,7 +176,7 @@ async def ask_pointwise(
 async def _ask_one(
     session: Session,
     endpoint: Endpoint,
-    points: Points,
+    points: PointwiseQuestions,
     name: str,
     messages: Messages,
     timeout: float,

@@ -213,14 +213,14 @@ def select_messages(
         f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
     )
     keys = list(rubric.criteria) if len(rubric.criteria) > 1 else ["keep"]
-    answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
+    shape = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
     rules = [
         getattr(rubric.prompt.instructions, tier),
         f"Question, asked of each memory:\n{questions}",
     ]
-    blocks = [candidates_context(fence, query, listing), f"{ANSWER}\n{{{answer}}}"]
+    blocks = [candidates_context(fence, query, listing), f"{ANSWER}\n{{{shape}}}"]
     sent = messages(rubric.prompt.system, rules, fence, blocks)
-    return sent, {label: name for name, label in labels_by_id.items()}
+    return sent, {label: candidate_id for candidate_id, label in labels_by_id.items()}
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:

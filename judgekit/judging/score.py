@@ -138,7 +138,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             author=document.author,
             independent=panel.is_independent(document.author_families, families),
             commit=document.commit,
-            **state.stamped(self.settings),
+            **state.verdict_fields(self.settings),
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)

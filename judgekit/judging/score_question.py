@@ -13,7 +13,7 @@ from judgekit.judging.decisions import State
 from judgekit.judging.documents import Document, characters_seen, is_cut
 from judgekit.judging.findings import mentions, place_findings, read_findings
 from judgekit.judging.jury import Opinion
-from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.question import TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, make_failure, run_round
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
@@ -60,7 +60,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             questions = self._questions(self._claims(endpoint), fence)
             return [decisions.shown(self._state(endpoint, fence), questions)]
         if endpoint is not None and endpoint.pointwise:
-            return self._points(endpoint, fence).prompts()
+            return self._pointwise_questions(endpoint, fence).prompts()
         return [self._messages(rubric, endpoint) for rubric in self.rubrics_by_part.values()]
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
@@ -273,7 +273,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
         started = time.monotonic()
         timeout = self.limits.timeout
-        points = self._points(endpoint, session.fence)
+        points = self._pointwise_questions(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
         if not answer.value:
             return joined([answer], None, started)
@@ -314,7 +314,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
             earned |= pointwise.earned_scores(alike, idle_score, bar, scale.max - scale.min)
         return earned
 
-    def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
+    def _pointwise_questions(self, endpoint: Endpoint, fence: Fence) -> PointwiseQuestions:
         scale = self.rubric.scale
         dimensions = self.rubric.dimensions
         scales = {dimension.scale for dimension in dimensions.values()}
@@ -327,7 +327,7 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         for name, dimension in dimensions.items():
             questions[name] = prompt.rating_question(self.rubric, dimension)
         files = self.subject.visible_files(self.limits, endpoint)
-        return Points(
+        return PointwiseQuestions(
             system=prompt.rating_system(self.rubric, fence),
             context=prompt.document_context(fence, files, self.subject.task, self.rubric.given),
             questions=questions,

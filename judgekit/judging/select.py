@@ -16,7 +16,7 @@ from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidat
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge
-from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.prompt import candidate_text
 from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
@@ -72,7 +72,9 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
             return prompts
         key = self._key(candidates)
         for candidate in candidates:
-            prompts += self._points(fence, candidate, self.subject.query, key).prompts()
+            prompts += self._pointwise_questions(
+                fence, candidate, self.subject.query, key
+            ).prompts()
             for idle, _ in self._idle(fence, candidate, key):
                 prompts += idle.prompts()
         return prompts
@@ -241,7 +243,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started = time.monotonic()
         timeout = self.limits.timeout
-        points = self._points(session.fence, candidate, self.subject.query, key)
+        points = self._pointwise_questions(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
         likely = answers[0].value
         if likely is None:
@@ -278,28 +280,34 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
 
     def _idle(
         self, fence: Fence, candidate: PromptCandidate, key: CallKey
-    ) -> Iterator[tuple[Points, float]]:
+    ) -> Iterator[tuple[PointwiseQuestions, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""
         query = self.subject.query
         idle = query._replace(text=pointwise.IDLE)
-        yield self._points(fence, candidate, idle, key.within("idle")), pointwise.LEAST_GAIN
+        yield (
+            self._pointwise_questions(fence, candidate, idle, key.within("idle")),
+            pointwise.LEAST_GAIN,
+        )
         if query.turns:  # the same for each candidate: asked once in a session
-            memory = self._points(fence, pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
+            memory = self._pointwise_questions(
+                fence, pointwise.IDLE_MEMORY, query, key.within("idle-memory")
+            )
             yield memory, pointwise.LEAST_GAIN_OVER_MEMORY
 
-    def _points(
+    def _pointwise_questions(
         self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey
-    ) -> Points:
+    ) -> PointwiseQuestions:
+        """Return what a model of one token is asked about a candidate: yes or no to each criterion."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         questions = {}
         for name, text in self.rubric.criteria.items():
             questions[name] = f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
         examples = []
         for example in self.rubric.prompt.examples:
-            memory = PromptCandidate.of(example, "", example.text)
+            memory = PromptCandidate.of(example, name="", text=example.text)
             context = prompt.candidate_context(fence, memory, Query(example.query))
             examples.append((context, "yes" if example.holds else "no"))
-        return Points(
+        return PointwiseQuestions(
             system=f"{self.rubric.prompt.system} {fence.guard}",
             context=prompt.candidate_context(fence, short, query),
             questions=questions,
@@ -421,7 +429,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             by_decisions=self._is_by_decisions(state),
             decisions=decisions,
             degraded=degraded,
-            **state.measured(self.settings),
+            **state.common_fields(self.settings),
         )
 
     def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:

@@ -38,10 +38,10 @@ class JudgingState(Generic[Subject]):
     rounds: list[Any] = field(default_factory=list)
     voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
 
-    def measured(self, settings: JudgeSettings) -> dict[str, Any]:
+    def common_fields(self, settings: JudgeSettings) -> dict[str, Any]:
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
-        usages = [row.usage for row in self.rounds]
-        cost_usd, cost_source = errors.added(usages)
+        usages = [answer.usage for answer in self.rounds]
+        cost_usd, cost_source = errors.add_up_costs(usages)
         return {
             "rubric": rubric_ref(settings.loaded),
             "mode": settings.mode,
@@ -54,13 +54,13 @@ class JudgingState(Generic[Subject]):
             "cost_complete": not any(usage.unpriced_calls for usage in usages),
         }
 
-    def stamped(self, settings: JudgeSettings) -> dict[str, Any]:
+    def verdict_fields(self, settings: JudgeSettings) -> dict[str, Any]:
         """Return what verdicts and comparisons say beside that: an id, the time, secrets, substitutes."""
         providers = set()
         for tier in self.opinions:
             providers |= {model.profile.provider for model in settings.models_by_tier[tier]}
         return {
-            **self.measured(settings),
+            **self.common_fields(settings),
             "id": uuid.uuid4().hex,
             "timestamp": datetime.now(UTC),
             "redacted": self.secrets if self.rounds else 0,

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
 
-SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
-SEVERAL = 2  # words in common
+# Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
+SAME_EVIDENCE = 1.0
+SEVERAL_TERMS = 2  # words in common
 NEAR = 3  # words apart, at most, that still stand together
 PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
 LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
-READ = 4_000  # characters of an entry in which `near` is looked for
-MOST = 12.0  # of `odds`, either way
+NEAR_CHARS = 4_000  # characters of an entry in which `near` is looked for
+MAX_ODDS = 12.0  # of `odds`, either way
 UNKNOWN = 0.5  # `titled` where no title has any word of the query
 COMMAND = "command"  # the kind of what a program of the user's found
 UNRATED = "unrated"  # its label, where the program gave no confidence
@@ -171,7 +172,7 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
     return log(1 + (documents + imagined - having + 0.5) / (having + 0.5))
 
 
-def near(words: Sequence[str], tokens: Iterable[str]) -> float:
+def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
     """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
     if len(words) <= 1:
         return 0.0
@@ -225,8 +226,8 @@ def rate(
     meant, and any of an imagined collection. Rivals have a term in common; all others have no evidence.
     """
     rarities = [term.rarity for term in terms]
-    query_words = [term.phrases[0] for term in terms if " " not in term.phrases[0]]
-    words = list(dict.fromkeys(query_words))
+    first_phrases = [term.phrases[0] for term in terms]
+    words = list(dict.fromkeys(phrase for phrase in first_phrases if " " not in phrase))
     titled_anywhere = set().union(*[hit.titled for hit in hits])
     most_titled = _add_rarities(rarities, titled_anywhere)
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
@@ -236,12 +237,12 @@ def rate(
         silent = max(documents - len(rivals), 0) + profile.background["documents"]
         others = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
         odds = evidence - log(others + silent)
-        has_several_terms = len(hit.matched) >= SEVERAL
-        as_good = sum([other > evidence - SAME for other in rivals])
+        has_several_terms = len(hit.matched) >= SEVERAL_TERMS
+        as_good = sum([other > evidence - SAME_EVIDENCE for other in rivals])
         if not has_several_terms:
             as_good += 1
         features = {
-            "odds": min(max(odds, -MOST), MOST),
+            "odds": min(max(odds, -MAX_ODDS), MAX_ODDS),
             "titled": UNKNOWN,
             "near": 0.0,
             "alone": 1 / as_good,
@@ -249,7 +250,7 @@ def rate(
         if most_titled:
             features["titled"] = _add_rarities(rarities, hit.titled) / most_titled
         if has_several_terms:
-            features["near"] = near(words, hit.text[:READ].split())
+            features["near"] = measure_nearness(words, hit.text[:NEAR_CHARS].split())
         features["coverage"] = _add_rarities(rarities, hit.matched) / (sum(rarities) or 1)
         hit.features = features
         _label(hit, profile)

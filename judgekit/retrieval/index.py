@@ -10,7 +10,14 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.index_file import SPOILT, Index, NoFullTextError, about, path_of, read_by
+from judgekit.retrieval.index_file import (
+    SPOILT,
+    Index,
+    NoFullTextError,
+    about,
+    path_of,
+    reading_fingerprint,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +92,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection.close()
             connection = _connect_read_only(path)
             facts = about(connection)
-        if facts.get("root") == root and facts.get("read_by") == read_by(profiles):
+        if facts.get("root") == root and facts.get("read_by") == reading_fingerprint(profiles):
             index = Index(connection, root, profiles, path)
             index.load(facts)
             places, numbers = _find_changes(index)
@@ -277,7 +284,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
-        is_ours = written["root"] == root and written["read_by"] == read_by(profiles)
+        is_ours = written["root"] == root and written["read_by"] == reading_fingerprint(profiles)
         is_stale = not is_ours or written["pending"] != 0
         for _, place, *stamp, _ in files:
             is_stale = is_stale or _is_changed(f"{root}/{place}", tuple(stamp), is_folder=False)

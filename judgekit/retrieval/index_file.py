@@ -200,7 +200,7 @@ def about(connection: Connection) -> dict[str, Any]:
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
 
-def read_by(profiles: Profiles) -> str:
+def reading_fingerprint(profiles: Profiles) -> str:
     """Return what changes when stores would be read differently."""
     rules = []
     fingerprints = []

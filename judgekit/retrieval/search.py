@@ -148,19 +148,20 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
     return [f"no store found ({', '.join(missing) or 'no root is set'}); name one with --root"]
 
 
-def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
-    """Whether the real path `folder`, to which `root` leads, is inside `base` or where the user wants it.
+def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
+    """Whether the real path `folder`, to which `root` leads, is in the project or where the user wants it.
 
-    A trusted root leads where the user knows, but not inside a project, where a link may stand.
+    `project_prefix` is the project's real path and a separator. Outside of it only a trusted root counts, and
+    not one that is relative to the project: a link of a clone may stand there.
     """
-    if (folder + os.sep).startswith(base):
+    if (folder + os.sep).startswith(project_prefix):
         return True
     from judgekit.retrieval import worktree  # noqa: PLC0415 - few stores are outside
 
-    main = worktree.in_main_worktree(base.rstrip(os.sep))
+    main = worktree.path_in_main_worktree(project_prefix.rstrip(os.sep))
     if main is not None:
-        main_base = os.path.realpath(main).rstrip(os.sep) + os.sep
-        if (folder + os.sep).startswith(main_base):
+        main_prefix = os.path.realpath(main).rstrip(os.sep) + os.sep
+        if (folder + os.sep).startswith(main_prefix):
             return True
     is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
     leads_up = os.path.normpath(root).split(os.sep)[0] == os.pardir
@@ -179,7 +180,7 @@ def resolve(root: str, project: str) -> str:
     from judgekit.retrieval import worktree  # noqa: PLC0415 - where a store is missing
 
     # What git ignores is in the main working tree alone.
-    main = worktree.in_main_worktree(os.path.abspath(project))
+    main = worktree.path_in_main_worktree(os.path.abspath(project))
     if main is not None:
         folder_in_main = os.path.normpath(os.path.join(main, root))
         if os.path.isdir(folder_in_main):

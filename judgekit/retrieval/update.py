@@ -58,7 +58,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
         connection.executescript(file.read())
     facts = {
         "root": root,
-        "read_by": index_file.read_by(profiles),
+        "read_by": index_file.reading_fingerprint(profiles),
         "kind": kind,
         "size": 0,
         "pending": 0,

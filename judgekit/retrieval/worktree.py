@@ -57,7 +57,7 @@ def main_worktree(root: str) -> str:
     return common
 
 
-def in_main_worktree(folder: str) -> str | None:
+def path_in_main_worktree(folder: str) -> str | None:
     """Return the folder that `folder` is in the main working tree; None where it is in no linked one."""
     root = git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):

@@ -193,7 +193,10 @@ def main_of(work: GitRepo) -> RefUpdate:
 
 
 def nothing_to_judge(work: GitRepo) -> bool:
-    return policy.nothing_to_judge(Repository(work.folder), [main_of(work)], "origin") is not None
+    return (
+        policy.changes_if_none_is_judged(Repository(work.folder), [main_of(work)], "origin")
+        is not None
+    )
 
 
 def keep(work: GitRepo) -> None:
@@ -208,7 +211,10 @@ def test_what_decides_a_choice_makes_it_read_again(
 ) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
     for updates in ([gone], []):  # need no rules
-        assert policy.nothing_to_judge(Repository(chosen.folder), updates, "origin") is not None
+        assert (
+            policy.changes_if_none_is_judged(Repository(chosen.folder), updates, "origin")
+            is not None
+        )
     chosen.commit("code", a_py="x\n")
     assert not nothing_to_judge(chosen), "before a full run"
     keep(chosen)

@@ -22,7 +22,7 @@ from scripted import NothingOpen, ScriptedGateway, beside, scores, scripted_endp
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import Answer, Session
 from judgekit.providers import base, registry
@@ -331,7 +331,9 @@ def ask(
     seconds: float = 5.0,
     examples: Sequence[tuple[str, str]] = (),
 ) -> Answer[dict[str, dict[str, float]]]:
-    points = Points("You judge.", "<text>it</text>", questions, tokens, MATTER, examples)
+    points = PointwiseQuestions(
+        "You judge.", "<text>it</text>", questions, tokens, MATTER, examples
+    )
     return asyncio.run(
         ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions))
     )
