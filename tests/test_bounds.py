@@ -476,6 +476,7 @@ def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(12))
 def test_no_file_holds_up_a_command(tmp_path: Path, case: int) -> None:
     words, said, files = [*doors(tmp_path)][case]

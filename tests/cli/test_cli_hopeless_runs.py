@@ -88,6 +88,7 @@ def test_failures_that_may_pass_stop_no_run(served: Served) -> None:
     assert (done.code, len(read())) == (2, 24)
 
 
+@pytest.mark.slow
 def test_comparisons_stop_too(served: Served) -> None:
     rows = [{"id": n, "answer_a": f"a{n}", "answer_b": f"b{n}"} for n in range(COUNT)]
     Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

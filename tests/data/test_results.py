@@ -362,9 +362,7 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS)
 def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     source = tmp_path / "in.jsonl"

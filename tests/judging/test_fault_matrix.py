@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import making
 import pytest
 from escalating import LENIENT, STRICT, lines
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from making import (
     PanelModels,
@@ -381,7 +381,6 @@ TASKS = ("document", "candidates", *TWO_KINDS)
         }
     ),
 )
-@settings(max_examples=40, deadline=None)
 def test_no_call_begins_once_the_limit_is_reached(
     task: str,
     limit: float,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import KEY, SLACK, ask, custom, failure, request
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 from looped import looped
@@ -329,7 +329,6 @@ async def test_one_that_is_refused_and_gives_up_at_the_same_moment_takes_no_turn
         assert (waiting_at(pace), pace._flying) == (0, 1)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=30))
 def test_a_turn_that_is_given_up_is_not_lost(cancelled: list[bool]) -> None:
     async def run() -> None:

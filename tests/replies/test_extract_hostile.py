@@ -68,6 +68,7 @@ def test_depth_is_no_recursion(depth: int, opening: str, closing: str) -> None:
     assert deep.model_dump() == {"relevance": 2, "explanation": ""}
 
 
+@pytest.mark.slow
 def test_objects_kept_are_bounded() -> None:
     raw = '{"relevance": 1}' + "{}" * (MAX_ENTRIES - 2)
     tracemalloc.start()
