@@ -97,7 +97,7 @@ a row; its search for fences' tags took most of 0.36 ms (a prompt of 4,000 lette
 in all since the search skips to their first letters.
 Of client and engine under load, by samples of their threads: the client takes a ninth of the CPU. Of the
 engine's, 47 % is in the thread of the calls. Of the rest, 24 % is its HTTP server, 16 % looks for secrets,
-9 % looks whether files have changed that a judge is made of, and half is the judging itself.
+9 % looks whether files have changed that a judge is made of, and a third is the judging itself.
 """
 
 

@@ -105,8 +105,8 @@ class Repository(NamedTuple):
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
         names = list(names)
-        sizes = self._sizes_of_blobs(names)
-        readable = [name for name in names if sizes.get(name, most + 1) <= most]
+        sizes = self._sizes_of_blobs(names, most)
+        readable = [name for name in names if name in sizes]
         with tempfile.TemporaryFile() as request:
             request.write(os.fsencode("".join(f"{name}\n" for name in readable)))
             request.seek(0)
@@ -115,18 +115,18 @@ class Repository(NamedTuple):
                 try:
                     for name in names:
                         content = None
-                        if sizes.get(name, most + 1) <= most:
+                        if name in sizes:
                             content = _read_blob(process.stdout, name, sizes[name])
                         yield name, content
                 finally:
                     process.kill()
 
-    def _sizes_of_blobs(self, names: Iterable[str]) -> dict[str, int]:
-        """Return how many bytes each of the objects has that are blobs."""
+    def _sizes_of_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
+        """Return how many bytes each of the blobs has that are here and have at most so many."""
         sizes = {}
         for line in self.described(list(dict.fromkeys(names))):
             name, kind, *size = line.split(" ")
-            if kind == "blob":
+            if kind == "blob" and int(size[0]) <= most:
                 sizes[name] = int(size[0])
         return sizes
 
@@ -187,7 +187,7 @@ class Repository(NamedTuple):
             raise GitError(f"git {command}: no git on PATH; install git")
         argv = [program, "--no-pager"]
         for name, value in rules["settings"].items():
-            # Who asks where the hooks are is to learn what the repository says of it.
+            # A command that asks where the hooks are must see the repository's own setting.
             if name != "core.hooksPath" or command not in rules["asking_for_hooks"]:
                 argv += ["-c", f"{name}={value}"]
         if self.bare:

@@ -68,7 +68,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _engine_record(engine: process.Running) -> dict[str, Any]:
-    """Return what is known of an engine; what it says of itself goes first."""
+    """Return what is known of an engine; its own answer replaces `pid` and `leaving`."""
     return {
         "pid": engine.process,
         "leaving": engine.leaving,

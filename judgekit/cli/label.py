@@ -238,11 +238,11 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
     if start in ids:
         matches = [start]
     if len(matches) != 1:
-        found = "no verdict has it"
+        problem = "no verdict has it"
         if matches:
-            found = f"{len(matches)} verdicts have an id that starts so"
+            problem = f"{len(matches)} verdicts have an id that starts so"
         shown_start = short_line(start, _MAX_TEXT)
-        raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {found}")
+        raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
     word = _FILE_WORDS.get(row[1])
     if word is None:
         shown_word = short_line(row[1], _MAX_TEXT) or "nothing"

@@ -174,7 +174,7 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Return the same for the team's ledger; raises `UsageError` for who is not its owner."""
+    """Return what removes older lines of the team's ledger; raises `UsageError` for who is not its owner."""
     from judgekit.ledger.database import Database
 
     if project is None:
@@ -512,7 +512,7 @@ def print_triage(
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage
 
-    if since is None and not files:
+    if not since and not files:
         since = "7d"
     paths = [*(files or []), *(ledger or [])]
     ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
@@ -592,7 +592,7 @@ def _describe_verdict(verdict: VerdictLine) -> str:
         words.append(f"{name} {value:g}")
     line = f"{verdict.timestamp.date()} {place}: {' '.join(words)}"
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
-    reason = "; ".join([*reasons, verdict.degraded or ""]).strip("; ")
+    reason = short_line("; ".join([*reasons, verdict.degraded or ""]).strip("; "), _CHARS)
     if reason:
-        line = f"{line}: {short_line(reason, _CHARS)}"
+        line = f"{line}: {reason}"
     return line

@@ -204,7 +204,7 @@ def pytest_terminal_summary(
     """Print how many verdicts there are and what they cost; and how many tests were not judged, and why."""
     from judgekit.text import counted
 
-    properties = _judgekit_properties(terminalreporter)
+    properties = _test_properties(terminalreporter)
     verdicts = sum(name == _VERDICT for name, _ in properties)
     cost = sum(value for name, value in properties if name == _COST)
     if verdicts or cost:
@@ -221,7 +221,7 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"judgekit: {tests} not judged: {'; '.join(texts)}")
 
 
-def _judgekit_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
+def _test_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
     """Return what all tests said of their verdicts, by the report that ends a test and has it all."""
     properties = []
     for reports in terminalreporter.stats.values():

@@ -353,8 +353,8 @@ def begin_rubric(
     folder = project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())
-    model = None if like is None else _load(like)
-    files = begin(name, folder, task=task or "score", like=model)
+    copied = None if like is None else _load(like)
+    files = begin(name, folder, task=task or "score", like=copied)
     for file in files:
         say(str(file))
     note(f"edit both, then run: judgekit rubric check {files[0].stem}")

@@ -57,9 +57,10 @@ def search(
 
         return recall.search(query, **request).model_dump(mode="json")
 
-    # The name of a root means something in this process alone.
-    has_folders_alone = all(Path(name).is_dir() for name in root or ())
-    use_engine = judge and not no_engine and has_folders_alone and engine_wanted()
+    use_engine = judge and not no_engine and engine_wanted()
+    if use_engine:
+        # The name of a root means something in this process alone.
+        use_engine = all(Path(name).is_dir() for name in root or ())
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
     )

@@ -531,9 +531,8 @@ def _limit_gate(gate: Layer, user: Layer) -> None:
         if not gate.get(key):
             gate.pop(key, None)
     for key, strict in (("mode", "blocking"), ("undetermined", "block")):
-        if (
-            user.get(key) == strict
-        ):  # what holds up the user's pushes is not the clone's to let pass
+        # What holds up the user's pushes is not the clone's to let pass.
+        if user.get(key) == strict:
             gate.pop(key, None)
 
 

@@ -248,8 +248,10 @@ def problems(
         first, place = max(alternatives, key=lambda pair: len(pair[1]))
         wanted: list[str] = []
         for error, other_place in alternatives:
+            if len(other_place) != len(place):
+                continue
             expectation = _expectation(error)
-            if len(other_place) == len(place) and expectation not in wanted:
+            if expectation not in wanted:
                 wanted.append(expectation)
         wanted[1:] = (expectation.removeprefix("expected ") for expectation in wanted[1:])
         *most, last = wanted

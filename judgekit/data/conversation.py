@@ -251,7 +251,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
     """Return the calls of tools beside the content of a message; raises for what is none."""
-    calls = message.get("tool_calls") or message.get("function_call")
+    calls = message.get("tool_calls") or [message.get("function_call")]
     if not isinstance(calls, list):
         calls = [calls]
     blocks: list[object] = []
@@ -320,10 +320,11 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
             text = value.get("value")  # of OpenAI's assistants
             if isinstance(text, str):
                 return encodable(text)
+    keys_of_block = _key_names(block)
     if type_:
         got = f"a part of the type {_name(type_)}"
-    elif block:
-        got = f"an object with the keys {_key_names(block)}"
+    elif keys_of_block:
+        got = f"an object with the keys {keys_of_block}"
     else:
         got = "an object with no keys"
     raise NotUnderstoodError(

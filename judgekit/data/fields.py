@@ -140,7 +140,7 @@ def fields_of(
     if task == "judge":
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
-    free = {name: column for name, column in by_name.items() if column not in given.values()}
+    free = {key: column for key, column in by_name.items() if column not in given.values()}
     if task == "compare" and not (given.get("a") or given.get("b")):
         usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
     chosen = {field: column for field, column in given.items() if column}

@@ -180,7 +180,7 @@ class ResultFile:
         column = self._columns.column_of(row.columns, "verdict", ["verdict"])
         value = row.columns.get(column or "")
         if labels.kind_of(value) in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
-            is_winner = isinstance(value, str) and labels.winner_of(value)
+            is_winner = isinstance(value, str) and bool(labels.winner_of(value))
             return "compare" if is_winner else None
         is_letter = isinstance(value, str) and value.strip() in LETTERS
         return None if is_letter else "judge"

@@ -330,10 +330,10 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     version, _, status = first[:12].partition(" ")
-    has_length = headers.get("content-length", "") != ""
+    length = headers.get("content-length", "")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
-    if has_length and not headers["content-length"].isdecimal():
+    if length and not length.isdecimal():
         raise EngineLost(_NO_HTTP)
     return int(status), headers
 

@@ -70,8 +70,8 @@ class TeamRequest(Strict):
     explain: bool = False
 
 
-# Of a request: what only lowers the limits of the server's judge, and which rubric the client means.
-_LOWERED = {"deadline", "max_cost_usd", "rubric_sha256"}
+# Of a request: what `judge` below applies itself.
+_APPLIED_HERE = {"deadline", "max_cost_usd", "rubric_sha256"}
 
 
 class TeamBody(Strict):
@@ -193,8 +193,8 @@ async def judge(
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
-        asked = JudgeRequest(**limits.model_dump(exclude=_LOWERED))
-        judge = await service.judge(state.project, asked)
+        judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
+        judge = await service.judge(state.project, judge_request)
         settings = judge.settings
         if limits.rubric_sha256 not in (None, settings.loaded.sha256):
             there = f"is a different rubric on this server: {settings.loaded.sha256}"

@@ -361,8 +361,9 @@ def shown_ids(case: Case) -> dict[str, str]:
     usual = list(fence.labels(case.query, ids))
 
     def count_turned(names: Mapping[str, str]) -> int:
-        order = list(fence.labels(case.query, list(names.values())))
-        places = [order.index(names[candidate_id]) for candidate_id in usual]
+        order = fence.labels(case.query, list(names.values()))
+        place_of = {name: place for place, name in enumerate(order)}
+        places = [place_of[names[candidate_id]] for candidate_id in usual]
         return sum(first > second for first, second in combinations(places, 2))
 
     choices = []

@@ -231,10 +231,11 @@ def changes_if_none_is_judged(
         if kept["key"] != key:
             return None
         choice = (kept["paths"], kept["authors"])
-    except (OSError, ValueError, KeyError, TypeError):
+        wanted = ChangeFilter(choice)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
         return None
     known = remotes.list_known_commits(repository, updates, remote, url)
-    pushed = examine.examine_push(repository, updates, known, ChangeFilter(choice))
+    pushed = examine.examine_push(repository, updates, known, wanted)
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None
     return pushed

@@ -288,8 +288,9 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
         runs_gate = b"judgekit" in content
         is_framework = b"pre-commit.com" in content
         if is_framework and not runs_gate and place.tree is not None:
-            configuration = files.read(place.tree / pre_commit.FILE) or b""
-            runs_gate = pre_commit.ID.encode() in configuration
+            with contextlib.suppress(InputError):  # no regular file: the framework says so
+                configuration = files.read(place.tree / pre_commit.FILE) or b""
+                runs_gate = pre_commit.ID.encode() in configuration
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:

@@ -92,16 +92,15 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
         raise ConfigError(problem, path=path, line=line) from None
     after = before
     if entries.list_ours(entries.parse_settings(text, str(path))):
-        after = _take_out(path, before or b"", text)
+        after = _without_ours(path, before or b"", text)
     return FileChange(path, before, after=after, is_users=scope == "user")
 
 
-def _take_out(path: Path, before: bytes, text: str) -> bytes | None:
+def _without_ours(path: Path, before: bytes, text: str) -> bytes | None:
     """Return what is left of a settings file without our entries; None for no file."""
     record = files.find_record(path)
-    is_as_installed = record is not None and record.sha256 == hashlib.sha256(before).hexdigest()
-    if record and is_as_installed:
-        return record.before
+    if record is not None and record.sha256 == hashlib.sha256(before).hexdigest():
+        return record.before  # nobody has changed it since
     rest = entries.remove_hooks(text, str(path))
     if rest:
         return _encode(rest)

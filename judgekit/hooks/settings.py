@@ -146,14 +146,19 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
     try:
         programs.make_importable()
-        from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
-
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-        from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
-
-        values, trusted, problem = _load_values(project)
+        return _read_files(project), True
     except ImportError as error:
         return _fall_back(project, error), False
+
+
+def _read_files(project: str) -> dict[str, Any]:
+    """Return what the files of the user and the project say; raises `ImportError` without our packages."""
+    from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
+
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
+
+    values, trusted, problem = _load_values(project)
     notes = []
     if problem:
         notes.append(problem)
@@ -167,7 +172,7 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
             profiles = compiled_profiles
     except ConfigError as error:
         notes.append(f"{error}; using the bundled profiles")
-    return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
+    return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}
 
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
@@ -185,7 +190,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
     What the user said holds although a project's file is wrong.
     """
-    from pathlib import Path  # noqa: PLC0415 - see `_validate`
+    from pathlib import Path  # noqa: PLC0415 - see `_read_files`
 
     from judgekit.config import settings as config  # noqa: PLC0415 - the same
     from judgekit.errors import ConfigError  # noqa: PLC0415 - the same

@@ -219,16 +219,16 @@ class Database:
         start = since or datetime.min.replace(tzinfo=UTC)
         page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
         while rows := self._do("read", page):
-            for at, name, who, text in rows:
-                page |= {"at": at, "id": name, "who": who}
+            for at, line_id, who, text in rows:
+                page |= {"at": at, "id": line_id, "who": who}
                 yield text.encode()
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `StoreError`."""
         with into.open("wb") as file:
             named = None if project == "all" else project
-            for line in self.lines(store.point(since), named):
-                file.write(line + b"\n")
+            for raw in self.lines(store.point(since), named):
+                file.write(raw + b"\n")
 
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False

@@ -202,10 +202,13 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
-    newest = {}
-    for line in sorted(said, key=lambda line: line.timestamp):
+    dismissals = []
+    for line in said:
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
-            newest[line.quote_hash] = line
+            dismissals.append(line)
+    newest = {}
+    for line in sorted(dismissals, key=lambda line: line.timestamp):
+        newest[line.quote_hash] = line
     findings = list(verdict.findings)
     for at, name in enumerate(hashes):
         last = newest.get(name)

@@ -150,23 +150,23 @@ class ReadLine(NamedTuple):
 
 
 def entries(
-    places: Iterable[Path], wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
+    places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines day by day, each id of a person once; `damaged` gets what is unreadable."""
+    """Yield the wanted lines day by day, each id of a person once; `on_damage` gets what is unreadable."""
     # Ids with who acted: otherwise one member of a team could hide another's lines.
     seen = set()
     first = wanted.since and wanted.since.astimezone(UTC).date()
     schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
-    for path, day in files(places, damaged).items():
+    for path, day in files(places, on_damage).items():
         if first is not None and day is not None and day < first:
             continue
-        for number, raw in raw_lines(path, damaged):
+        for number, raw in raw_lines(path, on_damage):
             is_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
             if not is_wanted and raw.endswith(b"}"):
                 continue
             record = parse(raw)
             if isinstance(record, str):
-                damaged(Damage(path, number, record))
+                on_damage(Damage(path, number, record))
                 continue
             name = (record.id, getattr(record, "who", ""))
             if name not in seen and wanted.takes(record):
@@ -174,7 +174,7 @@ def entries(
                 yield ReadLine(record, raw)
 
 
-def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
+def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number in count(1):
@@ -182,13 +182,13 @@ def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
                 if not raw:
                     return
                 if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                    damaged(Damage(path, number, f"longer than {MAX_LINE} bytes"))
+                    on_damage(Damage(path, number, f"longer than {MAX_LINE} bytes"))
                     while (part := file.readline(MAX_LINE)) and not part.endswith(b"\n"):
                         pass
                 elif text := raw.strip():
                     yield number, text
     except OSError as error:
-        damaged(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
+        on_damage(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
 
 
 def parse(raw: bytes) -> Record | str:
@@ -200,8 +200,8 @@ def parse(raw: bytes) -> Record | str:
             return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
             tag = first.get("ctx", {}).get("tag")
-            if tag:
-                schema = short_line(str(tag), _MOST_SHOWN)
+            schema = short_line(str(tag or ""), _MOST_SHOWN)
+            if schema:
                 return f"of a kind unknown to this version ({schema})"
             return "not a ledger line"
         return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
@@ -365,9 +365,9 @@ class Ledger(NamedTuple):
         return path
 
     def records(
-        self, wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
+        self, wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
     ) -> Iterator[Record]:
-        return (read_line.record for read_line in entries([self.folder], wanted, damaged))
+        return (read_line.record for read_line in entries([self.folder], wanted, on_damage))
 
     def note(
         self,

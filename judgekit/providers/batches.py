@@ -120,9 +120,9 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
     """Return the path and the body that an ordinary call would send; nothing is sent."""
     sent = []
 
-    def catch(request: httpx.Request) -> None:
+    def catch(http_request: httpx.Request) -> None:
         base = urlsplit(endpoint.api_base or "").path.rstrip("/")
-        sent.append((request.url.path.removeprefix(base), request.content))
+        sent.append((http_request.url.path.removeprefix(base), http_request.content))
 
     try:
         await _call(endpoint, request, style, BatchAnswer(200, {"choices": []}), catch)

@@ -240,7 +240,7 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
             if isinstance(outer, dict):
                 items = outer
             elif isinstance(outer, list):
-                items = dict(zip(map(str, range(len(outer))), outer, strict=True))
+                items = {str(place): item for place, item in enumerate(outer)}
             if part == "*":
                 inner += items.values()
             elif part in items:
@@ -274,14 +274,14 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
         return Usage()
 
     def numbers(*places: str) -> list[float]:
-        numbers = []
+        amounts = []
         for key in places:
             for value in at(stating[-1], key):
                 # NaN and infinity, which Python reads in JSON, are none.
                 is_number = isinstance(value, int | float) and not isinstance(value, bool)
                 if is_number and abs(value) < _MOST:
-                    numbers.append(float(value))
-        return numbers
+                    amounts.append(float(value))
+        return amounts
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
     counts = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]

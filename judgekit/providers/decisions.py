@@ -96,17 +96,17 @@ def _described(key: str, option: DecisionOption) -> dict[str, str]:
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
     """Return what a server answered to `questions`; raises `GatewayError` where no answer can be read."""
     try:
-        body = json.loads(content, object_pairs_hook=_with_doubled)
+        body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
         beginning = short_line(content[:_WORDS].decode("utf-8", "replace"), _WORDS)
         raise _invalid(f"the reply is not JSON but {beginning!r}") from None
     if isinstance(body, dict) and "answers" not in body and isinstance(body.get("result"), dict):
         body = body["result"]  # an envelope, as Cloudflare has one
     answers = body.get("answers") if isinstance(body, dict) else None
-    if isinstance(answers, dict):
-        raw_by_name = {}
-        for name, answer in answers.items():
-            raw_by_name[name] = answer if isinstance(answer, _Doubled) else [answer]
+    if isinstance(answers, _Object):
+        raw_by_name: dict[str, list[Any]] = {}
+        for name, answer in answers.pairs:
+            raw_by_name.setdefault(name, []).append(answer)
     elif isinstance(answers, list):
         raw_by_name = _by_name(answers, questions)
     else:
@@ -124,28 +124,23 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     return DecisionReply(read, model or None, tokens, cost_usd=_amount(usage.get("cost")))
 
 
-class _Doubled(list[Any]):
-    """The values of a key that an object of JSON has more than once."""
+class _Object(dict[str, Any]):
+    """An object of JSON: of a key that it has twice the last value counts; `pairs` has both."""
 
-
-def _with_doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, in which no value of a doubled key is lost."""
-    values = {}
-    for key, value in pairs:
-        if key not in values:
-            values[key] = value
-        elif isinstance(values[key], _Doubled):
-            values[key].append(value)
-        else:
-            values[key] = _Doubled([values[key], value])
-    return values
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
 
 
 def _amount(value: object, most: float = math.inf) -> float | None:
     """Return a finite number from 0 to `most`; None for what is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and 0 <= value <= most else None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) and 0 <= number <= most else None
 
 
 def _by_name(answers: list[Any], questions: Sequence[DecisionQuestion]) -> dict[str, list[Any]]:
@@ -190,8 +185,8 @@ def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[s
         yes = _probability(raw.get("probability", raw.get("noul")))
         return {YES: yes, NO: 1 - yes}
     listed = raw.get("probabilities")
-    if isinstance(listed, dict):
-        pairs = list(listed.items())
+    if isinstance(listed, _Object):
+        pairs = listed.pairs
     elif isinstance(listed, list) and all(isinstance(item, dict) for item in listed):
         pairs = [(item.get("value"), item.get("probability")) for item in listed]
     else:

@@ -34,7 +34,7 @@ from judgekit.text import encodable
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
-_USAGE = {column.name for column in fields(Usage)} - {"unpriced_calls"}
+_USAGE = {field.name for field in fields(Usage)} - {"unpriced_calls"}
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,13 @@ from judgekit.errors import JudgekitError
 from judgekit.retrieval import quickjson
 from judgekit.retrieval import search as stores
 from judgekit.retrieval.compiled import Profiles, bundled
-from judgekit.retrieval.confidence import COMMAND, UNRATED, Candidate, RankedCandidates
+from judgekit.retrieval.confidence import (
+    COMMAND,
+    UNRATED,
+    Candidate,
+    RankedCandidates,
+    label_of,
+)
 from judgekit.text import lines_of, short_line, visible
 
 TYPE_CHECKING = False
@@ -31,7 +37,7 @@ _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
 _MAX_TAGS = 20
 _TAG = 40
 _SECRET = ("PASS", "TOKEN", "KEY", "SECRET", "AUTH", "URL", "PROXY")  # in the names of variables
-_MESSAGE = 200  # characters of its own words
+_MESSAGE = 200  # characters of the program's message
 _LEAST_SECRET = 6  # characters of a secret in them
 _MOST = 1e15  # of a score
 _INSIDE = "JUDGEKIT_INSIDE"
@@ -193,12 +199,7 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     hit.confidence = float(confidence or 0)
     hit.confidence_label = UNRATED
     if hit.rated:
-        if hit.confidence >= labels["high"]:
-            hit.confidence_label = "high"
-        elif hit.confidence >= labels["medium"]:
-            hit.confidence_label = "medium"
-        else:
-            hit.confidence_label = "low"
+        hit.confidence_label = label_of(hit.confidence, labels)
         hit.worth_mentioning = hit.confidence >= labels["mention"]
     return hit
 

@@ -292,14 +292,16 @@ def _label(hit: Candidate, profile: Profile) -> None:
     logit += factor["titled"] * features["titled"]
     logit += factor["near"] * features["near"] + factor["alone"] * features["alone"]
     hit.confidence = 1 / (1 + exp(-logit))
-    medium = profile.labels["medium"]
     if hit.damaged:
-        hit.confidence = min(hit.confidence, medium)
-    is_high = hit.confidence >= profile.labels["high"] and not hit.damaged
-    if is_high:
-        hit.confidence_label = "high"
-    elif hit.confidence >= medium:
+        hit.confidence = min(hit.confidence, profile.labels["medium"])
+    hit.confidence_label = label_of(hit.confidence, profile.labels)
+    if hit.damaged and hit.confidence_label == "high":  # where both labels begin at the same value
         hit.confidence_label = "medium"
-    else:
-        hit.confidence_label = "low"
     hit.worth_mentioning = hit.confidence >= profile.labels["mention"]
+
+
+def label_of(confidence: float, labels: Mapping[str, float]) -> str:
+    """Return the label of a confidence, by the values from which the labels begin."""
+    if confidence >= labels["high"]:
+        return "high"
+    return "medium" if confidence >= labels["medium"] else "low"

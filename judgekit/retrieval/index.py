@@ -73,7 +73,7 @@ def _open_kept(
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
-            anew = True  # it is damaged, and replaced in the next round
+            anew = True  # it is unfit, and replaced in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
         # No folder to write to, no space left on the disk, no locks; damaged where nothing can be made.
         return None
@@ -133,8 +133,8 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
         watched, last_folder = _next_watched(index, last_folder)
         places = []
         for place, is_folder, *stamp, is_sure, _ in watched:
-            stamp_now = index_file.look(f"{index.root}/{place}", folder=is_folder)
-            if not is_sure or stamp_now != tuple(stamp):
+            path = f"{index.root}/{place}"
+            if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
         files, last_file = _next_files(index, last_file)
         numbers = [number for number, _ in _differing(files, index.root)]

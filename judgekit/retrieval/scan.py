@@ -175,7 +175,7 @@ class Store:
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
-        elif self.room == -1:  # only the first one too many is told
+        elif self.room == -1:  # only the first one too many is reported
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
 

@@ -339,8 +339,10 @@ def _count_points(word: str, title: set[str], tags: set[str]) -> int:
         return _TAG
     if word in title:
         return _TITLE
+    if len(word) < MIN_PREFIX:
+        return 0
     is_beginning = any(other.startswith(word) for other in title | tags)
-    return _BEGINNING if is_beginning and len(word) >= MIN_PREFIX else 0
+    return _BEGINNING if is_beginning else 0
 
 
 def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:

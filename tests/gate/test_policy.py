@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -223,7 +224,8 @@ def test_what_decides_a_choice_makes_it_read_again(
         patch.setenv("JUDGEKIT_GATE_PATHS", "*.py")
         assert not nothing_to_judge(chosen)
     [kept] = (Path(os.environ["JUDGEKIT_HOME"]) / "cache" / "gate").iterdir()
-    for content in ("", "no JSON", "[]", '{"key": 1}'):
+    damaged = json.dumps(json.loads(kept.read_bytes()) | {"paths": None})
+    for content in ("", "no JSON", "[]", '{"key": 1}', damaged):
         kept.write_text(content)
         assert not nothing_to_judge(chosen)
     keep(chosen)

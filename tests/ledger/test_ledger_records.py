@@ -406,7 +406,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
         assert told in damage.why
         assert len(damage.why) < 200
     said: list[store.Damage] = []
-    assert len(list(ledger.records(damaged=said.append))) == 600
+    assert len(list(ledger.records(on_damage=said.append))) == 600
     assert said == []
 
 

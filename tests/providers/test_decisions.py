@@ -184,6 +184,25 @@ def test_an_answer_that_is_there_twice_counts_for_none(server: DecisionServer) -
     assert answers["clear"].probabilities["4"] == 0.75
 
 
+def test_the_last_cost_counts_where_a_body_says_it_twice() -> None:
+    answers = (
+        '"answers": {"holds": {"type": "noul", "noul": 0.25, "refusal": null, "refusal": null}}'
+    )
+    usage = '"usage": {"input_tokens": 7, "cost": 0.5}'
+    body = f'{{"model": "a", "model": "b", {usage}, {answers}, {usage}}}'
+    reply = decisions.read_body(body.encode(), [PREDICATE])
+    assert (reply.model, reply.input_tokens, reply.cost_usd) == ("b", 7, 0.5)
+    assert reply.answers["holds"].probabilities == {"yes": 0.25, "no": 0.75}
+
+
+@pytest.mark.parametrize("number", ["1e999", "1" + "0" * 400, "-1", "true"])
+def test_what_is_no_amount_is_none(number: str) -> None:
+    body = f'{{"answers": {{"holds": {{"noul": {number}}}}}, "usage": {{"cost": {number}}}}}'
+    reply = decisions.read_body(body.encode(), [PREDICATE])
+    assert reply.cost_usd is None
+    assert "no probability" in reply.answers["holds"].problem
+
+
 def test_a_name_that_is_there_twice_counts_for_none(server: DecisionServer) -> None:
     text = json.dumps(server.reply({"questions": {"holds": {"type": "noul", "instructions": "?"}}}))
     doubled = text.replace('"answers": {', '"answers": {"holds": {"type": "noul", "noul": 0.1}, ')

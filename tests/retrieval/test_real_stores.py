@@ -130,6 +130,13 @@ def test_a_second_header_may_end_with_three_dots(tmp_path: Path) -> None:
     assert api.body(candidate, None) == text
 
 
+def test_a_header_that_never_ends_is_text(tmp_path: Path) -> None:
+    text = "---\ntags: [a, b, c]\n\nWe retry five times, then give up."
+    note(tmp_path, "n19.md", text)
+    [candidate] = find("how often do we retry?", tmp_path).candidates
+    assert api.body(candidate, None) == text
+
+
 @pytest.mark.parametrize(
     ("line", "title"),
     [

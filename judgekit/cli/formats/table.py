@@ -314,10 +314,10 @@ def _review_word(finding: Record) -> str:
 
 def _reviewers(finding: Record) -> str:
     """Return who found a finding, and who confirmed it or why nobody did."""
-    found = f"found by {', '.join(finding['raised_by'])}"
+    raised = f"found by {', '.join(finding['raised_by'])}"
     if finding["held"] and finding["confirmed_by"]:
-        return f"{found}; confirmed by {', '.join(finding['confirmed_by'])}"
-    return f"{found}; {_lack_of_confirmation(finding)}"
+        return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
+    return f"{raised}; {_lack_of_confirmation(finding)}"
 
 
 def _lack_of_confirmation(finding: Record) -> str:

@@ -54,7 +54,8 @@ class Reader(Protocol):
 class Source(NamedTuple):
     """A kind of files with rows: its name, the endings of its files, the usual one first, and its module.
 
-    `is_text`: its files can be documents, too; `judge` of one says that --data would judge its rows.
+    `is_text`: its files can be documents, too; `judge` of one says that --data would judge its rows, and on
+    Ray they are read through a buffer.
     `has_types`: its columns have types, which results in Parquet keep. `can_split`: its files can be read
     apart from each other, on several machines.
     """

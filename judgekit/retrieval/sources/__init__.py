@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_MOST_CHARACTER = 4  # bytes, in UTF-8
+_LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
@@ -141,7 +141,7 @@ def as_text(raw: bytes, *, whole: bool) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        is_cut_character = error.start > len(raw) - _MOST_CHARACTER
+        is_cut_character = error.start > len(raw) - _LONGEST_CHARACTER
         if is_cut_character and not whole:
             return raw[: error.start].decode("utf-8-sig")
         raise Unreadable("not UTF-8") from None
