@@ -174,11 +174,13 @@ class Worker:
 
     def __init__(self, job: Job, beat: Callable[..., Awaitable[Orders]], name: str) -> None:
         self._job = job
+        self._variables = {**environment.environ(), **job.variables}
         self._name = name
         self._begun = 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
-        cache = ReplyCache(ReplyFile()) if job.cached else None
+        with environment.Brought(self._variables):
+            cache = ReplyCache(ReplyFile()) if job.cached else None
         made = {}
         for kind, judge in job.judges.items():
             made[kind] = replace(judge, gateway=gateway, cache=cache)
@@ -191,7 +193,7 @@ class Worker:
 
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises what ends the run."""
-        with environment.Brought({**environment.environ(), **self._job.variables}):
+        with environment.Brought(self._variables):
             return running.run(running.inside(partial(self._judge, block)))
 
     async def _judge(self, block: Block) -> JudgedBlock:
