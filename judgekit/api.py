@@ -39,7 +39,7 @@ from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
 from judgekit.judging.request import JudgeArgs, JudgeRequest
 from judgekit.judging.service import AT_ONCE
-from judgekit.providers.running import run
+from judgekit.providers.running import run, run_in_thread
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, is_blank
@@ -120,7 +120,7 @@ async def ajudge(
             groups = [[file] for file in read_files]
         return [documents.document(group, task_id, task, author_family) for group in groups]
 
-    read_documents = await asyncio.to_thread(read)
+    read_documents = await run_in_thread(read)
     project = Path(environment.project_root())
     return await service.ajudge_documents(read_documents, project, request, at_once=concurrency)
 
@@ -152,7 +152,7 @@ async def ajudge_texts(
     project = Path(environment.project_root())
     if with_sources:
         config = settings.load(project)
-        loaded = await asyncio.to_thread(service.rubric, config, project, request)
+        loaded = await run_in_thread(lambda: service.rubric(config, project, request))
         rubric = loaded.rubric
         if not (isinstance(rubric, ScoreRubric) and rubric.given.sources):
             problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"

@@ -115,6 +115,27 @@ with ThreadPoolExecutor(4) as pool:
     own = [each.result() for each in asked]
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + own)
 """,
+    "forked while a model of pydantic's is built: 1 of 1": """
+import signal, time
+from pydantic import BaseModel
+from pydantic_core import core_schema
+judgekit.judge_texts
+building = threading.Event()
+class Slow:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        building.set()
+        time.sleep(1)
+        return core_schema.any_schema()
+class Model(BaseModel, defer_build=True):
+    part: Slow
+threading.Thread(target=Model.model_rebuild).start()
+building.wait()
+if (process := os.fork()) == 0:
+    signal.alarm(60)
+    os._exit(0 if one("child") == "accept" else 1)
+accepted(["accept" if os.waitpid(process, 0)[1] == 0 else "lost"])
+""",
     "forked by multiprocessing: 6 of 6": """
 one("parent")
 with multiprocessing.get_context("fork").Pool(2) as pool:

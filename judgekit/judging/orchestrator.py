@@ -6,7 +6,6 @@ returns; nothing in a task calls the loop. What a tier is asked is a `TierQuesti
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +19,7 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.question import AnyRubric, Subject, TierQuestion
 from judgekit.judging.round import Session, gather_limited
 from judgekit.judging.state import JudgingState
+from judgekit.providers import running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -80,7 +80,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         judge = self
         if self.models_by_tier and subject.author_families:
             # In a thread: it may ask local servers, or a proxy, which models they have.
-            judge = await asyncio.to_thread(self.for_subject, subject)
+            judge = await running.run_in_thread(partial(self.for_subject, subject))
         state = JudgingState(subject, judge.session())
         redact = partial(judge.redacted, subject)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from judgekit import environment
 from judgekit.config import locks
 from judgekit.judging.cache import MAX_SECONDS, KeptText
+from judgekit.providers import forking
 
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that writes
@@ -24,12 +24,9 @@ _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     WHERE total > ?)"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _FILES = ("", "-wal", "-shm")
-# One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.
-_turn = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release
-    )
+# One statement at a time, and none at a fork: what SQLite locks then stays locked in the child. A thread
+# that has its turn may close the file of another store, whose last user it is.
+_turn = forking.waits_for(threading.RLock())
 
 
 class CacheState(NamedTuple):
@@ -131,7 +128,7 @@ class ReplyFile:
         except sqlite3.Error:
             connection.close()
             raise
-        weakref.finalize(self, connection.close)
+        weakref.finalize(self, _close, connection)
         return connection
 
     def _remove(self) -> None:
@@ -149,6 +146,11 @@ class ReplyFile:
             if is_damaged:
                 for file in self._files():
                     file.unlink(missing_ok=True)
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with _turn:
+        connection.close()
 
 
 def _error_code(error: sqlite3.Error) -> int:

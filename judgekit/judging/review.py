@@ -6,7 +6,6 @@ finding with a quote; code drops what no quote from the text shows. Then the sco
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
+from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.redaction import redact
 from judgekit.redaction.lookalikes import folded
@@ -46,7 +46,9 @@ async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Doc
     judge.examine(state)
     if state.refused:
         return await judge.run(state)
-    judge, depth = await asyncio.to_thread(deepened, judge, chosen(state.subject), state.subject)
+    judge, depth = await running.run_in_thread(
+        partial(deepened, judge, chosen(state.subject), state.subject)
+    )
     verdict = await (_reviewed(judge, state) if depth.depth == "peers" else judge.run(state))
     return verdict.model_copy(update={"depth": depth})
 

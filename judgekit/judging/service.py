@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from judgekit.judging.request import AS_CONFIGURED, OF_DOCUMENTS
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
+from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, Tiers, resolve
@@ -204,7 +204,7 @@ async def ajudge_documents(
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
-        judge, _ = await asyncio.to_thread(document_judge, gateway, project, request)
+        judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
             async for document, verdict in stream:
@@ -237,7 +237,9 @@ async def acompare(
     texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> Comparison:
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, request)
+        judge = await running.run_in_thread(
+            partial(comparison_judge, gateway, texts, project, request)
+        )
         return await judge.judge(texts)
 
 

@@ -22,7 +22,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, usage_of_failed_call
-from judgekit.providers import chat, decisions, proxies, remembered, retrying, running, servers
+from judgekit.providers import (
+    chat,
+    decisions,
+    forking,
+    proxies,
+    remembered,
+    retrying,
+    running,
+    servers,
+)
 from judgekit.providers.base import Reply, secret_values, with_schema
 from judgekit.providers.failures import classify_exception, ending, stated_failure
 from judgekit.providers.importing import import_whole
@@ -58,7 +67,7 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_lock = threading.RLock()  # of whoever loads litellm; a fork waits for it
+_lock = forking.waits_for(threading.RLock())  # of whoever loads litellm
 _loaded: list[Any] = []  # the module, when it is imported
 _left: list[object] = []
 
@@ -70,6 +79,8 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm, once: quiet, offline, and without garbage collections, which take 0.6 s."""
+    if _loaded:  # also while a fork holds the lock
+        return _loaded[0]
     with _lock:
         if _loaded:
             return _loaded[0]
@@ -120,14 +131,13 @@ class _Tokenizer:
 
 def _forked() -> None:
     """Leave the connections alone that this process has of the one it was forked from."""
-    _lock.release()
     for litellm in _loaded:
         _left.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forked)
 
 
 def price_of(model: str, read: int, written: int) -> float | None:

@@ -33,6 +33,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment, programs
 from judgekit.config import files, locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
+from judgekit.providers import forking
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
@@ -314,7 +315,7 @@ def _log_path() -> Path:
     return Path(environment.MODEL_LOG.path())
 
 
-_lock = threading.Lock()
+_lock = forking.waits_for(threading.Lock())
 _servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
 
 

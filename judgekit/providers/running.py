@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import _imp
 import asyncio
 import atexit
-import importlib._bootstrap
 import os
 import threading
-import time
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from judgekit.providers import forking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,24 +23,59 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
-# Seconds that a fork waits for imports; litellm takes three of CPU, on a busy machine more than ten.
-_MOST_IMPORTING = 30.0
-_MOST_IDLE = (
-    8  # threads that wait for work: to start one for each call holds up the loop that calls
-)
+_JOB_SECONDS = 5.0  # that a fork waits for jobs: one may wait for input or a name server
+# Threads that wait for work: to start one for each call holds up the loop that calls.
+_MOST_IDLE = 8
+
+
+class _Jobs(ThreadPoolExecutor):
+    """The threads to which libraries give work from the loop."""
+
+    def submit(self, *work: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 - whatever an executor takes
+        future = super().submit(*work, **options)
+        _note_job(future)
+        return future
+
+
+class _Home:
+    """The loop in which this process asks models, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(_Jobs(thread_name_prefix="judgekit-jobs"))
+        self.thread = threading.Thread(
+            target=self.loop.run_forever, name="judgekit-models", daemon=True
+        )
+        self.thread.start()
+
+    def rest(self, resumed: threading.Event) -> None:
+        """Hold the loop between two steps of its tasks until `resumed`."""
+        if self.thread is threading.current_thread() or not self.thread.is_alive():
+            return
+        parked = threading.Event()
+
+        def park() -> None:
+            parked.set()
+            resumed.wait()
+
+        self.loop.call_soon_threadsafe(park)
+        parked.wait(forking.MOST_SECONDS)
+
 
 _lock = threading.Lock()
-_home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+_home: _Home | None = None
 lasting: dict[str, Any] = {}
 """The gateways that all callers of this process share, by their kind."""
 closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 """What is awaited in the loop when the process ends."""
-_idle: list[
-    Jobs
-] = []  # what the threads wait on that have nothing to do; changed by single operations
-_left: list[
-    object
-] = []  # of the process that this one was forked from, whose sockets are not ours to close
+# What the threads wait on that have nothing to do; changed by single operations.
+_idle: list[Jobs] = []
+# Of the process that this one was forked from: its sockets are not ours to close.
+_left: list[object] = []
+# The jobs in threads, each with its thread, or 0.
+_jobs: dict[Future[Any], int] = {}
+_forking = threading.Lock()  # one fork at a time
+_forked = threading.Event()  # what the loop waits for meanwhile
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -61,12 +96,14 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Return what `work` returns, done in a thread with the caller's context; nothing waits for it to end."""
+    """Return what `work` returns, done in a thread with the caller's context; the process may end before."""
     context = copy_context()
     future: Future[Value] = Future()
     future.set_running_or_notify_cancel()  # its caller may be cancelled, the work cannot
+    _note_job(future)
 
     def settle() -> Callable[[], None]:
+        _jobs[future] = threading.get_ident()
         try:
             return partial(future.set_result, context.run(work))
         except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
@@ -79,6 +116,15 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
         threading.Thread(target=_serve, args=(jobs,), name="judgekit-worker", daemon=True).start()
     jobs.put(settle)
     return await asyncio.wrap_future(future)
+
+
+def _note_job(future: Future[Any]) -> None:
+    _jobs[future] = 0
+    future.add_done_callback(_forget_job)
+
+
+def _forget_job(future: Future[Any]) -> None:
+    _jobs.pop(future, None)
 
 
 def _serve(jobs: Jobs) -> None:
@@ -98,13 +144,8 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
     global _home  # noqa: PLW0603 - one for the process
     with _lock:
         if _home is None:
-            loop = asyncio.new_event_loop()
-            _home = (
-                loop,
-                threading.Thread(target=loop.run_forever, name="judgekit-models", daemon=True),
-            )
-            _home[1].start()
-        loop = _home[0]
+            _home = _Home()
+        loop = _home.loop
     if loop is asyncio.get_running_loop():
         return await work()
     over = threading.Event()
@@ -127,7 +168,8 @@ def end() -> None:
     """Cancel what is under way, close what asked to be closed, and stop; within seconds."""
     if _home is None:
         return
-    loop, thread = _home
+    loop = _home.loop
+    thread = _home.thread
 
     async def close_all() -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -145,31 +187,36 @@ def end() -> None:
 
 
 def _before_fork() -> None:
-    """Wait until no other thread imports, and let none begin: nobody would end its import in the child."""
-    deadline = time.monotonic() + _MOST_IMPORTING
+    """Wait until neither the loop nor a job in a thread is at work.
+
+    A lock of a library that one of them holds would stay locked in the child for ever.
+    """
+    _forking.acquire()
+    if _home is not None:
+        _forked.clear()
+        _home.rest(_forked)
     own = threading.get_ident()
-    _imp.acquire_lock()
-    while time.monotonic() < deadline:
-        locks = list(getattr(importlib._bootstrap, "_module_locks", {}).values())  # noqa: SLF001 - told nowhere else
-        if {getattr(lock(), "owner", None) for lock in locks} <= {None, own}:
-            return
-        _imp.release_lock()
-        time.sleep(0.005)
-        _imp.acquire_lock()
+    others = [future for future, thread in list(_jobs.items()) if thread != own]
+    futures.wait(others, _JOB_SECONDS)
+
+
+def _in_parent() -> None:
+    _forked.set()
+    _forking.release()
 
 
 def _in_child() -> None:
-    global _home, _lock  # noqa: PLW0603 - one for the process
-    _imp.release_lock()
+    global _home, _lock, _forked  # noqa: PLW0603 - one for the process
+    _forking.release()
     _lock = threading.Lock()
+    _forked = threading.Event()  # the loop of the parent may hold the lock of the other
     _left.extend((_home, dict(lasting)))
     _home = None
     lasting.clear()
     _idle.clear()  # their threads are the parent's
+    _jobs.clear()
 
 
 atexit.register(end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_imp.release_lock, after_in_child=_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -7,7 +7,6 @@ most texts: these are looked for as they are.
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -78,18 +77,21 @@ class AnyWord:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
+        self._of_all: re.Pattern[str] | None = None
+        self._of_ascii: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        return self._of_ascii if text.isascii() else self._of_all
-
-    @functools.cached_property
-    def _of_all(self) -> re.Pattern[str]:
-        return _compile_at_rarest_letter(self._words)
-
-    @functools.cached_property
-    def _of_ascii(self) -> re.Pattern[str]:
-        """The pattern of the words that a text in ASCII can have: `re` passes over letters faster then."""
-        return _compile_at_rarest_letter([word for word in self._words if word.isascii()])
+        """Return the pattern for a text; it is compiled when it is first needed, which takes a moment."""
+        # No cached property: before Python 3.12 it holds a lock, for which a child forked meanwhile waits.
+        if text.isascii():
+            if self._of_ascii is None:
+                # The words that such a text can have: `re` passes over letters faster then.
+                words = [word for word in self._words if word.isascii()]
+                self._of_ascii = _compile_at_rarest_letter(words)
+            return self._of_ascii
+        if self._of_all is None:
+            self._of_all = _compile_at_rarest_letter(self._words)
+        return self._of_all
 
 
 def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
