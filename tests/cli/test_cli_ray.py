@@ -305,7 +305,9 @@ def test_the_limit_on_the_cost_is_one_for_all_workers(ray: Ray, isolated: Path, 
         code, err = ray(*JUDGE, "-j", "4")
         assert (code, len(server.requests), len(read())) == (0, 150, 150)
         assert f"{asked} reused" in last(err)
-    assert Path(environment.REPLIES.path()).is_file()  # the workers keep replies where the user does
+    assert Path(
+        environment.REPLIES.path()
+    ).is_file()  # the workers keep replies where the user does
 
 
 def test_one_refusal_slows_all_workers(ray: Ray, use: Use) -> None:
