@@ -219,7 +219,7 @@ def read_cases(
     from judgekit.evaluation import cases
     from judgekit.evaluation.labels import LeftOut
 
-    columns = labels.Columns(id_, fields.parse_map(map_ or ()))
+    columns = labels.NamedColumns(id_, fields.parse_map(map_ or ()))
     has_row_options = bool(map_ or id_)
     source = find_source(str(file))
     if source is not None and file.is_file():

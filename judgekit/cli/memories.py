@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.relevance import Answers
     from judgekit.hooks.settings import Settings
-    from judgekit.hooks.trial import HookReport, Share, Trial
+    from judgekit.hooks.trial import HookReport, PromptTrial, Share
     from judgekit.retrieval.confidence import Candidate
 
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
@@ -141,12 +141,14 @@ def _check_hook(configured: Settings, *, fit: bool) -> None:
 
 
 def _without_answer(
-    pairs: Sequence[tuple[Trial, Candidate]], answers: Answers
-) -> list[tuple[Trial, Candidate]]:
+    pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
+) -> list[tuple[PromptTrial, Candidate]]:
     return [(trial, hit) for trial, hit in pairs if trial.pair(hit) not in answers]
 
 
-def _ask_about(pairs: Sequence[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
+def _ask_about(
+    pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers, path: Path
+) -> None:
     """Ask a person about each pair, and keep each answer at once."""
     from judgekit.hooks.relevance import keep_answer
 
@@ -167,7 +169,7 @@ def _ask_about(pairs: Sequence[tuple[Trial, Candidate]], answers: Answers, path:
 
 
 def _fit_thresholds(
-    trials: Sequence[Trial], answers: Answers, configured: Settings
+    trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
     """Look for better thresholds of each kind of store, and write those that the labels support."""
     from judgekit.hooks import fitting

@@ -21,7 +21,7 @@ from judgekit.text import counted, escaped, lines_of, short_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from judgekit.data.labels import Columns, LabelSheet, ResultFile
+    from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
     from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
 
 _MAX_ROWS = 10  # of a table, in a terminal
@@ -62,7 +62,7 @@ def report(
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
-    columns = files.Columns(id_, fields.parse_map(map_ or ()))
+    columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
@@ -96,7 +96,7 @@ def report(
 
 
 def _draw_sample(
-    file: str, results: ResultFile, labels: str | None, count: int, columns: Columns
+    file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
     """Add rows to a sheet of labels, the usual one unless it is named, and say what to do with it."""
     from judgekit.data.labels import add_sample
@@ -109,7 +109,7 @@ def _draw_sample(
     say(escaped(f"  judgekit report {file} --labels {sheet}"))
 
 
-def _read_labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
+def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -> LabelSheet | None:
     """Return the labels of a file; raises `InputError` where all are blank."""
     from judgekit.data.labels import read_labels
     from judgekit.data.rows import open_rows

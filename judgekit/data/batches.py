@@ -17,7 +17,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from judgekit.data.manifest import Place
+from judgekit.data.manifest import BatchPlace
 from judgekit.environment import environ
 from judgekit.errors import (
     KEPT,
@@ -138,8 +138,8 @@ class BatchGateway:
         self._costs: dict[str, float] = {}  # estimates of what is not answered yet
         # The usual one, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
-        self._most: dict[Place, int] = {}  # requests of a batch
-        self._full: dict[Place, int] = {}  # how many batches were too many
+        self._most: dict[BatchPlace, int] = {}  # requests of a batch
+        self._full: dict[BatchPlace, int] = {}  # how many batches were too many
         self._last = 0  # request of the round
         self._failures = 0  # in a row
         self._early = 0  # looks at a batch without files
@@ -219,7 +219,7 @@ class BatchGateway:
             finally:
                 self._making -= 1
             if not self._manifest.has(custom_id):  # an equal one may have come meanwhile
-                place = Place(
+                place = BatchPlace(
                     endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
                 )
                 self._manifest.add(custom_id, place, body)
@@ -309,7 +309,7 @@ class BatchGateway:
     def _is_under_way(self) -> bool:
         return bool(self._parts() or self._active())
 
-    def _parts(self) -> list[tuple[Place, Sequence[str]]]:
+    def _parts(self) -> list[tuple[BatchPlace, Sequence[str]]]:
         """Return the batches that are to be submitted."""
         return self._manifest.parts(self._last, self._most)
 
@@ -401,7 +401,7 @@ class BatchGateway:
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
-    async def _submit(self, place: Place, custom_ids: Sequence[str], others: int) -> bool:
+    async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], others: int) -> bool:
         """Submit a batch; return False where too much waits at the provider already."""
         calls = _calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
@@ -427,7 +427,7 @@ class BatchGateway:
         )
         return True
 
-    def _wait(self, place: Place, count: int, others: int, why: str) -> None:
+    def _wait(self, place: BatchPlace, count: int, others: int, why: str) -> None:
         """Wait until one of the others is over; without any make batches half as large, for a later try."""
         self._full[place] = others
         if not others:
@@ -542,7 +542,7 @@ class BatchGateway:
         self._manifest.close(remove=not rest and not self._is_needed)
 
 
-def _count(place: Place, active: Iterable[tuple[Any, ...]]) -> int:
+def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
     return sum(batch.place == place for batch, *_ in active)
 
 
@@ -552,7 +552,7 @@ def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
-def _calls(place: Place) -> BatchCalls | None:
+def _calls(place: BatchPlace) -> BatchCalls | None:
     """Return the calls of a place; None where the user's own settings lead to another address.
 
     The manifest may have come with a repository: it never says alone where a key is sent.

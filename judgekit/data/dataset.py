@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.judging.request import JudgeRequest
     from judgekit.rubric.loader import LoadedRubric
 
-    Reader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
+    RowReader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
 
 NOTHING = seals.Fingerprint(current="")
 _ID_CHARS = 1000
@@ -120,7 +120,7 @@ class Dataset:
 
     rows: Iterable[DataRow | UnreadableRow]
     name: str
-    read: Reader
+    read: RowReader
     basis: str
     id_column: str | None = None
     limit: int | None = None
@@ -192,7 +192,7 @@ class RowOptions(NamedTuple):
     judge_turn: JudgeTurn = "last"
     limit: int | None = None
 
-    def reader(self, fields: Fields, loaded: LoadedRubric) -> Reader:
+    def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
         """Return what makes a subject of a row."""
         if self.task == "compare":
             prompt = self.fixed.description

@@ -46,7 +46,7 @@ _MOST_CHARS = 400  # of the texts of a row that were compared
 _COMPARISON = "judgekit/comparison@"
 
 
-class Columns(NamedTuple):
+class NamedColumns(NamedTuple):
     """The columns that a caller names: those of ids, and by field of verdicts, labels and texts."""
 
     id_column: str | None = None
@@ -77,7 +77,7 @@ def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return None
 
 
-USUAL_COLUMNS = Columns()
+USUAL_COLUMNS = NamedColumns()
 
 
 class ResultRow(NamedTuple):
@@ -104,7 +104,7 @@ class ResultFile:
     an id and a verdict, and `UsageError` for a column that is not there.
     """
 
-    def __init__(self, rows: Rows, columns: Columns = USUAL_COLUMNS) -> None:
+    def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
         self.name = rows.name
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
@@ -218,7 +218,7 @@ class ResultFile:
         return None
 
 
-def results(rows: Rows, columns: Columns = USUAL_COLUMNS) -> ResultFile:
+def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
     """Return the rows of a file of results; raises as `ResultFile`."""
     return ResultFile(rows, columns)
 
@@ -232,7 +232,7 @@ class LabelSheet(NamedTuple):
 
 
 def read_labels(
-    rows: Rows, task: TaskName = "judge", columns: Columns = USUAL_COLUMNS
+    rows: Rows, task: TaskName = "judge", columns: NamedColumns = USUAL_COLUMNS
 ) -> LabelSheet:
     """Return the labels of a file; raises `InputError` where an id has two that differ."""
     field = "winner" if task == "compare" else "label"
@@ -274,7 +274,7 @@ def read_labels(
     return LabelSheet(words, left_out, has_id_column)
 
 
-def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
+def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
     """Return rows with a label as cases to try judges on, and what was left out; raises `InputError`.
 
     The labels are as the rows have them.
@@ -323,7 +323,7 @@ def _answers(
     file: str,
     field: str,
     names: Sequence[str],
-    columns: Columns,
+    columns: NamedColumns,
 ) -> Iterator[tuple[DataRow, str, object]]:
     """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
     for row in rows:
@@ -372,7 +372,7 @@ def nested(value: object) -> dict[str, Any] | None:
 
 
 def add_sample(
-    results: Iterable[ResultRow], path: str, count: int, columns: Columns = USUAL_COLUMNS
+    results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns = USUAL_COLUMNS
 ) -> tuple[int, int]:
     """Add a random sample of decided rows to a file, for people to write their labels into it.
 

@@ -47,7 +47,7 @@ _ALL = 2**62
 _AROUND = 200  # bytes around a body in a file, at most
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """Whom a batch asks, and for what: requests to the same place may be in one batch."""
 
     provider: str
@@ -61,7 +61,7 @@ class Submitted(NamedTuple):
 
     number: int
     tag: str
-    place: Place
+    place: BatchPlace
     file: str | None = None
     id: str | None = None
     rest: tuple[str, ...] | None = None
@@ -133,7 +133,7 @@ class Manifest:
         """Whether a request is in a batch, or will be in the next."""
         return self._row("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
 
-    def add(self, custom_id: str, place: Place, body: bytes) -> None:
+    def add(self, custom_id: str, place: BatchPlace, body: bytes) -> None:
         values = custom_id, json.dumps(place), body
         seal = self._seal("request", _request(*values, None))
         self._row(
@@ -145,18 +145,20 @@ class Manifest:
         row = self._row("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
-    def unsent(self, last: int = _ALL) -> Iterator[tuple[str, Place, int]]:
+    def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchPlace, int]]:
         """Yield the requests up to the `last` that are in no batch, with the bytes of each, in order."""
         which = (
             "SELECT custom_id, place, length(body) FROM request WHERE batch IS NULL AND rowid <= ?"
         )
         for custom_id, place, size in self._table.execute(f"{which} ORDER BY rowid", (last,)):
-            yield custom_id, Place(*json.loads(place)), size
+            yield custom_id, BatchPlace(*json.loads(place)), size
 
-    def parts(self, last: int, most: Mapping[Place, int]) -> list[tuple[Place, Sequence[str]]]:
+    def parts(
+        self, last: int, most: Mapping[BatchPlace, int]
+    ) -> list[tuple[BatchPlace, Sequence[str]]]:
         """Return the requests up to the `last` that are in no batch, in parts that a batch may have."""
-        parts: list[tuple[Place, Sequence[str]]] = []
-        filling: dict[Place, tuple[list[str], int]] = {}
+        parts: list[tuple[BatchPlace, Sequence[str]]] = []
+        filling: dict[BatchPlace, tuple[list[str], int]] = {}
         for custom_id, place, size in self.unsent(last):
             part, before = filling.get(place, ([], 0))
             total = before + size + _AROUND
@@ -168,7 +170,7 @@ class Manifest:
             filling[place] = part, total
         return parts
 
-    def intend(self, tag: str, place: Place, custom_ids: Sequence[str]) -> Submitted:
+    def intend(self, tag: str, place: BatchPlace, custom_ids: Sequence[str]) -> Submitted:
         """Note that a batch of these requests is about to be submitted."""
         with self._table:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
@@ -208,7 +210,7 @@ class Manifest:
             batch = Submitted(
                 number=number,
                 tag=tag,
-                place=Place(*json.loads(place)),
+                place=BatchPlace(*json.loads(place)),
                 file=file,
                 id=batch_id,
                 rest=rest and tuple(json.loads(rest)),

@@ -134,7 +134,7 @@ class RayRun:
         self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
         self._kinds: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}
-        self._columns = tables.Columns(OURS)
+        self._columns = tables.ColumnKinds(OURS)
         self._merges = list[Any]()
         self._parts = list[str]()
         # By worker, how many blocks it had begun by each.

@@ -252,7 +252,7 @@ class KeptLines(Results):
 
 
 def shape_of(
-    columns: tables.Columns, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
+    columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
     """Return the columns that hold these rows and those of earlier files; where types differ, text does."""
     kinds, renamed = columns.named()

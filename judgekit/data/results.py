@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
     from judgekit.data.sources import DataRow
-    from judgekit.data.tables import Writer
+    from judgekit.data.tables import TableWriter
 
 OURS = (
     *(
@@ -359,7 +359,7 @@ class _File(Results):
             end += size
         self._again_file.unlink(missing_ok=True)
 
-    def _write_table(self, writer: Writer, *, is_changed: bool) -> None:
+    def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
         """Write OUT from the lines, unless it holds just these."""
         when = self._part.stat().st_mtime_ns
         if not is_changed and self._written() == when and self._is_as_written():

@@ -62,7 +62,7 @@ class Checked:
     first: UnreadableRow | None = None
     ids: bytes = b""
     places: list[tuple[int, str | int]] = field(default_factory=list)
-    columns: tables.Columns = field(default_factory=lambda: tables.Columns(OURS))
+    columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OURS))
     misfits: set[str] = field(default_factory=set)
     kinds: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
 

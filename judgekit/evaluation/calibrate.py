@@ -26,8 +26,8 @@ from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import (
     FAILED,
     WHOLE,
-    Reader,
     Sample,
+    SampleReader,
     TierOpinion,
     asked,
     by_tier,
@@ -431,7 +431,7 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
             f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
         )
     ranked_cases = []
-    reader = Reader(rubric, mode)
+    reader = SampleReader(rubric, mode)
     _, apart_by_case = score_sources(cases)
     for case, apart in zip(cases, apart_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
@@ -460,7 +460,7 @@ class Opinions(NamedTuple):
             return self.cases
         settings = self.judge.settings
         rules = settings.escalation_rules(margin=settings.margin)
-        reader = Reader(rubric, mode)
+        reader = SampleReader(rubric, mode)
         _, apart_by_case = score_sources(self.cases)
         cases = []
         for case, apart in zip(self.cases, apart_by_case, strict=True):
@@ -474,7 +474,7 @@ def _walk_case(
     apart: Collection[TierName],
     rules: EscalationRules,
     rubric: ScoreRubric | SelectRubric,
-    reader: Reader,
+    reader: SampleReader,
 ) -> dict[str, Any]:
     """Return what the tiers come to about a case, as the fields of `Recorded`."""
     opinions = {}

@@ -12,7 +12,7 @@ from judgekit.errors import InputError
 from judgekit.evaluation import stats
 from judgekit.evaluation.cases import COURSE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
-from judgekit.evaluation.samples import DISTANCE, WHOLE, Reader
+from judgekit.evaluation.samples import DISTANCE, WHOLE, SampleReader
 from judgekit.judging.escalation import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
@@ -178,7 +178,7 @@ def report(
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
-    reader = Reader(loaded.rubric, mode) if loaded else None
+    reader = SampleReader(loaded.rubric, mode) if loaded else None
     items: dict[str, list[Item]] = {}
     judges = []
     for judge, recorded_cases in answers.items():
@@ -405,7 +405,7 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 
 
 def _read_items(
-    case: Case, judge: str, recorded: Recorded, reader: Reader | None
+    case: Case, judge: str, recorded: Recorded, reader: SampleReader | None
 ) -> Iterator[Item]:
     """Yield the document, the pair or each candidate of a case, with a judge's answer."""
     scores = None

@@ -19,7 +19,7 @@ from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
-from judgekit.evaluation.samples import WHOLE, Reader
+from judgekit.evaluation.samples import WHOLE, SampleReader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import documents, fence, service
 from judgekit.judging.calibration_fit import fingerprint
@@ -482,7 +482,7 @@ def leniency(
     """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, loaded.path.parent, loaded, mode, project, progress)
-    reader = Reader(loaded.rubric, mode)
+    reader = SampleReader(loaded.rubric, mode)
     kinds = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():

@@ -224,7 +224,7 @@ class Sample(NamedTuple):
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    reader = Reader(rubric, mode)
+    reader = SampleReader(rubric, mode)
     _, apart_by_case = score_sources(cases)
     samples: list[Sample] = []
     for case, apart in zip(cases, apart_by_case, strict=True):
@@ -234,7 +234,7 @@ def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sampl
     return [sample._replace(binary=True) for sample in samples]
 
 
-class Reader(NamedTuple):
+class SampleReader(NamedTuple):
     """Reads recorded answers as judging would; raises `InputError` for what does not fit the rubric."""
 
     rubric: Rubric

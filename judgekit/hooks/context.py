@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from judgekit.hooks.repeats import Session
+    from judgekit.hooks.repeats import HookSession
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
@@ -66,7 +66,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
     return search.search(prompt, configured["roots"], **options)
 
 
-def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | None:
+def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
     """Return what the conversation was told lately; None where nothing is held back."""
     session = payload.get("session_id")
     prompts = configured["repeat_after"]
@@ -75,10 +75,10 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | No
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
-    return repeats.Session(repeats.path_of(session), configured.project, prompts)
+    return repeats.HookSession(repeats.path_of(session), configured.project, prompts)
 
 
-def drop_repeats(shown: Shown, session: Session | None, prompt: str) -> Shown:
+def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
     """Return what is shown, without what was mentioned lately and no more than is read."""
     injected, mentioned = shown
     if session is not None:

@@ -118,7 +118,7 @@ def _cut(prompt: str, configured: Settings) -> list[Part]:
     return prompt_parts
 
 
-def _latest_session(configured: Settings) -> repeats.Session | None:
+def _latest_session(configured: Settings) -> repeats.HookSession | None:
     """Return the session in this project that was told something last; None where nothing is held back."""
     prompts = configured["repeat_after"]
     if configured["inject"] == "top_k" or not prompts:
@@ -126,10 +126,10 @@ def _latest_session(configured: Settings) -> repeats.Session | None:
     path = next(repeats.files_of(configured.project), None)
     if path is None:
         return None
-    return repeats.Session(path, configured.project, prompts)
+    return repeats.HookSession(path, configured.project, prompts)
 
 
-def _describe_repeat(candidate: Candidate, how: str, session: repeats.Session) -> str:
+def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
     ago = session.ago(candidate, how)
     return _REPEATED.format(_HOW[how], ago, session.prompts)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.hooks.relevance import Answers
-    from judgekit.hooks.trial import Trial
+    from judgekit.hooks.trial import PromptTrial
 
 WIDEST = 0.3  # interval of a precision that a threshold may rest on
 _MOST = 1_000  # labels that a user is told to give
@@ -47,7 +47,7 @@ class _Threshold(NamedTuple):
 
 def fit(
     kind: str,
-    trials: Sequence[Trial],
+    trials: Sequence[PromptTrial],
     answers: Answers,
     labels: Mapping[str, dict[str, float]],
     most: int,
@@ -82,7 +82,7 @@ def fit(
 
 def _try_thresholds(
     kind: str,
-    trials: Sequence[Trial],
+    trials: Sequence[PromptTrial],
     answers: Answers,
     labels: Mapping[str, dict[str, float]],
     most: int,
@@ -105,7 +105,7 @@ def _try_thresholds(
 
 def _measure(
     kind: str,
-    trials: Sequence[Trial],
+    trials: Sequence[PromptTrial],
     answers: Answers,
     high_by_kind: Mapping[str, float],
     most: int,

@@ -25,7 +25,7 @@ INJECTED = "+"
 MENTIONED = "?"
 
 
-class Session:
+class HookSession:
     """What a session was told in its latest `prompts`."""
 
     def __init__(self, path: str, project: str, prompts: int) -> None:

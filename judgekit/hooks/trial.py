@@ -30,7 +30,7 @@ BAR = 0.8  # precision: the share of what is injected that is relevant
 FEWEST = 20  # labelled injections that say anything
 
 
-class Trial(NamedTuple):
+class PromptTrial(NamedTuple):
     """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off)."""
 
     prompt: str
@@ -63,10 +63,10 @@ class Trial(NamedTuple):
         return prompt_key(self.prompt), environment.digest(hit.file)
 
 
-class Tried(NamedTuple):
+class TriedPrompts(NamedTuple):
     """Trials, what models decided, why they did not decide about all of a prompt, and notes of the stores."""
 
-    trials: list[Trial]
+    trials: list[PromptTrial]
     selections: list[Selection]
     unjudged: list[str]
     notes: list[str]
@@ -122,9 +122,11 @@ def distinct(prompts: Iterable[str], most: int) -> list[str]:
     return list(by_key.values())[:most]
 
 
-def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]) -> Tried:
+def run(
+    prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
+) -> TriedPrompts:
     """Return what the hook shows; where judging is on, models are asked about each prompt by itself."""
-    tried = Tried(trials=[], selections=[], unjudged=[], notes=[])
+    tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
@@ -134,12 +136,12 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
         if configured["judge"] == "on":
             with_judge = _choose_by_judge(prompt, ranked, configured, tried) or without_judge
             judged = context.drop_repeats(with_judge, None, prompt)
-        tried.trials.append(Trial(prompt, ranked.candidates, plain, judged))
+        tried.trials.append(PromptTrial(prompt, ranked.candidates, plain, judged))
         progress(done)
     return tried
 
 
-def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
+def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
     """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
@@ -177,7 +179,7 @@ def _count_answers(memories: list[bool | None]) -> dict[str, int]:
 
 
 def _choose_by_judge(
-    prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried
+    prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> Shown | None:
     """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
     candidates = [hit for hit in ranked.candidates if not hit.damaged]
@@ -206,7 +208,9 @@ def share(count: int, of: int) -> Share | None:
     return Share(count=count, of=of, value=interval.value, low=interval.low, high=interval.high)
 
 
-def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = False) -> HookReport:
+def hook_report(
+    trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
+) -> HookReport:
     """Return what the hook adds with or without a judge; without an answer an injection covers no prompt."""
     injections = 0
     labels: list[bool] = []
@@ -229,7 +233,9 @@ def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = Fal
     )
 
 
-def rows(trials: Sequence[Trial], answers: Answers, *, mentions: bool) -> list[dict[str, Any]]:
+def rows(
+    trials: Sequence[PromptTrial], answers: Answers, *, mentions: bool
+) -> list[dict[str, Any]]:
     """Return each pair that a person is asked about; its first three keys are a line of answers."""
     pairs = []
     for trial in trials:

@@ -302,7 +302,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
 
 
-class Writer:
+class IndexWriter:
     """Changes an index inside a transaction, and keeps count of entries and of their stems."""
 
     def __init__(self, connection: Connection) -> None:
@@ -406,7 +406,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 
 @contextmanager
-def transaction(index: Index) -> Iterator[Writer]:
+def transaction(index: Index) -> Iterator[IndexWriter]:
     """Give a writer, and commit what it did, or nothing after an error; raises `_Passed`."""
     try:
         index.connection.execute("BEGIN IMMEDIATE")
@@ -416,7 +416,7 @@ def transaction(index: Index) -> Iterator[Writer]:
             raise _Passed from None
         raise
     try:
-        writer = Writer(index.connection)
+        writer = IndexWriter(index.connection)
         yield writer
         writer.finish()
         index.connection.execute("COMMIT")
@@ -510,7 +510,7 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     return any(changed)
 
 
-def _read_batch(index: Index, writer: Writer) -> None:
+def _read_batch(index: Index, writer: IndexWriter) -> None:
     query = "SELECT number, path FROM file WHERE pending ORDER BY number LIMIT ?"
     profile = index.profiles.by_kind[writer.about["kind"]]
     for number, path in index.connection.execute(query, (BATCH,)).fetchall():

@@ -29,7 +29,7 @@ from scripted import scripted_endpoint
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation.calibrate import choose_rules, ranked, walk_tiers
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.samples import Reader, Sample, TierOpinion
+from judgekit.evaluation.samples import Sample, SampleReader, TierOpinion
 from judgekit.judging.compare import decide as judged
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import Vote, tier_vote
@@ -189,7 +189,7 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
 
 # --- Pairs in lenient mode, where a win may stand against a tie
 
-READER = Reader(loader.find_rubric("answer-preference").rubric, "lenient")
+READER = SampleReader(loader.find_rubric("answer-preference").rubric, "lenient")
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 

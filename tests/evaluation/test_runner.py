@@ -221,7 +221,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
     recorded = {"quick": runner._joined(answers, settings, cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
-    reader = samples.Reader(PAIRS.rubric, "strict")
+    reader = samples.SampleReader(PAIRS.rubric, "strict")
     assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
     (sample,) = reader.samples(answered)
     assert sample.voices["quick"].margin == pytest.approx(expected.lead)
@@ -261,7 +261,7 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
         noted = {tier: recorded.cut for tier, recorded in answered.judges.items()}
         assert noted == {"quick": cut, "deep": False}
-        (sample,) = samples.Reader(PAIRS.rubric, "strict").samples(answered)
+        (sample,) = samples.SampleReader(PAIRS.rubric, "strict").samples(answered)
         assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
 
 

@@ -85,7 +85,7 @@ def test_a_memory_is_mentioned_once_and_injected_all_the_same(
 
 def test_the_state_is_small_private_and_says_nothing(store: MemoryStore, told: Told) -> None:
     for number in range(repeats.SESSIONS + 50):
-        session = repeats.Session(repeats.path_of(f"s{number}"), str(store.project), 20)
+        session = repeats.HookSession(repeats.path_of(f"s{number}"), str(store.project), 20)
         session.add([], [])
         os.utime(repeats.path_of(f"s{number}"), (number, number))
     told()

@@ -1,6 +1,6 @@
 """The kinds of files that rows come from: a table of them, and what their readers yield.
 
-A kind has a line in `SOURCES`, and a module of this package with the functions of `Reader`.
+A kind has a line in `SOURCES`, and a module of this package with the functions of `SourceReader`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UnreadableRow(NamedTuple):
     problem: str
 
 
-class Reader(Protocol):
+class SourceReader(Protocol):
     """What the module of a source has. Its functions raise `InputError` for a file that is something else."""
 
     def check(self, file: BinaryIO, name: str) -> pa.Schema | None:
@@ -73,8 +73,8 @@ class Source(NamedTuple):
         return name.lower().endswith(self.endings)
 
     @property
-    def reader(self) -> Reader:
-        return cast("Reader", import_module(f"{__name__}.{self.module}"))
+    def reader(self) -> SourceReader:
+        return cast("SourceReader", import_module(f"{__name__}.{self.module}"))
 
 
 SOURCES = (

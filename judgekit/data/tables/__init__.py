@@ -1,6 +1,6 @@
 """How results become one table: the formats of their files, which columns they have, how a cell is written.
 
-A format has a line in `RESULT_FORMATS`, and a module of this package with the functions of `Writer`.
+A format has a line in `RESULT_FORMATS`, and a module of this package with the functions of `TableWriter`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         yield replacement.file
 
 
-class Table(NamedTuple):
+class ResultsTable(NamedTuple):
     """Rows of results that become a table: the kinds of value of each column, in order, by its name.
 
     `types` are those that columns had in the input.
@@ -52,13 +52,13 @@ class Table(NamedTuple):
         yield from _lines(self.part)
 
 
-class Writer(Protocol):
+class TableWriter(Protocol):
     """What the module of a format has."""
 
     def check(self, name: str) -> None:
         """Raise `InputError`, for a file of this name, where something is missing that writing needs."""
 
-    def write(self, table: Table, target: Path) -> None:
+    def write(self, table: ResultsTable, target: Path) -> None:
         """Write a table to a file, at once; raises `OSError`."""
 
 
@@ -93,16 +93,16 @@ def find_format(path: str) -> ResultFormat | None:
     return None
 
 
-def writer_of(path: str) -> Writer | None:
+def writer_of(path: str) -> TableWriter | None:
     """Return the module that writes a file of results; None for JSON Lines, and for any other file."""
     format_ = find_format(path)
     if format_ is None or format_.module is None:
         return None
-    return cast("Writer", import_module(f"{__name__}.{format_.module}"))
+    return cast("TableWriter", import_module(f"{__name__}.{format_.module}"))
 
 
 def write_table(
-    writer: Writer, part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None
+    writer: TableWriter, part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None
 ) -> None:
     """Write the rows of a file of JSON Lines as a table; raises `OSError`.
 
@@ -110,7 +110,7 @@ def write_table(
     and `judged`, is text: JSON. In Parquet a column keeps its type of `schema` where all cells fit it. Else
     it has the type that all its values share, or is text.
     """
-    columns = Columns(ours)
+    columns = ColumnKinds(ours)
     for _, row in _lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
@@ -119,7 +119,7 @@ def write_table(
     for column in schema or ():
         if column.name in kinds and "binary" not in str(column.type):
             types[column.name] = column.type
-    writer.write(Table(part=part, kinds=kinds, renamed=renamed, types=types), target)
+    writer.write(ResultsTable(part=part, kinds=kinds, renamed=renamed, types=types), target)
 
 
 class ColumnTypeError(Exception):
@@ -136,7 +136,7 @@ def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 @dataclass
-class Columns:
+class ColumnKinds:
     """The kinds of value in each column of rows of results: a row's `own` ones, `ours`, and its scores."""
 
     ours: Sequence[str]
@@ -151,7 +151,7 @@ class Columns:
         for name, value in _scores(row).items():
             self.scores.setdefault(name, set()).add(_kind(value))
 
-    def update(self, other: Columns) -> None:
+    def update(self, other: ColumnKinds) -> None:
         _merge(self.own, other.own)
         _merge(self.known, other.known)
         _merge(self.scores, other.scores)

@@ -13,14 +13,14 @@ from judgekit.text import defused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.data.tables import Table
+    from judgekit.data.tables import ResultsTable
 
 
 def check(_name: str) -> None:
     """Nothing is missing: the standard library writes these files."""
 
 
-def write(table: Table, target: Path) -> None:
+def write(table: ResultsTable, target: Path) -> None:
     delimiter = DELIMITERS[target.suffix.lower()]
     with replacing(target) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from judgekit.data.tables import Table
+    from judgekit.data.tables import ResultsTable
 
 _ROWS = 5000
 _BYTES = 64_000_000  # of a row group: what is in memory at once
@@ -23,7 +23,7 @@ def check(name: str) -> None:
     parquet_module(name)
 
 
-def write(table: Table, target: Path) -> None:
+def write(table: ResultsTable, target: Path) -> None:
     types = dict(table.types)
     while True:
         try:
@@ -35,7 +35,7 @@ def write(table: Table, target: Path) -> None:
             return
 
 
-def _write_to(file: IO[bytes], table: Table, types: Mapping[str, pa.DataType]) -> None:
+def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataType]) -> None:
     """Write the rows to an open file; raises `ColumnTypeError`."""
     schema = schema_of(table.kinds, types)
     with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
@@ -43,7 +43,7 @@ def _write_to(file: IO[bytes], table: Table, types: Mapping[str, pa.DataType]) -
             writer.write_batch(batch_of(rows, schema, table.renamed, types))
 
 
-def _groups(table: Table) -> Iterator[list[dict[str, Any]]]:
+def _groups(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows in groups, each small enough for the memory."""
     rows = []
     size = 0
