@@ -65,7 +65,7 @@ def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     while tier := rules.following(steps):
         calls += count_calls(item.said[tier], steps[-1].contenders if steps else rules.letters)
         steps.append(step := rules.step(steps, tier, item.said[tier]))
-        if step.is_end:
+        if step.has_result:
             winner = rules.winner(step)
             tied = _tied(step.means or {}, margins.get(tier, 0.0), mode)
             return Walked((winner,) if winner else tied, calls)

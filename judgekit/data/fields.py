@@ -24,7 +24,7 @@ from judgekit.evaluation.labels import plain
 from judgekit.judging import documents
 from judgekit.judging.documents import (
     LETTERS,
-    MOST,
+    MOST_TEXTS,
     TASK_ROLES,
     ComparisonInput,
     Document,
@@ -321,9 +321,11 @@ def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, 
     value = row.columns.get(column)
     if isinstance(value, str):
         value = parsed(value)
-    if not isinstance(value, list) or not documents.LEAST <= len(value) <= MOST:
+    if not isinstance(value, list) or not documents.LEAST_TEXTS <= len(value) <= MOST_TEXTS:
         got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
-        raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
+        raise FieldError(
+            column, f"expected a list of {documents.LEAST_TEXTS} to {MOST_TEXTS} texts, got {got}"
+        )
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
         text = _text(item, "text", column, fields.naming)
@@ -353,7 +355,7 @@ def winner(fields: Fields, row: DataRow) -> str | None:
                     letter_by_name[key] = None
                 else:
                     letter_by_name[key] = letter
-    most = documents.LEAST if "a" in fields.columns else MOST
+    most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = row.columns.get(fields.columns.get("winner", ""))
     return labels.winner_of(value, most, letter_by_name)
 

@@ -87,7 +87,7 @@ class DocumentBody(Strict):
 
 class ComparisonBody(Strict):
     prompt: Words
-    files: list[FileBody] = Field(min_length=documents.LEAST, max_length=documents.MOST)
+    files: list[FileBody] = Field(min_length=documents.LEAST_TEXTS, max_length=documents.MOST_TEXTS)
     authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
 
     def comparison(self) -> documents.ComparisonInput:

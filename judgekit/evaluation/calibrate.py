@@ -81,7 +81,7 @@ class Chain(NamedTuple):
             return towards(self.outcome, sample.leanings[self.tier])
         return sample.margin(self.stands or self.tier) or 0.0
 
-    def least(self, value: float) -> dict[str, float | None]:
+    def margin_fields(self, value: float) -> dict[str, float | None]:
         """Return the fields of a gate that lets through what is at least so far."""
         if self.leans:
             return {"least_margin": 0.0, "leaning": value}
@@ -270,44 +270,52 @@ def _margins(
 def _test_gate(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
-    """Return the gate that holds for a class, or why none does and how many labels more would do.
+    """Return the gate that lets opinions of `chain` from `least_margin` on through, or why none may.
 
-    As many would do if errors stay as rare. `chain.stands` is the tier whose opinion stands, if one does.
+    `members` are the labelled cases with such opinions. The gate holds where the bound on its errors, at this
+    `level` of doubt, is within the promise. A refused one says how many labels more would do if errors stay
+    as rare.
     """
-    losses = 0
+    errors = 0
     gains = 0
-    last = promise.reference
     for member in members:
         is_wrong = chain.is_wrong(member)
-        # A reference that failed counts as right: nothing is gained without it.
-        is_beaten = False
-        if last is not None and member.outcome(last) is not None and last not in member.ties:
-            is_beaten = member.is_wrong(last)
-        # A win that stands against a tie of the reference is worse than that where it is wrong.
-        if is_wrong and (chain.stands is not None or not is_beaten):
-            losses += 1
-        if is_beaten and not is_wrong:
+        is_reference_wrong = _is_reference_wrong(member, promise.reference)
+        if is_wrong:
+            # An error that the reference makes, too, costs nothing. But where a win stands against a tie of
+            # the reference, the tie is less wrong than the win, so the error counts.
+            if chain.stands is not None or not is_reference_wrong:
+                errors += 1
+        elif is_reference_wrong:
             gains += 1
     labels = len(members)
-    limit = bound(labels, losses, gains, level, promise)
+    error_bound = bound(labels, errors, gains, level, promise)
     evidence = {
         "tier": chain.tier,
         "outcome": chain.outcome,
         "after": chain.after,
         "stands": chain.stands,
-        **chain.least(least_margin),
+        **chain.margin_fields(least_margin),
         "labels": labels,
-        "errors": losses,
+        "errors": errors,
         "gains": gains,
-        "bound": round(limit, 6),
+        "bound": round(error_bound, 6),
     }
-    if limit <= promise.rate:
+    if error_bound <= promise.rate:
         return CalibratedRule(**evidence)
-    share = max(0.0, (losses - gains) / labels)
-    labels_needed = _labels_needed(promise, level, share)
+    error_rate = max(0.0, (errors - gains) / labels)
+    labels_needed = _labels_needed(promise, level, error_rate)
     if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
-    return RefusedRule(**evidence, why="too few labels", more=max(1, labels_needed - labels))
+    more = max(1, labels_needed - labels)  # the gate was refused, so at least one is missing
+    return RefusedRule(**evidence, why="too few labels", more=more)
+
+
+def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
+    """Whether the reference erred; one that failed counts as right, since nothing is gained without it."""
+    if reference is None or member.outcome(reference) is None or reference in member.ties:
+        return False
+    return member.is_wrong(reference)
 
 
 # --- What rules come to on the labelled cases
@@ -412,7 +420,7 @@ class RankedCase(NamedTuple):
         for _, step, word in self.turns(FinalityRules()):
             tier = step.tier
             margin = step.lead or None
-            if step.is_end or step.is_cut or tier in self.apart:
+            if step.has_result or step.is_cut or tier in self.apart:
                 margin = None
             voices[tier] = TierOpinion(step.outcome, margin)
             if word == TIE:

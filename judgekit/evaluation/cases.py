@@ -25,7 +25,7 @@ from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
 from judgekit.judging.calibration import TOGETHER
-from judgekit.judging.documents import LEAST, LETTERS
+from judgekit.judging.documents import LEAST_TEXTS, LETTERS
 from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.providers.replay import recorded_model
@@ -301,7 +301,7 @@ def _label_of(
     if isinstance(label, list):  # which a judge's reader refuses
         return label
     if _has_winner(case, rubric):
-        return labels.winner_of(label, len(case.subjects) or LEAST)
+        return labels.winner_of(label, len(case.subjects) or LEAST_TEXTS)
     if are_scores:
         return labels.number_of(label)
     return meaning.get(labels.kind_of(label))

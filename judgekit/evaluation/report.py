@@ -150,8 +150,8 @@ class Item(NamedTuple):
     calls: int
     cost_usd: float | None
     probability: float | None
-    # A person's score and the judge's, in place of the words.
-    scores: tuple[float, float | None] | None = None
+    # In place of words: a person's score, and the judge's, None where it gave none.
+    score_pair: tuple[float, float | None] | None = None
     rated: Mapping[str, float] | None = None
 
     @property
@@ -229,7 +229,7 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
         for item in items_of_judge:
             if not item.is_original:
                 continue
-            label, said = item.scores or (item.label, item.said)
+            label, said = item.score_pair or (item.label, item.said)
             if item.of not in outcomes:
                 outcomes[item.of] = Outcome(id=item.of, label=label, said={})
             outcomes[item.of].said[judge] = said
@@ -237,7 +237,10 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
 
 
 def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) -> Interval | None:
-    """Return by how much the best judge is more accurate, on the items that both answered."""
+    """Return by how much the best judge is more accurate, on the items that both answered.
+
+    None for the best judge itself, and where words were not asked for.
+    """
     if judge is best or best.accuracy is None:
         return None
     labels = []
@@ -245,10 +248,12 @@ def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) 
     for outcome in outcomes:
         best_answer = outcome.said.get(best.judge)
         answer = outcome.said.get(judge.judge)
-        if isinstance(outcome.label, str) and best_answer and answer:
+        if not isinstance(outcome.label, str):  # a person's score, with which no word agrees
+            continue
+        if best_answer and answer:
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
-    binary = is_binary(labels)
+    binary = is_binary(labels)  # of the labels that are compared here, not of all
     best_right = []
     right = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):
@@ -262,7 +267,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     labels = []
     answered = []
     for item in originals:
-        if item.scores is None:
+        if item.score_pair is None:
             labels.append(item.label)
             if item.said is not None:
                 answered.append((item.label, item.said))
@@ -375,15 +380,15 @@ def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
 
 def _compare_scores(originals: Iterable[Item]) -> Scores | None:
     """Return how near the scores are to those of people; None where no person gave a score."""
-    scored = [item.scores for item in originals if item.scores]
-    if not scored:
+    score_pairs = [item.score_pair for item in originals if item.score_pair]
+    if not score_pairs:
         return None
     pairs = []
     errors = []
-    for human, score in scored:
-        if score is not None:
-            pairs.append((human, score))
-            errors.append(abs(human - score))
+    for human, judged in score_pairs:
+        if judged is not None:
+            pairs.append((human, judged))
+            errors.append(abs(human - judged))
     mean_error = stats.interval(stats.mean(errors))
     return Scores(items=len(pairs), mean_error=mean_error, spearman=stats.spearman(pairs))
 
@@ -408,7 +413,7 @@ def _read_items(
     case: Case, judge: str, recorded: Recorded, reader: SampleReader | None
 ) -> Iterator[Item]:
     """Yield the document, the pair or each candidate of a case, with a judge's answer."""
-    scores = None
+    score_pair = None
     rated = None
     if reader is None:
         labels = {WHOLE: _choice_label(case, judge, recorded)}
@@ -416,7 +421,7 @@ def _read_items(
     else:
         rated = reader.rated(case, recorded)
         if case.score is not None:
-            scores = case.score, reader.score(case, recorded)
+            score_pair = case.score, reader.score(case, recorded)
         answers = reader.words(case, recorded)
         if case.score is not None:
             labels = {WHOLE: f"{case.score:g}"}
@@ -436,7 +441,7 @@ def _read_items(
             calls=calls,
             cost_usd=cost,
             probability=probabilities.get(part),
-            scores=scores,
+            score_pair=score_pair,
             rated=rated,
         )
         # One call brought the answers on all candidates.

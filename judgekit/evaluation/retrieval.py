@@ -231,20 +231,21 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | Non
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
+    """Return how often the hits that are shown are relevant, beside how confident each was."""
     probabilities = []
     outcomes = []
-    words = []
+    confidence_labels = []
     for answer in seen:
         for hit in answer.candidates[:SHOWN]:
             probabilities.append(hit.confidence)
             outcomes.append(grades.get(answer.query, {}).get(hit.id, 0) > 0)
-            words.append(hit.confidence_label)
+            confidence_labels.append(hit.confidence_label)
     return ConfidenceReport(
-        hits=len(words),
+        hits=len(probabilities),
         brier=stats.brier(probabilities, outcomes),
         ece=stats.ece(probabilities, outcomes),
         bins=stats.table(probabilities, outcomes),
-        labels=stats.by_label(words, probabilities, outcomes),
+        labels=stats.by_label(confidence_labels, probabilities, outcomes),
     )
 
 
@@ -294,29 +295,35 @@ def search(
     scoped: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Seen]:
-    """Return what each query finds; with `scoped` each scope is a store, and the next one is tried, too."""
+    """Return what each query finds.
+
+    With `scoped` each scope is a store, and a query is also asked of the next one: what a store finds that
+    has nothing about it. There are no documents of a query whose scope has no store.
+    """
     with ExitStack() as stack:
-        scopes: dict[str, list[CollectionDocument]] = {}
+        documents_by_scope: dict[str, list[CollectionDocument]] = {}
         for document in collection.documents:
-            scopes.setdefault(scope(document.id) if scoped else "", []).append(document)
+            name = scope(document.id) if scoped else ""
+            documents_by_scope.setdefault(name, []).append(document)
         stores = {}
-        for name, documents in scopes.items():
+        for name, documents in documents_by_scope.items():
             stores[name] = stack.enter_context(closing(SearchableCollection(documents, profile)))
         names = sorted(stores)
         seen = []
-        for done, query in enumerate(collection.queries, 1):
-            name = scope(query.id) if scoped else ""
+        for count, query in enumerate(collection.queries, 1):
+            query_scope = scope(query.id) if scoped else ""
             ranking = []
             candidates = []
-            if name in stores:
-                ranking = stores[name].ranking(query.text, DEPTH)
-                candidates = stores[name].candidates(query.text, PROMPT_POOL)
+            if query_scope in stores:
+                store = stores[query_scope]
+                ranking = store.ranking(query.text, DEPTH)
+                candidates = store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
             elsewhere = None
-            other = _next_scope(names, name)
-            if other is not None:
-                elsewhere = stores[other].candidates(query.text, PROMPT_POOL)
+            other_scope = _next_scope(names, query_scope)
+            if other_scope is not None:  # there is another only with `scoped`
+                elsewhere = stores[other_scope].candidates(query.text, PROMPT_POOL)
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
-            progress(done)
+            progress(count)
     return seen
 
 

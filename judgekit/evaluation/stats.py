@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from math import sqrt
 from random import Random
-from statistics import NormalDist, StatisticsError, correlation, covariance, fmean, pvariance
+from statistics import (
+    NormalDist,
+    StatisticsError,
+    correlation,
+    covariance,
+    fmean,
+    pvariance,
+    variance,
+)
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -124,15 +132,15 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
 
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
-    squares = []
-    freedom = []
+    squares = []  # the sum of squared distances from the mean of the group
+    freedom = []  # the degrees of freedom
     for group in groups:
         squares.append(pvariance(group) * len(group))
         freedom.append(len(group) - 1)
-    variance = interval(Measure(squares, freedom))
-    if variance is None:
+    pooled = interval(Measure(gained=squares, possible=freedom))
+    if pooled is None:
         return None
-    return Interval(sqrt(variance.value), sqrt(variance.low), sqrt(variance.high))
+    return Interval(sqrt(pooled.value), sqrt(pooled.low), sqrt(pooled.high))
 
 
 # --- Means of thousands of rows: in closed form, since drawing them again would take minutes
@@ -161,16 +169,17 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Return the mean, and the variance of it."""
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
-        tuning = 0.0
+        tuning = 0.0  # how far the judge is believed about the others: lambda in PPI++, from 0 to 1
         if others and spread:
             slope = covariance(judged, labels) / spread
             tuning = slope / (1 + len(rows) / len(others))
         tuning = min(1.0, max(0.0, tuning))
-        errors = [label - tuning * verdict for verdict, label in rows]
-        value = fmean(errors)
-        noise = pvariance(errors) / (len(rows) - 1)
+        residuals = [label - tuning * verdict for verdict, label in rows]
+        value = fmean(residuals)
+        noise = variance(residuals) / len(rows)
         if tuning:
             value += tuning * fmean(others)
             noise += tuning**2 * pvariance(others) / len(others)

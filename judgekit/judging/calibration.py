@@ -197,12 +197,12 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
     """Yield the key of each count, the count, and how much it may be at most."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for place, rule in enumerate(rules):
-            gains = 0
+            most_gains = 0  # without a reference nothing is gained on it
             if calibration.promise.reference:
-                gains = rule.labels - rule.errors
+                most_gains = rule.labels - rule.errors
             yield f"{name}.{place}.labels", rule.labels, calibration.cases
             yield f"{name}.{place}.errors", rule.errors, rule.labels
-            yield f"{name}.{place}.gains", rule.gains, gains
+            yield f"{name}.{place}.gains", rule.gains, most_gains
     ways = (("with_gates", calibration.with_gates), ("without", calibration.without))
     for name, measured in ways:
         yield f"{name}.decided", measured.decided, calibration.cases

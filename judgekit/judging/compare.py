@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.config import TIE
 from judgekit.judging import decisions, outgoing, panel, prompt
 from judgekit.judging.decisions import State
-from judgekit.judging.documents import LEAST, ComparisonInput, VisibleFile, characters_seen, is_cut
+from judgekit.judging.documents import (
+    LEAST_TEXTS,
+    ComparisonInput,
+    VisibleFile,
+    characters_seen,
+    is_cut,
+)
+from judgekit.judging.escalation import DIGITS
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import (
     ORDERS,
@@ -81,8 +88,8 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             secrets += count
         return replace(subject, prompt=question.text, files=tuple(files)), secrets
 
-    def examine(self, state: Compared) -> None:
-        if len(state.subject.distinct) == 1:
+    def note_refusal_and_cuts(self, state: Compared) -> None:
+        if state.subject.is_one_text:
             state.refused = "no model compares a text with itself"
 
     def comparison(
@@ -92,47 +99,57 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         note: str = "",
         scores: Mapping[str, SubjectScore] = {},
     ) -> Comparison:
-        """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
+        """Return the record of what the tiers came to; equal texts are a tie, whatever that was.
+
+        `scores` holds by letter the mean of a subject and the tier that gave it. `note` joins the other
+        reasons of `degraded`.
+        """
         subject = state.subject
-        not_judged = None
-        if len(subject.distinct) == 1:
-            texts = "two texts" if len(subject.files) == LEAST else "texts"
-            result = ComparisonResult(TIE, lead=0.0, reasoning=f"The {texts} are the same.")
-        elif not state.rounds:
-            reason = state.refused or self.settings.no_model_reason
-            not_judged = f"not judged: {reason}" if reason else None
-        result = self._refuse_own_family(result, subject)
-        warnings = [
-            not_judged,
-            result.degraded,
+        if subject.is_one_text:
+            final = _tie_of_equal_texts(subject)
+        else:
+            final = self._refuse_own_family(result, subject)
+        degradations = [
+            self._why_not_judged(state),
+            final.degraded,
             failures(state.rounds),
             note,
             self.settings.calibration_warning,
         ]
-        question = subject.prompt.encode("utf-8", "surrogatepass")
-        lead = None if result.lead is None else round(result.lead, 4)
+        # A prompt may hold half a surrogate pair, which UTF-8 alone would refuse.
+        prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
         comparison = Comparison(
             subjects=_contestants(subject, scores),
-            question_sha256=hashlib.sha256(question).hexdigest(),
-            verdict=result.verdict,
-            consensus=result.consensus,
-            judge_tier=result.judge_tier,
-            lead=lead,
-            reasoning=result.reasoning,
-            degraded="; ".join(filter(None, warnings)) or None,
-            truncated=result.truncated,
-            families=result.families,
-            independent=panel.is_independent(subject.author_families, result.families),
+            question_sha256=hashlib.sha256(prompt_bytes).hexdigest(),
+            verdict=final.verdict,
+            consensus=final.consensus,
+            judge_tier=final.judge_tier,
+            lead=None if final.lead is None else round(final.lead, DIGITS),
+            reasoning=final.reasoning,
+            degraded="; ".join(filter(None, degradations)) or None,
+            truncated=final.truncated,
+            families=final.families,
+            independent=panel.is_independent(subject.author_families, final.families),
             **state.verdict_fields(self.settings),
         )
         if self.settings.redact:
             return outgoing.redact_replies(comparison)
         return comparison
 
+    def _why_not_judged(self, state: Compared) -> str | None:
+        """Return why no model was asked; None where one was, and where equal texts need none."""
+        if state.rounds or state.subject.is_one_text:
+            return None
+        reason = state.refused or self.settings.no_model_reason
+        return f"not judged: {reason}" if reason else None
+
     def _refuse_own_family(
         self, result: ComparisonResult, subject: ComparisonInput
     ) -> ComparisonResult:
-        """Return the result; a win by the winner's own family alone is none, if it has to be another's."""
+        """Return the result, or an undetermined one where it is a win by the winner's own family alone.
+
+        Only where `independence` asks that somebody else decides.
+        """
         if result.verdict not in tuple(subject.letters):
             return result
         reason = panel.independence_problem(
@@ -147,6 +164,11 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         )
 
 
+def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
+    texts = "two texts" if len(subject.files) == LEAST_TEXTS else "texts"
+    return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
+
+
 def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
@@ -154,7 +176,7 @@ def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -
         tier = None
         if letter in scores:
             mean, tier = scores[letter]
-            mean = round(mean, 4)
+            mean = round(mean, DIGITS)
         contestant = Contestant(
             letter=letter,
             path=file.path,
@@ -406,8 +428,8 @@ def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
 
 @dataclass(frozen=True, slots=True)
 class PairJudge(ComparisonJudge[CompareRubric]):
-    def examine(self, state: Compared) -> None:
-        ComparisonJudge.examine(self, state)
+    def note_refusal_and_cuts(self, state: Compared) -> None:
+        ComparisonJudge.note_refusal_and_cuts(self, state)
         state.cut = self.cut(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:

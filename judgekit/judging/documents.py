@@ -200,8 +200,8 @@ def is_cut(files: Sequence[VisibleFile]) -> bool:
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-LEAST = 2
-MOST = len(LETTERS)
+LEAST_TEXTS = 2
+MOST_TEXTS = len(LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,13 @@ class ComparisonInput:
 
     @property
     def distinct(self) -> tuple[str, ...]:
+        """The letters of the subjects that are no copies of earlier ones."""
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
+
+    @property
+    def is_one_text(self) -> bool:
+        """Whether all subjects have the same text."""
+        return len(self.distinct) == 1
 
     def author(self, letter: str) -> str | None:
         return dict(zip(LETTERS, self.authors, strict=False)).get(letter)

@@ -55,7 +55,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def redacted(self, subject: Subject) -> tuple[Subject, int]:
         """Return the subject without its secrets, and how many they were."""
 
-    def examine(self, state: JudgingState[Subject]) -> None:
+    def note_refusal_and_cuts(self, state: JudgingState[Subject]) -> None:
         """Note in the state why no model is asked about its subject, and which tiers do not see all of it."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state = JudgingState(subject, judge.session())
         redact = partial(judge.redacted, subject)
         try:
-            state.subject, state.secrets = await state.session.run_in_thread(redact, subject.size)
+            state.subject, state.secrets = await state.session.prepare(redact, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
         state.refused = judge.settings.refusal(state.secrets)
@@ -95,7 +95,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a subject that is prepared, and return the record."""
-        self.examine(state)
+        self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
             return self.record(state, UNDETERMINED)
         step = self.step(state)

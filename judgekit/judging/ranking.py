@@ -98,7 +98,7 @@ def contending(means: Mapping[str, float], margin: float) -> list[str]:
     return sorted(near, key=lambda letter: (-means[letter], letter))
 
 
-def lead(means: Mapping[str, float]) -> float:
+def lead_of(means: Mapping[str, float]) -> float:
     """Return how far the best subject is ahead of the next."""
     first, second, *_ = sorted(means.values(), reverse=True)
     return first - second
@@ -137,12 +137,12 @@ class RankingStep(NamedTuple):
     is_cut: bool = False
 
     @property
-    def is_end(self) -> bool:
+    def has_result(self) -> bool:
         return self.means is not None and (self.is_last or len(self.contenders) == 1)
 
     @property
     def lead(self) -> float:
-        return round(lead(self.means), DIGITS) if self.means else 0.0
+        return round(lead_of(self.means), DIGITS) if self.means else 0.0
 
     @property
     def outcome(self) -> Outcome | None:
@@ -213,7 +213,7 @@ class RankingRules(NamedTuple):
         return self.finality.final(step.tier, outcomes, {step.tier: step.lead})
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
-        if steps and steps[-1].is_end:
+        if steps and steps[-1].has_result:
             return None
         return self._after(steps)
 
@@ -358,8 +358,8 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores; a model that stands several times in a tier is asked as often."""
 
-    def examine(self, state: JudgingState[ComparisonInput]) -> None:
-        ComparisonJudge.examine(self, state)
+    def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
+        ComparisonJudge.note_refusal_and_cuts(self, state)
         tier = next(iter(self.models_by_tier), None)
         if tier is not None and not state.refused:
             # A rubric for documents may need what a comparison does not have.
@@ -398,11 +398,12 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return rules.following(list(state.opinions.values())) or UNDETERMINED
 
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
-        del final  # the last step knows more
+        """Return the record: of no winner, of texts that nobody saw whole, or of the last step's result."""
+        del final  # it says only that no tier is asked now; the last step says who is ahead
         steps: list[RankingStep] = list(state.opinions.values())
         scores = _last_scores(state.subject, steps)
-        if not steps or not steps[-1].is_end:
-            result = ComparisonResult()
+        if not steps or not steps[-1].has_result:
+            result = ComparisonResult(verdict="undetermined")
         elif steps[-1].is_cut:
             why = "no model saw the whole of the best texts, so the result is open"
             result = ComparisonResult(degraded=why, truncated=True)
@@ -416,30 +417,40 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         steps: Sequence[RankingStep],
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
-        """Return the end of a ranking that came to one."""
+        """Return who won, by how much and by whom; the last of `steps` has means."""
         subject = state.subject
-        step = steps[-1]
-        winner = self.ranking_rules(subject).winner(step)
-        rounds = [row for row in state.rounds if row.opinion]
-        leaders = [step.leader for step in steps if step.means]
-        consensus: Consensus = "majority"
-        if len({row.model for row in rounds}) == 1 or len(leaders) == 1:
-            consensus = "single"
-        elif set(leaders) == {winner}:
-            consensus = "unanimous"
-        reasons = [row.opinion["reasoning"] for row in rounds if row.order == [winner]]
-        if winner is not None and _has_copies(subject, winner):
-            winner = None  # a copy is as good
-        # A subject that did not go up keeps its last score: the best may be ahead of no other.
+        last_step = steps[-1]
+        winner = self.ranking_rules(subject).winner(last_step)
+        if winner is None or _has_copies(subject, winner):
+            verdict = TIE
+        else:
+            verdict = winner
+        answered_rounds = [row for row in state.rounds if row.opinion]
+        reasons = []
+        for row in answered_rounds:
+            if row.order == [winner]:  # a round of a ranking is about one subject
+                reasons.append(row.opinion["reasoning"])
+        # Subjects that left early have means of earlier tiers, so the winner's lead may be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
-            verdict=winner or TIE,
-            consensus=consensus,
-            judge_tier=step.tier,
-            lead=lead(means),
+            verdict=verdict,
+            consensus=_consensus(answered_rounds, steps, winner),
+            judge_tier=last_step.tier,
+            lead=lead_of(means),
             reasoning=next(filter(None, reversed(reasons)), ""),
-            families=tuple(sorted({voter.family for voter in step.voters})),
+            families=tuple(sorted({voter.family for voter in last_step.voters})),
         )
+
+
+def _consensus(
+    answered_rounds: Iterable[CompareRound], steps: Steps, winner: str | None
+) -> Consensus:
+    """Return how far models and tiers agree: one alone is `single`, else each tier says who led."""
+    models = {row.model for row in answered_rounds}
+    leaders = [step.leader for step in steps if step.means]
+    if len(models) == 1 or len(leaders) == 1:
+        return "single"
+    return "unanimous" if set(leaders) == {winner} else "majority"
 
 
 def _last_scores(subject: ComparisonInput, steps: Iterable[RankingStep]) -> dict[str, SubjectScore]:

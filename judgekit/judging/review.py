@@ -43,7 +43,7 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
 async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     """Return the verdict on a prepared text at the depth that is `chosen` for it."""
-    judge.examine(state)
+    judge.note_refusal_and_cuts(state)
     if state.refused:
         return await judge.run(state)
     judge, depth = await running.run_in_thread(

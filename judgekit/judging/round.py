@@ -122,9 +122,12 @@ class Session:
         if self.cache is not None and reply.usage != KEPT:
             await running.run_in_thread(partial(self.cache.keep, endpoint, request, reply))
 
-    async def run_in_thread(self, work: Callable[[], Value], size: int) -> Value:
-        """Return what `work` makes of `size` characters; raises `GatewayError` at the deadline."""
-        if size < _LONG:
+    async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
+        """Return what `work` makes of a text of so many characters: of a long one, in a thread.
+
+        Raises `GatewayError` at the deadline; the thread then ends by itself.
+        """
+        if characters < _LONG:
             return work()
         try:
             async with asyncio.timeout(max(0.0, self.seconds_left)):
@@ -179,7 +182,7 @@ async def run_round(
         first_key = first_key.within(f"sample{request.sample}")
     for call_key in (first_key, first_key.within("reask")):
         try:
-            conversation = conversation or await session.run_in_thread(messages, size)
+            conversation = conversation or await session.prepare(messages, size)
             sent = replace(
                 request,
                 messages=conversation,
@@ -191,7 +194,7 @@ async def run_round(
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
             read = partial(read_reply, reply, form)
-            content = await session.run_in_thread(read, len(reply.text))
+            content = await session.prepare(read, len(reply.text))
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.

@@ -42,7 +42,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return outgoing.redact_document(subject)
         return (subject, 0)
 
-    def examine(self, state: JudgingState[Document]) -> None:
+    def note_refusal_and_cuts(self, state: JudgingState[Document]) -> None:
         document = state.subject
         state.refused = state.refused or document.lacks(self.rubric) or ""
         state.cut = {tier for tier in self.models_by_tier if self._cuts(tier, document)}

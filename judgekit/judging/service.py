@@ -16,7 +16,7 @@ from judgekit.errors import UsageError
 from judgekit.judging import calibration_files, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
+from judgekit.judging.documents import LEAST_TEXTS, MOST_TEXTS, ComparisonInput, Document
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.request import AS_CONFIGURED, OF_DOCUMENTS
@@ -264,11 +264,11 @@ def comparison_judge(
     for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
-    if not LEAST <= count <= MOST:
-        raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
+    if not LEAST_TEXTS <= count <= MOST_TEXTS:
+        raise UsageError(f"compare: expected {LEAST_TEXTS} to {MOST_TEXTS} texts, got {count}")
     name = request.rubric
     if name is None:
-        name = FOR_TWO if count == LEAST else FOR_MORE
+        name = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
     kind: type[PairJudge | RankingJudge] = PairJudge
@@ -276,7 +276,7 @@ def comparison_judge(
     if not isinstance(loaded.rubric, CompareRubric):
         kind = RankingJudge
         subjects = len(texts.distinct)
-    elif count > LEAST:
+    elif count > LEAST_TEXTS:
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
     settings = judge_settings(config, loaded, project, request, subjects=subjects)
