@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -120,8 +119,8 @@ class ChangeFilter:
                 continue
             if not rule.authors or not change.attributed:
                 return True
-            for author in rule.authors:
-                if any(fnmatchcase(signature, author) for signature in signatures):
+            for pattern in rule.authors:
+                if any(fnmatchcase(signature, pattern) for signature in signatures):
                     return True
         return False
 
@@ -162,17 +161,28 @@ def resolve_commit(repository: Repository, name: str) -> str:
 
 
 def count_changed_lines(
-    repository: Repository, updates: Updates, known: Sequence[str]
+    repository: Repository, updates: Updates, remote_commits: Sequence[str]
 ) -> dict[str, int]:
-    """Return by path how many lines the updates add, or remove where these are more; what git can tell."""
+    """Return by path how many lines the updates add, or remove, whichever is more.
+
+    Binary files are left out, and updates that git cannot compare with `remote_commits`.
+    """
     counts: dict[str, int] = {}
     for update in updates:
-        # There may be no commit in common, or no file of it in this clone.
-        with suppress(GitError):
-            before = repository.ask("merge-base", update.local_oid, *known).decode().strip()
-            raw = repository.ask(*_COUNT_LINES, before, update.local_oid)
-            for entry in os.fsdecode(raw).split("\0")[:-1]:
-                added, removed, path = entry.split("\t", 2)
-                if added.isdigit():  # else it is binary
-                    counts[path] = max(counts.get(path, 0), int(added), int(removed))
+        for entry in _list_line_counts(repository, update, remote_commits):
+            added, removed, path = entry.split("\t", 2)
+            if added.isdigit():  # else the file is binary
+                counts[path] = max(counts.get(path, 0), int(added), int(removed))
     return counts
+
+
+def _list_line_counts(
+    repository: Repository, update: RefUpdate, remote_commits: Sequence[str]
+) -> list[str]:
+    """Return `ADDED TAB REMOVED TAB PATH` for each changed file; nothing where git cannot compare."""
+    try:
+        base = repository.ask("merge-base", update.local_oid, *remote_commits).decode().strip()
+        raw = repository.ask(*_COUNT_LINES, base, update.local_oid)
+    except GitError:  # no commit in common, or one of the two has files that this clone lacks
+        return []
+    return os.fsdecode(raw).split("\0")[:-1]  # each ends with a NUL

@@ -148,37 +148,55 @@ class _Examination:
     ) -> list[ChangedFile]:
         """Return files of the tip that no step explains, and that no tree of the other side has.
 
-        There are such files where a clone holds a part of the history only, and where a name stands twice in
-        a tree.
+        There are such files where a clone holds a part of the history only (`news.gap` says why), and where a
+        name stands twice in a tree. Skips files that were only moved, and notes in `pushed` what a part of
+        the history means for the files, or that nothing could be compared.
         """
-        bases = self._merge_bases(old_tip)
-        base_trees = [self._read_tree(base, self.wanted.covers) for base in bases]
-        old_trees = [one for one in (old_tree, *base_trees) if one is not None]
-        if news.gap and not old_trees:
-            self._add_omission(news.gap)
-            return []
-        if news.gap and not any(base_trees):
-            side = escaped(self.update.remote_ref) or "the base"
-            effect = f"files that differ from {side} are judged, whoever changed them"
-            self.pushed.notes.append(f"{news.gap}; {effect}")
-        paths: Iterable[str] = tree.blobs if news.gap else tree.repeated()
-        # Where the history is whole, it is known where a moved file comes from.
-        sources = old_trees if news.gap else None
+        base_trees = self._read_base_trees(old_tip)
+        old_trees = base_trees if old_tree is None else [old_tree, *base_trees]
+        paths: Iterable[str]
+        sources: Sequence[Tree] | None
+        if news.gap:
+            if not old_trees:
+                self._add_omission(news.gap)
+                return []
+            if not base_trees:
+                self._note_gap(news.gap)
+            paths = tree.blobs
+            sources = old_trees
+        else:
+            paths = tree.repeated()  # a step names a path, and not which of its blobs it means
+            sources = None  # a whole history tells where a moved file comes from
         gone = _blobs_gone(old_trees, tree)
         holders = _Holders(self.repository, news.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
             for blob in tree.blobs[path]:
                 if origins.is_explained(path, blob, sources):
-                    continue
+                    continue  # its step decides
                 if any(old.holds(path, blob) for old in old_trees):
-                    continue
+                    continue  # it is not new
                 if blob in gone:
                     self.pushed.skipped.add(MOVED, path)
                     continue
                 commit = holders.find_commit(path, blob)
                 changes.append(ChangedFile(commit, path, blob, attributed=False))
         return changes
+
+    def _note_gap(self, gap: str) -> None:
+        """Note that files are compared with the other side's newest state only."""
+        side = escaped(self.update.remote_ref) or "the base"  # only a push has a ref there
+        effect = f"files that differ from {side} are judged, whoever changed them"
+        self.pushed.notes.append(f"{gap}; {effect}")
+
+    def _read_base_trees(self, old_tip: str | None) -> list[Tree]:
+        """Return what the commits hold that both sides have, as far as this clone has their files."""
+        trees = []
+        for base in self._merge_bases(old_tip):
+            tree = self._read_tree(base, self.wanted.covers)
+            if tree is not None:
+                trees.append(tree)
+        return trees
 
     def _merge_bases(self, old_tip: str | None) -> list[str]:
         """Return the commits that both sides have, as far as this clone knows."""
@@ -258,7 +276,10 @@ class _Origins:
         return changes
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
-        """Whether steps say how a blob came to its path; a moved one must be in one of `sources`, if any."""
+        """Whether steps say how a blob came to its path.
+
+        A moved one must stand in one of `sources`; None where the steps are all, and need no such check.
+        """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:
             return (path, blob) in self.newest

@@ -205,27 +205,34 @@ def _load_settings(folder: Path) -> EscalateConfig:
 def _open_some_issues(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Yield a line for each issue that is opened or changed, and one that counts those left out."""
-    earlier: list[VerdictLine] = []
+    """Yield a line for each issue that is opened or changed, and one that counts those left out.
+
+    An issue that says already what it should gives no line.
+    """
+    in_ledger: list[VerdictLine] = []
+    # Only an `improve` that comes again needs a person, so only it needs the ledger.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
-        records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
-        earlier = [record for record in records if isinstance(record, VerdictLine)]
+        in_ledger = _verdict_lines(Ledger.of(folder).records(LineFilter(kinds=[VerdictLine])))
     wanted = []
     for verdict in verdicts:
-        if needs_person(verdict, earlier, with_rejects=settings.rejects):
+        if needs_person(verdict, in_ledger, with_rejects=settings.rejects):
             wanted.append(verdict)
-    left_out = len(wanted)
+    remaining = len(wanted)
     try:
         for outcome, line in ensure_issues(wanted[:MAX_ISSUES], settings, folder, address):
-            left_out -= 1
+            remaining -= 1
             if outcome is not IssueOutcome.UNCHANGED:
                 yield line
     except GhError as error:
-        yield f"no issue was opened for {left_out}: {error}; {_LATER}"
+        yield f"no issue was opened for {remaining}: {error}; {_LATER}"
         return
-    if left_out:
+    if remaining:
         limit = f"{MAX_ISSUES} at a time is the limit"
-        yield f"no issue was opened for {left_out} more: {limit}; {_LATER}"
+        yield f"no issue was opened for {remaining} more: {limit}; {_LATER}"
+
+
+def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
+    return [record for record in records if isinstance(record, VerdictLine)]
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
@@ -311,11 +318,12 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
 
 
 def needs_person(
-    verdict: Verdict, earlier: Iterable[VerdictLine] = (), *, with_rejects: bool = False
+    verdict: Verdict, in_ledger: Iterable[VerdictLine] = (), *, with_rejects: bool = False
 ) -> bool:
     """Whether a person must settle a verdict, and none has: where models disagree.
 
-    With rejects also a rejection, and `improve` again after `earlier` ones: its author needs help.
+    With rejects also a rejection, and an `improve` after others of the same task `in_ledger`: its author
+    needs help.
     """
     if verdict.human_override is not None:
         return False
@@ -324,7 +332,7 @@ def needs_person(
     if not with_rejects:
         return False
     if verdict.verdict == "improve":
-        return _count_improve_rounds(verdict, earlier) >= _IMPROVE_ROUNDS
+        return _count_improve_rounds(verdict, in_ledger) >= _IMPROVE_ROUNDS
     return verdict.verdict == "reject"
 
 
@@ -350,11 +358,11 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
     """Return the verdicts that a person must settle, the newest first."""
     records = list(records)
-    waiting = triage(records)
-    earlier = [record for record in records if isinstance(record, VerdictLine)]
+    in_ledger = _verdict_lines(records)
+    sorted_out = triage(records)
     unsettled = []
-    for line in (*waiting.unclear, *waiting.nogo):
-        if needs_person(line, earlier, with_rejects=with_rejects):
+    for line in (*sorted_out.unclear, *sorted_out.nogo):  # what is GO needs nobody
+        if needs_person(line, in_ledger, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
 

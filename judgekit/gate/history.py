@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from judgekit.git import Repository
 
-    What: TypeAlias = Literal["file", "gone", "no file"]
+    What: TypeAlias = Literal["file", "gone", "not regular"]
 
 MAX_COMMITS = 2_000  # of one push that are looked at, the newest: a whole history is not judged
 FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
@@ -25,7 +25,7 @@ _LOG = (
     *("-M100%", "--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv"),
     *("--no-color", _FORMAT),
 )
-_NOTHING = "000000"  # the mode of a path that is gone
+_MODE_OF_NOTHING = "000000"  # the mode of a path that is gone
 _CO_AUTHOR = "co-authored-by:"
 
 
@@ -151,25 +151,25 @@ def _parse_step(
 ) -> Step | None:
     """Return what an entry says; None where the path is as in a parent of the commit.
 
-    Its parts are a mode for each parent and the new one, a blob for each parent and the new one, and a
-    status. The fields behind it are the earlier paths, and the path where that is another.
+    With one parent its parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS; a merge has an old mode and an
+    old blob for each parent. The fields behind it are the path in each parent, and the path now.
     """
-    *earlier_modes, mode = parts[: parents + 1]
-    *earlier_blobs, blob = parts[parents + 1 : -1]
+    *old_modes, mode = parts[: parents + 1]
+    *old_blobs, blob = parts[parents + 1 : -1]
     status = parts[-1]
-    earlier_paths = [next(fields) for _ in range(parents)]
-    has_own_path = parents > 1 or status.startswith(("R", "C"))
-    path = next(fields) if has_own_path else earlier_paths[0]
-    if mode == _NOTHING:
+    old_paths = [next(fields) for _ in range(parents)]
+    # git tells the path now only of merges, and where a file was renamed (R) or copied (C).
+    is_path_told = parents > 1 or status.startswith(("R", "C"))
+    path = next(fields) if is_path_told else old_paths[0]
+    if mode == _MODE_OF_NOTHING:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
-        return Step(commit, path, "no file")
-    moved_from = None
-    earlier = zip(earlier_modes, earlier_blobs, earlier_paths, strict=True)
-    for earlier_mode, earlier_blob, earlier_path in earlier:
-        if earlier_blob != blob or not earlier_mode.startswith(FILE):
-            continue
-        if earlier_path == path:
-            return None
-        moved_from = earlier_path
+        return Step(commit, path, "not regular")
+    paths_of_same_file = []
+    for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
+        if old_blob == blob and old_mode.startswith(FILE):
+            paths_of_same_file.append(old_path)
+    if path in paths_of_same_file:
+        return None
+    moved_from = paths_of_same_file[-1] if paths_of_same_file else None
     return Step(commit, path, "file", blob, moved_from)

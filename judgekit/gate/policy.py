@@ -42,31 +42,35 @@ _VARIABLES = "JUDGEKIT_GATE_"
 def find_rule_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Return the commits of which one has the rules that hold for a push; no two have the same rules.
+    """Return the commits whose rules a push may be held to, one for each different set of rules.
 
-    That is where the default branch of the remote stands, whatever branch is pushed: else a branch could be
-    given lax rules in one push, and be filled under them in the next. A remote that is known by several names
-    has a default branch under each. Where none is known, each ref that is known of the remote counts. Where
-    nothing is known of it, the default branches of all other remotes count, the branches of this clone, and
-    all rules that what is pushed ever had.
+    The first that is known counts:
+
+    1. Where the default branch of the remote stands, whatever branch is pushed: else a branch could be given
+       lax rules in one push, and be filled under them in the next. A remote that is known by several names
+       has a default branch under each.
+    2. Each ref that is known of the remote.
+    3. The default branches of all other remotes (their refs, if none has one), the branches of this clone,
+       and all rules that what is pushed ever had.
     """
-    known = remotes.read_remotes(repository, remote, url)
+    clone_remotes = remotes.read_remotes(repository, remote, url)
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
-    defaults = [known.default_branch(name, updated) for name in known.names]
+    defaults = [clone_remotes.default_branch(name, updated) for name in clone_remotes.names]
     commits = _with_different_rules(repository, defaults)
-    if not commits:
-        refs = [*updated.values(), *(ref.oid for ref in known.pushed_refs)]
-        commits = _with_different_rules(repository, refs)
     if commits:
         return commits
-    others = [name for name in known.refs if name not in known.names]
-    other_oids = [known.default_branch(name, {}) for name in others]
+    oids = [*updated.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
+    commits = _with_different_rules(repository, oids)
+    if commits:
+        return commits
+    other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
+    other_oids = [clone_remotes.default_branch(name, updated={}) for name in other_names]
     if not any(other_oids):
-        other_oids = [ref.oid for ref in known.other_refs]
+        other_oids = [ref.oid for ref in clone_remotes.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    earlier = _list_commits_of_rules(repository, pushed)
+    rule_changes = _list_commits_of_rules(repository, pushed)
     branches = _list_own_branches(repository)
-    return _with_different_rules(repository, [*other_oids, *pushed, *earlier, *branches])
+    return _with_different_rules(repository, [*other_oids, *pushed, *rule_changes, *branches])
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
