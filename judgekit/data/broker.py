@@ -32,7 +32,7 @@ _BEAT = 0.25
 _SOON = 0.02  # seconds between two beats, and when a call waits for one
 
 
-class Use(NamedTuple):
+class PaceReport(NamedTuple):
     """What a worker tells of a provider since its last beat.
 
     How many turns more it wants, how many it holds, how many answers came, and which pauses the provider
@@ -41,7 +41,7 @@ class Use(NamedTuple):
 
     wanted: int
     held: int = 0
-    well: int = 0
+    answers: int = 0
     refusals: tuple[tuple[FailureKind, float | None], ...] = ()
 
 
@@ -116,7 +116,7 @@ class Broker:
         return self._job
 
     def beat(
-        self, worker: str, spent_usd: float, reserved_usd: float, uses: Mapping[Whom, Use]
+        self, worker: str, spent_usd: float, reserved_usd: float, reports: Mapping[Whom, PaceReport]
     ) -> Orders:
         """Note what a worker has spent, reserved and used; drop what silent workers hold."""
         account = self._accounts[worker]
@@ -128,8 +128,8 @@ class Broker:
             if now - other.seen > SILENT:
                 self._drop(other)
         turns = {}
-        for whom, use in uses.items():
-            turns[whom] = self._turns(account, whom, use)
+        for whom, report in reports.items():
+            turns[whom] = self._turns(account, whom, report)
         cap = inf if self._limit is None else self._lent(account, self._limit)
         return Orders(turns, cap, self._is_over, self._is_stopped)
 
@@ -144,22 +144,22 @@ class Broker:
         account.cap_usd = account.used_usd + free / (2 if others else 1)
         return account.cap_usd
 
-    def _turns(self, account: _Account, whom: Whom, use: Use) -> Turns:
+    def _turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
         """Learn how a provider answered, and give a worker turns: its share where they are not enough."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
-        for _ in range(use.well):
+        for _ in range(report.answers):
             pace.went_well()
-        for reason, seconds in use.refusals:
+        for reason, seconds in report.refusals:
             if reason is FailureKind.RATE_LIMIT:
                 pace.was_too_much(seconds)
             else:
                 pace.pause(seconds, reason)
-        given_back = account.held[whom] - use.held  # below 0: it was silent, and is there again
+        given_back = account.held[whom] - report.held  # below 0: it was silent, and is there again
         pace.give(given_back)
-        account.held[whom] = use.held
-        account.wanted[whom] = use.wanted
+        account.held[whom] = report.held
+        account.wanted[whom] = report.wanted
         users = 0
         for other in self._accounts.values():
             users += other.held[whom] + other.wanted[whom] > 0
@@ -168,7 +168,7 @@ class Broker:
             share = ceil(pace.limit() / max(1, users))
         wait = pace.wait()
         most = max(share, given_back <= 0)  # what comes back is for another worker first
-        more = pace.take(min(use.wanted, most - use.held))
+        more = pace.take(min(report.wanted, most - report.held))
         account.held[whom] += more
         return Turns(more, 0 if whom.per_minute else share, wait)
 
@@ -188,13 +188,13 @@ class SharedPace(Pace):
         super().__init__(0)
         self._report_now = report_now
         self._lasting_turns = 0
-        self._well = 0
+        self._answers = 0
         self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
         """Give a turn for one call; the broker is asked for more at once where none is left."""
-        if self._flying >= self.limit():
+        if self._in_flight >= self.limit():
             self._report_now.set()
         async with super().turn(end):
             try:
@@ -206,7 +206,7 @@ class SharedPace(Pace):
                         self._report_now.set()
 
     def went_well(self) -> None:
-        self._well += 1
+        self._answers += 1
 
     def was_too_much(self, seconds: float | None) -> None:
         self.pause(seconds)
@@ -219,15 +219,22 @@ class SharedPace(Pace):
         self._lasting_turns = 0
         self._report_now.set()
 
-    def use(self) -> Use:
-        """Return what was used since the last time; of the turns that no call needs, half go back."""
+    def take_report(self) -> PaceReport:
+        """Return what happened since the last report, and give half of the unused turns back."""
         waiting = sum(map(len, self._queues.values()))
-        spare = self.limit() - self._flying - waiting
-        self._limit -= max(0, spare + 1) // 2
-        use = Use(max(0, -spare), self.limit(), self._well, (*self._refusals,))
-        self._well = 0
+        needed = self._in_flight + waiting
+        unused = max(0, self.limit() - needed)
+        missing = max(0, needed - self.limit())
+        self._limit -= ceil(unused / 2)
+        report = PaceReport(
+            wanted=missing,
+            held=self.limit(),
+            answers=self._answers,
+            refusals=tuple(self._refusals),
+        )
+        self._answers = 0
         self._refusals.clear()
-        return use
+        return report
 
     def allow(self, turns: Turns) -> None:
         self._limit = self._limit + turns.more
@@ -258,7 +265,7 @@ class BrokerClient:
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
         self.lost: Exception | None = None
-        self._calls = self._flying = 0
+        self._calls = self._in_flight = 0
         self._cap_usd = 0.0
 
     @property
@@ -270,14 +277,14 @@ class BrokerClient:
         """Tell the broker what is spent and wanted, and hear what may be, until it is lost."""
         while not self.lost:
             paces = {}
-            uses = {}
+            reports = {}
             for whom, pace in self.paces.items():
                 if isinstance(pace, SharedPace):
                     paces[whom] = pace
-                    uses[whom] = pace.use()
+                    reports[whom] = pace.take_report()
             try:
-                reserved = self._flying * self._mean
-                orders = await self._beat(self._worker, self.spent_usd, reserved, uses)
+                reserved = self._in_flight * self._mean
+                orders = await self._beat(self._worker, self.spent_usd, reserved, reports)
             except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
                 self.lost = error
                 self.is_stopped = True
@@ -299,17 +306,17 @@ class BrokerClient:
 
     async def reserve(self) -> None:
         """Wait until a call may be paid; raises `GatewayError` when the limit of the run is reached."""
-        while self.spent_usd + self._flying * self._mean >= self._cap_usd:
+        while self.spent_usd + self._in_flight * self._mean >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             self._report_now.set()
             await self._heard.wait()
-        self._flying += 1
+        self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
         """Put what a call took in the place of its reservation."""
-        self._flying -= 1
+        self._in_flight -= 1
         self._calls += usage.cost_usd is not None
         self.spent_usd += usage.cost_usd or 0.0
 

@@ -156,11 +156,13 @@ def rendered(turns: Sequence[Turn]) -> str:
     """Return turns as text. Further lines are moved in: no content passes for another turn."""
     lines = []
     for speaker, text, calls in turns:
-        if text or not calls:
+        has_only_calls = calls and not text
+        if not has_only_calls:
             lines.append(f"{speaker}: {text}")
         lines += [f"{speaker} calls {call}" for call in calls]
-    lines = [visible(line).strip().replace("\n", "\n  ") for line in lines]
-    return "\n".join(lines)
+    # `visible` makes breaks of other separators, so it comes before the breaks are counted.
+    indented = [visible(line).strip().replace("\n", "\n  ") for line in lines]
+    return "\n".join(indented)
 
 
 def is_conversation(value: object) -> bool:
@@ -198,14 +200,21 @@ def _has_role(message: object) -> bool:
 
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message inside what LangChain stores: `kwargs` beside an id, or `data` beside a type."""
-    inner = message.get("kwargs") if message.get("lc") else None
-    if isinstance(inner, dict):
-        names = message.get("id")
-        name = str(names[-1]) if isinstance(names, list) and names else ""
-        return {"type": name.removesuffix("Message").casefold(), **inner}
+    """Return the message inside one of LangChain's two forms; any other message as it is.
+
+    What it dumps: `{"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}`. What it stores:
+    `{"type": "human", "data": {…}}`. A type inside wins over one outside.
+    """
+    kwargs = message.get("kwargs")
+    if message.get("lc") and isinstance(kwargs, dict):
+        class_path = message.get("id")
+        class_name = ""
+        if isinstance(class_path, list) and class_path:
+            class_name = str(class_path[-1])
+        return {"type": class_name.removesuffix("Message").casefold(), **kwargs}
     data = message.get("data")
-    if isinstance(data, dict) and isinstance(message.get("type"), str) and "role" not in message:
+    is_stored = isinstance(message.get("type"), str) and "role" not in message
+    if is_stored and isinstance(data, dict):
         return {"type": message["type"], **data}
     return dict(message)
 

@@ -67,13 +67,15 @@ class NamedColumns(NamedTuple):
 
 
 def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the first of `names` that is a column, else the first that is one but for case and signs."""
     for name in names:
         if name in columns:
             return name
-    by_name = {labels.plain(column): column for column in columns}
-    for name in map(labels.plain, names):
-        if name in by_name:
-            return by_name[name]
+    columns_by_plain_name = {labels.plain(column): column for column in columns}
+    for name in names:
+        column = columns_by_plain_name.get(labels.plain(name))
+        if column is not None:
+            return column
     return None
 
 

@@ -33,7 +33,7 @@ from judgekit.errors import InputError, JudgekitError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.text import short_line
+from judgekit.text import encodable, short_line
 
 os.environ |= {  # before the import, which reads them
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -283,7 +283,7 @@ class RayRun:
         )
         broker = self._broker(cpus)
         try:
-            with _naming_errors_of(self._folder.name):
+            with _naming_errors(written=self._folder.name):
                 rows = ray.data.read_datasource(
                     source, num_cpus=_READ_CPU, override_num_blocks=len(self._starts_and_counts)
                 )
@@ -389,7 +389,7 @@ class RayRun:
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
-        with _naming_errors_of(self._folder.name):
+        with _naming_errors(written=self._folder.name):
             ray.get(self._merges)
             if len(self._lines):
                 self._settle()
@@ -430,30 +430,53 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
 def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
     """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
-    with _naming_errors_of("Ray"):
+    with _naming_errors():
         return ray.get([task.remote(*arguments) for arguments in calls])  # type: ignore[no-any-return]  # Ray's
 
 
 @contextmanager
-def _naming_errors_of(name: str) -> Iterator[None]:
-    """Raise an error of Ray's as what it is about: one of ours, a file of `name`, a lost machine."""
+def _naming_errors(written: str | None = None) -> Iterator[None]:
+    """Raise an error of Ray's as what is behind it: an error of ours, of a file, or Ray's own.
+
+    `written` is the folder that the work writes to; work without one only reads.
+    """
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        cause: BaseException = error
-        while not isinstance(cause, JudgekitError | OSError):
-            inner = getattr(cause, "cause", None) or cause.__cause__
-            if inner is None or not str(inner):  # Ray says nothing more
-                break
-            cause = inner
+        cause = _cause_of(error)
         if isinstance(cause, JudgekitError):
             raise cause from None
-        words = str(cause).rpartition("Error: ")[2]  # after a traceback, where there is one
-        problem = f"Ray: {type(cause).__name__}: {short_line(words, 300)}"
         if isinstance(cause, OSError):
-            why = cause.strerror or cause
-            problem = f"{name}: cannot be written ({why}); free space or choose another --out"
+            problem = _describe_file_problem(cause, written)
+        else:
+            problem = f"Ray: {type(cause).__name__}: {short_line(_last_words(cause), 300)}"
         raise InputError(f"{problem}; run the same command again to go on") from None
+
+
+def _cause_of(error: Exception) -> BaseException:
+    """Return the innermost error that says something, or the first of ours or of a file on the way there."""
+    cause: BaseException = error
+    while not isinstance(cause, JudgekitError | OSError):
+        # Ray keeps what a worker raised in `cause`.
+        inner: BaseException | None = getattr(cause, "cause", None) or cause.__cause__
+        if inner is None or not str(inner):
+            return cause
+        cause = inner
+    return cause
+
+
+def _describe_file_problem(error: OSError, written: str | None) -> str:
+    why = error.strerror or error
+    if isinstance(error, ConnectionError | TimeoutError):
+        return f"Ray: {why}"
+    if written is not None:
+        return f"{written}: cannot be written ({why}); free space or choose another --out"
+    return f"{encodable(error.filename or 'the rows')}: cannot be read ({why}); check the file"
+
+
+def _last_words(error: BaseException) -> str:
+    """Return an error's message, which Ray puts behind a worker's traceback."""
+    return str(error).rpartition("Error: ")[2]
 
 
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked

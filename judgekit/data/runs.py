@@ -65,14 +65,15 @@ class Tally:
         return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
+        """Add what another tally counted; of two words or two flags the first that is set stays."""
         for part in fields(Tally):
             ours = getattr(self, part.name)
             theirs = getattr(other, part.name)
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
-            elif isinstance(ours, str | bool):
+            elif isinstance(ours, str | bool):  # asked before the sum: a bool is an int, too
                 setattr(self, part.name, ours or theirs)
-            else:
+            else:  # a number, or `Deciders`
                 setattr(self, part.name, ours + theirs)
 
     def taken(self) -> Tally:

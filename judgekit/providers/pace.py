@@ -65,7 +65,7 @@ class Pace:
         self._most = self._limit = float(most)
         self._per_minute = per_minute
         self._clock = clock
-        self._flying = 0
+        self._in_flight = 0
         self._begun: deque[float] = deque()
         self._paused_until = 0.0
         self._refused_at = -inf
@@ -87,7 +87,7 @@ class Pace:
         finally:
             # A turn may also come at the very moment of a cancellation.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._flying -= 1
+                self._in_flight -= 1
             self._advance()
 
     def went_well(self) -> None:
@@ -100,7 +100,7 @@ class Pace:
         if (
             self._clock() >= self._paused_until
         ):  # the first refusal of those that were made together
-            self._limit = min(self._limit, self._flying)
+            self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
         self.pause(seconds)
@@ -135,14 +135,14 @@ class Pace:
     def take(self, most: int) -> int:
         """Return how many turns there are now, of so many that are wanted; `give` returns them."""
         taken = 0
-        while taken < most and self._flying < int(self._limit) and not self.wait()[0]:
-            self._flying += 1
+        while taken < most and self._in_flight < int(self._limit) and not self.wait()[0]:
+            self._in_flight += 1
             self._begun.append(self._clock())
             taken += 1
         return taken
 
     def give(self, turns: int) -> None:
-        self._flying -= turns
+        self._in_flight -= turns
 
     def _advance(self) -> None:
         """Give turns, one caller after another, as far as there are any; refuse calls that wait in vain."""

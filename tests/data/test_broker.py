@@ -13,7 +13,7 @@ import pytest
 from looped import looped
 
 from judgekit.data import broker as module
-from judgekit.data.broker import SILENT, Broker, BrokerClient, Orders, Use
+from judgekit.data.broker import SILENT, Broker, BrokerClient, Orders, PaceReport
 from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.pace import Whom
 
@@ -62,7 +62,7 @@ def turns(
     held: int = 0,
 ) -> int:
     """Return how many turns a worker gets that wants so many."""
-    return broker.beat(worker, spent, reserved, {WHOM: Use(wanted, held)}).turns[WHOM].more
+    return broker.beat(worker, spent, reserved, {WHOM: PaceReport(wanted, held)}).turns[WHOM].more
 
 
 def spendable(broker: Broker, worker: str) -> float:

@@ -326,7 +326,7 @@ async def test_one_that_is_refused_and_gives_up_at_the_same_moment_takes_no_turn
         pace.pause(100, FailureKind.OVERLOADED)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert (waiting_at(pace), pace._flying) == (0, 1)
+        assert (waiting_at(pace), pace._in_flight) == (0, 1)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30))

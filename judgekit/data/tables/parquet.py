@@ -47,9 +47,9 @@ def _groups(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows in groups, each small enough for the memory."""
     rows = []
     size = 0
-    for length, row in table.rows():
+    for byte_count, row in table.rows():
         rows.append(row)
-        size += length
+        size += byte_count
         if len(rows) == _ROWS or size > _BYTES:
             yield rows
             rows = []
