@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from judgekit.data.tables import TableWriter
 
 OURS = (
-    *(
-        "id",
-        "verdict",
-        "average",
-        "scores",
-        "reasoning",
-        "model",
-        "cost_usd",
-        "duration_ms",
-        "error",
-    ),
-    *("fingerprint", "judged"),
+    "id",
+    "verdict",
+    "average",
+    "scores",
+    "reasoning",
+    "model",
+    "cost_usd",
+    "duration_ms",
+    "error",
+    "fingerprint",
+    "judged",
 )
 """The columns that follow a row's own."""
 UNDETERMINED = "undetermined"
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
+_NO_RESULT = b"?"
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
 _ROWS = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
@@ -67,6 +67,9 @@ _NOTE = """INSERT INTO rows (id, in_again_file, start, size, fingerprint, word, 
     ON CONFLICT (id) DO UPDATE SET in_again_file = excluded.in_again_file, start = excluded.start,
     size = excluded.size, fingerprint = excluded.fingerprint, word = excluded.word,
     failed = excluded.failed, sealed = excluded.sealed, again = 0"""
+_NOTE_PLACE = """INSERT INTO rows (id, place) VALUES (?, ?)
+    ON CONFLICT (id) DO UPDATE SET place = coalesce(place, excluded.place)"""
+_NOTE_MOVE = "UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?"
 _IN_ORDER = (
     "SELECT id, in_again_file, start, size, sealed FROM rows WHERE {}"
     " ORDER BY place IS NULL, place, in_again_file DESC, start"
@@ -168,9 +171,9 @@ class Ids:
         name = str(row_id)
         if self._table is not None:
             return _add_to(self._table, name, number)
-        earlier = self._numbers.setdefault(name, number)
-        if earlier != number:
-            return earlier
+        first_number = self._numbers.setdefault(name, number)
+        if first_number != number:
+            return first_number
         if len(self._numbers) > _MOST_IN_MEMORY:
             self._table = _temporary(
                 "CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID"
@@ -248,67 +251,78 @@ class _File(Results):
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
-        for beside in (self._part, self._again_file):
-            place_of(str(beside))
-        self._places = 0
-        self._begun = False
-        self._end = 0
-        taken = []
-        for path in (self._path, self._part, self._again_file):
-            if path.exists():
-                taken.append(path)
-        if source is not None and source.path and any(path.samefile(source.path) for path in taken):
-            raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
-        if source is not None:
-            self._schema = source.schema
-        else:
-            self._schema = None
+        self._refuse_links()
+        self._refuse_file_of(source)
+        self._schema = None if source is None else source.schema
+        self._rows_met = 0
+        self._has_written = False
+        self._end = 0  # of the last line in the part file that is noted
         with ExitStack() as opened:
             self._lock = lock_of(os.path.realpath(out))
-            descriptor = taken_alone(self._lock, self.name)
-            if descriptor is not None:
-                opened.callback(os.close, descriptor)
-            self._table = _temporary(_ROWS)
-            opened.callback(self._table.close)
+            lock_descriptor = taken_alone(self._lock, self.name)
+            if lock_descriptor is not None:
+                opened.callback(os.close, lock_descriptor)
+            self._rows = _temporary(_ROWS)
+            opened.callback(self._rows.close)
             try:
                 if not fresh:
-                    self._check_table()
-                    self._index(self._again_file, 1, 0)
-                    self._index(self._part, 0, 0)
-                    unsealed = self._unsealed()
-                    if unsealed and not trust:
-                        raise seals.refused(self.name, unsealed)
-                self._made = not self._part.exists()
+                    self._resume(trust=trust)
+                self._is_part_new = not self._part.exists()
                 self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
-                raise self._failed(error) from None
+                raise self._write_error(error) from None
+            # The descriptor is another one after the file was replaced.
             opened.callback(lambda: os.close(self._descriptor))
             self._opened = opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
-        empty = self._made and not self._begun
+        is_empty = self._is_part_new and not self._has_written
         self._opened.close()
-        if empty:  # the run ended before its first row
+        if is_empty:  # the run ended before its first row
             self._part.unlink(missing_ok=True)
+
+    def _refuse_links(self) -> None:
+        """Raise `UsageError` where a file beside OUT is a link that a clone may have brought."""
+        for path in (self._part, self._again_file):
+            place_of(str(path))
+
+    def _refuse_file_of(self, source: Rows | None) -> None:
+        """Raise `UsageError` where the rows are read from a file that results would be written to."""
+        if source is None or not source.path:
+            return
+        for path in (self._path, self._part, self._again_file):
+            if path.exists() and path.samefile(source.path):
+                problem = "the rows are read from this file"
+                raise UsageError(f"{self.name}: {problem}; choose another --out")
+
+    def _resume(self, *, trust: bool) -> None:
+        """Note the rows of earlier runs; raises `UsageError` for rows that this user's key did not write."""
+        self._check_table()
+        self._note_lines(self._again_file, in_again_file=True)
+        self._note_lines(self._part, in_again_file=False)
+        unsealed = self._unsealed()
+        if unsealed and not trust:
+            raise seals.refused(self.name, unsealed)
 
     def _unsealed(self) -> int:
         """Return how many rows of OUT this user's key did not write."""
-        count = self._table.execute(
+        count = self._rows.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
         )
         return int(count.fetchone()[0])
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        self._places += 1
-        place = "INSERT INTO rows (id, place) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET place = "
-        self._table.execute(f"{place} coalesce(place, excluded.place)", (str(row_id), self._places))
-        wanted = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
-        was, word, failed, start = self._table.execute(wanted, (str(row_id),)).fetchone()
-        if start is None:
+        self._rows_met += 1
+        self._rows.execute(_NOTE_PLACE, (str(row_id), self._rows_met))
+        query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
+        row = self._rows.execute(query, (str(row_id),)).fetchone()
+        old_fingerprint, word, failed, start = row
+        if start is None:  # OUT has no line of it
             return None
-        if seals.is_of(was, fingerprint) and not failed and word != UNDETERMINED:
+        is_decided = not failed and word != UNDETERMINED
+        if is_decided and seals.is_of(old_fingerprint, fingerprint):
             return str(word)
-        self._table.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
+        self._rows.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
         return None
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,57 +341,64 @@ class _File(Results):
                 if written < len(raw):
                     os.ftruncate(self._descriptor, start)
         except OSError as error:
-            raise self._failed(error) from None
+            raise self._write_error(error) from None
         if written < len(raw):  # the system says why only when nothing at all could be written
-            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        self._note(row, 0, start, len(raw))
-        if (
-            start == self._end
-        ):  # else an interrupted call wrote a line that was not noted; see `write_out`
+            raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self._note(row, in_again_file=False, start=start, size=len(raw))
+        # Else an interrupted call wrote a line before it that was not noted; `_put_in_order` notes it.
+        if start == self._end:
             self._end += len(raw)
 
     def write_out(self) -> None:
-        is_changed = self._begun or self._fresh
+        is_changed = self._has_written or self._fresh
         try:
             self._put_in_order()
             if self._writer is not None:
                 self._write_table(self._writer, is_changed=is_changed)
         except OSError as error:
-            raise self._failed(error) from None
+            raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
         """Have the lines in the order of the input, each once and sealed."""
         self._clean()
         if os.fstat(self._descriptor).st_size > self._end:
-            self._index(self._part, 0, self._end)
-        end = 0
-        lines = self._table.execute(_IN_ORDER.format("start IS NOT NULL"))
-        for _, in_again_file, start, size, sealed in lines:
-            if in_again_file or start != end or (self._key and not sealed):
-                self._rewrite(self._part, 0, "start IS NOT NULL")
-                break
-            end += size
+            self._note_lines(self._part, in_again_file=False, start=self._end)
+        if not self._is_in_order():
+            self._rewrite(self._part, which="start IS NOT NULL")
         self._again_file.unlink(missing_ok=True)
+
+    def _is_in_order(self) -> bool:
+        """Whether the part file has all lines, one behind the other in the order of the input, and sealed."""
+        end = 0
+        lines = self._rows.execute(_IN_ORDER.format("start IS NOT NULL"))
+        for _, in_again_file, start, size, sealed in lines:
+            if in_again_file or start != end:
+                return False
+            if self._key and not sealed:
+                return False
+            end += size
+        return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
         """Write OUT from the lines, unless it holds just these."""
-        when = self._part.stat().st_mtime_ns
-        if not is_changed and self._written() == when and self._is_as_written():
+        time_of_lines = self._part.stat().st_mtime_ns
+        if not is_changed and self._written() == time_of_lines and self._is_as_written():
             return
         tables.write_table(writer, self._part, self._path, OURS, self._schema)
-        os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
+        # The same time is the sign that it holds just these rows.
+        os.utime(self._path, ns=(time_of_lines, time_of_lines))
         if self._lock is not None:
             stamp = environment.stamp(str(self._path))
             self._lock.write_text(repr(stamp), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
-        which = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT in_again_file"
-        places = self._table.execute(which).fetchall()
-        if not places:
+        query = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT in_again_file"
+        lines = self._rows.execute(query).fetchall()
+        if not lines:
             return counts
         with suppress(OSError), self._part.open("rb") as file:
-            for start, size in places:
+            for start, size in lines:
                 file.seek(start)
                 row, _ = _read(file.read(size))
                 counts[judge_named(row or {}) or "no judge"] += 1
@@ -398,45 +419,52 @@ class _File(Results):
             return False
 
     def _check_table(self) -> None:
-        """Raise `UsageError` for a table that holds what the lines, which will replace it, do not."""
-        if self._writer is None or not (written := self._written()):
+        """Raise `UsageError` for a CSV or Parquet file that would be lost, since its lines are not there."""
+        written = self._written()
+        if self._writer is None or not written:
             return
-        what = "move it away, choose another --out, or lose it with --fresh"
-        problem = f"there, but without {self._part.name} no row of it can be kept"
-        if self._part.exists():
-            if written <= self._part.stat().st_mtime_ns:
-                return
+        if not self._part.exists():
+            problem = f"there, but without {self._part.name} no row of it can be kept"
+        elif written > self._part.stat().st_mtime_ns:
             problem = f"changed since judgekit wrote it from {self._part.name}"
-        raise UsageError(f"{self.name}: {problem}; {what}")
+        else:
+            return
+        remedy = "move it away, choose another --out, or lose it with --fresh"
+        raise UsageError(f"{self.name}: {problem}; {remedy}")
 
-    def _failed(self, error: OSError) -> InputError:
-        what = "free space or choose another --out; run the same command again to go on"
+    def _write_error(self, error: OSError) -> InputError:
+        remedy = "free space or choose another --out; run the same command again to go on"
         if error.errno == errno.ENOENT:
-            what = "make its folder or choose another --out"
-        return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {what}")
+            remedy = "make its folder or choose another --out"
+        return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {remedy}")
 
-    def _index(self, path: Path, in_again_file: int, start: int) -> None:
+    def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
         """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
-                raw = b"?" if line is None else line
-                ended = line is None or raw.endswith(b"\n")
-                row, torn = _read(raw)
-                if torn and not ended and raw[:2] == b'{"'[: len(raw)]:
+                raw = _NO_RESULT if line is None else line  # None is a line that is too long
+                is_ended = line is None or raw.endswith(b"\n")
+                row, is_torn = _read(raw)
+                begins_like_ours = raw[:2] == b'{"'[: len(raw)]
+                if is_torn and not is_ended and begins_like_ours:
                     break  # its writer was killed
                 if row is None and raw.strip():
                     problem = f"line {number} is no result of judgekit"
-                    what = "take the line out, choose another --out, or lose the file with --fresh"
-                    raise UsageError(f"{encodable(str(path))}: {problem}; {what}")
-                size = file.tell() - start + (not ended)
+                    remedy = (
+                        "take the line out, choose another --out, or lose the file with --fresh"
+                    )
+                    raise UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
+                size = file.tell() - start
+                if not is_ended:
+                    size += 1  # `_clean` ends it
                 if row is not None:
-                    self._note(row, in_again_file, start, size)
+                    self._note(row, in_again_file=in_again_file, start=start, size=size)
                 start += size
                 if not in_again_file:
                     self._end = start
 
-    def _note(self, row: Mapping[str, Any], in_again_file: int, start: int, size: int) -> None:
+    def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
         """Note where the line of a result is, and what counts of it."""
         values = {
             "id": str(row["id"]),
@@ -448,13 +476,13 @@ class _File(Results):
             "failed": row.get("error") is not None,
             "sealed": seals.is_row_valid(row, self._key),
         }
-        self._table.execute(_NOTE, values)
+        self._rows.execute(_NOTE, values)
 
     def _clean(self) -> None:
         """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""
-        if self._begun:
+        if self._has_written:
             return
-        self._begun = True
+        self._has_written = True
         if self._fresh:
             self._again_file.unlink(missing_ok=True)
         size = os.fstat(self._descriptor).st_size
@@ -464,46 +492,46 @@ class _File(Results):
             os.write(self._descriptor, b"\n")
 
     def _begin(self) -> None:
-        if self._begun:
+        if self._has_written:
             return
         self._clean()
-        if self._table.execute(
-            "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
-        ).fetchone():
-            self._rewrite(self._again_file, 1, "in_again_file OR again")
-            self._rewrite(self._part, 0, "NOT in_again_file")
+        query = "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
+        is_one_judged_again = self._rows.execute(query).fetchone() is not None
+        if is_one_judged_again:
+            self._rewrite(self._again_file, which="in_again_file OR again")
+            self._rewrite(self._part, which="NOT in_again_file")
 
-    def _rewrite(self, target: Path, in_again_file: int, which: str) -> None:
-        """Replace a file by the lines of some rows, in the order of the input, at once."""
-        self._table.execute("UPDATE rows SET moved = NULL")
+    def _rewrite(self, target: Path, which: str) -> None:
+        """Replace one of the two files, at once, by the lines of some rows in the order of the input.
+
+        `which` is a condition in SQL.
+        """
+        self._rows.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows replaces no file that is open
-        at = 0
+        new_start = 0
         try:
             with (
                 tables.replacing(target) as file,
                 self._part.open("rb") as part,
                 self._again_file.open("rb") as again_file,
             ):
-                for name, is_again, start, size, sealed in self._table.execute(
-                    _IN_ORDER.format(which)
-                ):
-                    source = again_file if is_again else part
+                lines = self._rows.execute(_IN_ORDER.format(which))
+                for row_id, in_again_file, start, size, sealed in lines:
+                    source = again_file if in_again_file else part
                     source.seek(start)
                     line = source.read(size)
                     if self._key and not sealed:  # the user trusts it
                         line = _line(seals.sealed_row(json.loads(line), self._key))
                     file.write(line)
-                    new = (at, len(line), bool(self._key) or sealed, name)
-                    self._table.execute(
-                        "UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?", new
-                    )
-                    at += len(line)
+                    is_sealed = bool(self._key) or sealed
+                    self._rows.execute(_NOTE_MOVE, (new_start, len(line), is_sealed, row_id))
+                    new_start += len(line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
-        self._table.execute(
+        self._rows.execute(
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
-            (in_again_file,),
+            (target == self._again_file,),
         )
         self._end = os.fstat(self._descriptor).st_size
 
@@ -588,8 +616,10 @@ def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
         row = json.loads(raw)
     except (ValueError, RecursionError):
         return None, True
-    ours = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _WORDS)
-    return row if ours and isinstance(row.get("id"), str | int) else None, False
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str | int):
+        return None, False
+    is_ours = all(isinstance(row.get(name), str) for name in _WORDS)
+    return (row if is_ours else None), False
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any value of JSON

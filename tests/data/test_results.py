@@ -291,7 +291,7 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path) -> None:
 def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.jsonl"
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with opened(path) as results:
