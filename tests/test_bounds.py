@@ -223,7 +223,7 @@ def rows(text: str) -> None:
         {text: text, "text": text},
     ):
         found = of("data.fields.fields_of")("judge", [*cell], {}, "rows.jsonl")
-        found.told()
+        found.describe()
         with suppress(JudgekitError):
             of("data.fields.document")(found, SimpleNamespace(columns=cell), text, given)
 

@@ -72,7 +72,7 @@ def run(
     )
     dataset, matched, remarks = open_dataset(source, row_options, project, request)
     id_columns = [dataset.id_column] if dataset.id_column else []
-    note(f"{source.name}: {matched.told(*id_columns)}", *remarks)
+    note(f"{source.name}: {matched.describe(*id_columns)}", *remarks)
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
     if options.out:

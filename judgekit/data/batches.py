@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit.data.manifest import BatchPlace
@@ -126,23 +126,23 @@ class BatchGateway:
         self._changed = asyncio.Event()
         self._makers = asyncio.Semaphore(_MAKING)
         self._askers = asyncio.Semaphore(run.at_once)
-        self._is_reading = True  # rows
-        self._is_needed = False  # the manifest, in the next run
-        self._alive = 0  # rows
-        self._idle = 0  # rows that wait
-        self._making = 0  # requests
-        self._waiting: dict[str, _Waiting] = {}
+        self._is_reading_rows = True
+        self._is_manifest_needed = False  # by the next run
+        self._open_rows = 0
+        self._waiting_rows = 0  # of the open ones
+        self._requests_in_making = 0
+        self._waiting: dict[str, _Waiting] = {}  # by the custom id of the request
         self._spent = 0.0  # US dollars
-        self._charged = set[str]()  # answers
-        self._written = list[str]()  # answers
-        self._costs: dict[str, float] = {}  # estimates of what is not answered yet
-        # The usual one, then weaker ones.
+        self._charged = set[str]()  # custom ids
+        self._answers_of_written_rows = list[str]()  # custom ids
+        self._costs: dict[str, float] = {}  # estimates of what is not answered yet, by custom id
+        # By address: the usual style, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
-        self._most: dict[BatchPlace, int] = {}  # requests of a batch
-        self._full: dict[BatchPlace, int] = {}  # how many batches were too many
-        self._last = 0  # request of the round
-        self._failures = 0  # in a row
-        self._early = 0  # looks at a batch without files
+        self._max_requests: dict[BatchPlace, int] = {}  # of one batch, where more were refused
+        self._max_batches: dict[BatchPlace, int] = {}  # at a time, where one more was refused
+        self._last_of_round = 0  # the number of the last request that is submitted now
+        self._failures = 0  # one after another
+        self._looks_without_files = 0  # at batches that are completed
 
     # What rows ask
 
@@ -151,33 +151,33 @@ class BatchGateway:
         styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
         while True:
-            style = self._style(endpoint, request, styles, refused)
+            style = self._choose_style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
             if self._cache is not None and not self._manifest.has(custom_id):
                 kept = await running.run_in_thread(partial(self._cache.find, endpoint, request))
                 if kept is not None:
                     return kept
             while (answer := self._manifest.answer(custom_id)) is None:
-                missing = await self._answered(custom_id, endpoint, request, style)
-                if missing is not None:
-                    return await self._ask_live(endpoint, request, missing)
+                why_missing = await self._wait_for_answer(custom_id, endpoint, request, style)
+                if why_missing is not None:
+                    return await self._ask_live(endpoint, request, why_missing)
             _row.get().used.append(custom_id)
             try:
                 reply = await batches.reply(endpoint, request, style, answer)
             except GatewayError as failure:
                 failure.usage = self._charge(custom_id, usage_of_failed_call(failure))
-                other = style.adapted(failure, endpoint, request)
-                if other is None or len(refused) == MOST_CHANGES:
+                weaker_style = style.adapted(failure, endpoint, request)
+                if weaker_style is None or len(refused) == MOST_CHANGES:
                     raise
                 refused.append(style)
-                if other not in styles:
-                    styles.append(other)
+                if weaker_style not in styles:
+                    styles.append(weaker_style)
             else:
                 distrust = partial(self._distrust, styles, style)
                 usage = self._charge(custom_id, reply.usage)
                 return replace(reply, usage=usage, distrust=distrust)
 
-    def _style(
+    def _choose_style(
         self,
         endpoint: Endpoint,
         request: Request,
@@ -207,17 +207,17 @@ class BatchGateway:
         self._spent += usage.cost_usd or 0.0
         return usage
 
-    async def _answered(
+    async def _wait_for_answer(
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> str | None:
-        """Wait until a request is answered, for None, or return why it is not."""
+        """Wait until the manifest has the answer to a request; return None then, else why it has none."""
         if not self._manifest.has(custom_id):
-            self._making += 1
+            self._requests_in_making += 1
             try:
                 async with self._makers:
                     path, body = await batches.body_of(endpoint, request, style)
             finally:
-                self._making -= 1
+                self._requests_in_making -= 1
             if not self._manifest.has(custom_id):  # an equal one may have come meanwhile
                 place = BatchPlace(
                     endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
@@ -226,7 +226,7 @@ class BatchGateway:
                 self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
                 if self._limit is not None:
                     self._costs[custom_id] = batches.estimate(endpoint, body)
-            del body  # while it waits, for hours, the manifest has it
+            del body  # the manifest has it, and the row may wait for hours
         row = _row.get()
         waiting = self._waiting.get(custom_id)
         if waiting is None:
@@ -234,19 +234,23 @@ class BatchGateway:
             self._waiting[custom_id] = waiting
         waiting.rows.append(row)
         if row.waits == 0:
-            self._idle += 1
+            self._waiting_rows += 1
         row.waits += 1
         self._changed.set()
         return await asyncio.shield(waiting.future)
 
-    async def _ask_live(self, endpoint: Endpoint, request: Request, missing: str) -> Reply:
-        """Ask at the usual price what no batch answered, unless there is a reason not to."""
-        is_spent = missing == FailureKind.BUDGET
+    async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
+        """Ask at the usual price what no batch answered.
+
+        Raises `Unanswered` where the row is left to the next run, and `GatewayError` where the limit on the
+        cost ends a row of which some calls are answered.
+        """
+        is_spent = why_missing == FailureKind.BUDGET
         limit = self._limit
         if is_spent and not _row.get().used:
             raise Unanswered
         if not is_spent and self._run.fallback == "none":
-            raise Unanswered(f"{missing}; the next run asks it in another batch")
+            raise Unanswered(f"{why_missing}; the next run asks it in another batch")
         async with self._askers:
             if is_spent or (limit is not None and self._spent >= limit * (1 - INEXACT)):
                 spent = f"{self._spent:.4f} of {limit:g} US dollars are spent"
@@ -263,7 +267,7 @@ class BatchGateway:
     ) -> None:
         """Judge a row as usual, and hand on its record: its calls wait for answers of batches."""
         row = _Row()
-        self._alive += 1
+        self._open_rows += 1
         _row.set(row)
         try:
             record = None
@@ -271,49 +275,50 @@ class BatchGateway:
                 judgement = await judge_of(pending.subject).judge(pending.subject)
                 record = judgement.record()
             on_record(pending, record)
-            self._written += row.used
+            self._answers_of_written_rows += row.used
         except Unanswered as reason:
-            self._is_needed = True
+            self._is_manifest_needed = True
             if reason.args:
                 on_record(pending._replace(error=str(reason)), None)
             else:
                 self._run.work.is_spent = True
         finally:
             row.is_over = True
-            self._alive -= 1
+            self._open_rows -= 1
             if row.waits > 0:
-                self._idle -= 1
+                self._waiting_rows -= 1
             self._changed.set()
 
     def all_came(self) -> None:
         """Learn that no further row comes."""
-        self._is_reading = False
+        self._is_reading_rows = False
         self._changed.set()
 
     async def drive(self) -> None:
         """Submit, wait and collect until all rows are judged; raises `InputError` where that cannot go on."""
         while await self._wait_until_blocked():
-            if self._limit is None or not self._active():  # whose cost is not known yet
-                self._choose()
-            least, most = SECONDS
-            seconds = least
-            tries = retrying.Tries(inf, (least,), shortest=least, longest=most)
+            # With a limit, what batches at work cost must be known before more is chosen.
+            if self._limit is None or not self._awaited_batches():
+                self._choose_requests()
+            shortest, longest = SECONDS
+            seconds = shortest
+            tries = retrying.Tries(inf, (shortest,), shortest=shortest, longest=longest)
             try:
                 while self._is_under_way():
                     work = partial(self._advance_batches, seconds)
-                    is_over = await retrying.call(work, tries, passes=self._passes)
-                    seconds = least if is_over else min(seconds * 1.5, most)
+                    is_over = await retrying.call(work, tries, passes=self._may_go_on)
+                    seconds = shortest if is_over else min(seconds * 1.5, longest)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
 
     def _is_under_way(self) -> bool:
-        return bool(self._parts() or self._active())
+        return bool(self._batches_to_submit() or self._awaited_batches())
 
-    def _parts(self) -> list[tuple[BatchPlace, Sequence[str]]]:
+    def _batches_to_submit(self) -> list[tuple[BatchPlace, Sequence[str]]]:
         """Return the batches that are to be submitted."""
-        return self._manifest.parts(self._last, self._most)
+        return self._manifest.parts(self._last_of_round, self._max_requests)
 
-    def _passes(self, failure: Exception, _: int) -> bool:
+    def _may_go_on(self, failure: Exception, _: int) -> bool:
         """Whether to go on after a failure; counts those in a row."""
         self._failures += 1
         is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
@@ -321,10 +326,12 @@ class BatchGateway:
 
     async def _wait_until_blocked(self) -> bool:
         """Wait until no row can go on before a request is answered; return whether there is a row."""
-        while self._is_reading or self._alive:
+        while self._is_reading_rows or self._open_rows:
             self._changed.clear()
-            has_all = not self._is_reading or self._alive >= AT_ONCE
-            is_blocked = has_all and not self._making and self._alive == self._idle
+            has_all = not self._is_reading_rows or self._open_rows >= AT_ONCE
+            is_blocked = (
+                has_all and not self._requests_in_making and self._open_rows == self._waiting_rows
+            )
             if not is_blocked:
                 await self._changed.wait()
                 continue
@@ -335,7 +342,7 @@ class BatchGateway:
                 return True
         return False
 
-    def _reachable(self) -> list[tuple[Submitted, BatchCalls]]:
+    def _open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
         """Return the batches whose answers are not here, at addresses that the settings lead to."""
         reachable = []
         for batch in self._manifest.batches():
@@ -345,27 +352,27 @@ class BatchGateway:
                     reachable.append((batch, calls))
         return reachable
 
-    def _active(self) -> list[tuple[Submitted, BatchCalls]]:
-        """Return those that rows wait for."""
+    def _awaited_batches(self) -> list[tuple[Submitted, BatchCalls]]:
+        """Return the open batches that rows wait for."""
         active = []
-        for batch, calls in self._reachable():
+        for batch, calls in self._open_batches():
             if any(custom_id in self._waiting for custom_id in self._manifest.requests(batch)):
                 active.append((batch, calls))
         return active
 
-    def _choose(self) -> None:
+    def _choose_requests(self) -> None:
         """Choose what is submitted now: what rows wait for, as far as the limit reaches."""
-        total = self._spent
-        dropped: dict[str, str] = {}
-        most = inf if self._limit is None else self._limit * (1 + INEXACT)
+        planned_usd = self._spent
+        max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
+        dropped: dict[str, str] = {}  # why, by custom id
         for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
-            if custom_id in self._waiting and total + cost <= most:
-                total += cost
+            if custom_id in self._waiting and planned_usd + cost <= max_usd:
+                planned_usd += cost
             else:
                 dropped[custom_id] = FailureKind.BUDGET
         self._manifest.forget(dropped)
-        self._last = self._manifest.last()
+        self._last_of_round = self._manifest.last()
         if not dropped and not self._is_under_way():
             # The file was changed, or came from elsewhere.
             problem = f"{self._manifest.path} leads to no batch of this address"
@@ -378,17 +385,17 @@ class BatchGateway:
         if not self._is_under_way():  # what failed may have ended the last one
             return True
         await self._recover()
-        for place, custom_ids in self._parts():
-            others = _count(place, self._active())
-            limit = self._full.get(place)
-            if others and limit is not None and others >= limit:
+        for place, custom_ids in self._batches_to_submit():
+            at_work = _count(place, self._awaited_batches())
+            max_batches = self._max_batches.get(place)
+            if at_work and max_batches is not None and at_work >= max_batches:
                 continue
-            if not await self._submit(place, custom_ids, others):
+            if not await self._submit(place, custom_ids, at_work):
                 break
         await asyncio.sleep(seconds)
         looks = []
         accepted = []
-        for submitted, calls in self._active():
+        for submitted, calls in self._awaited_batches():
             if submitted.id:
                 batch = await calls.retrieve(submitted.id)
                 looks.append((submitted, calls, batch))
@@ -396,12 +403,12 @@ class BatchGateway:
                     accepted.append((submitted, calls))
         states = []
         for submitted, calls, batch in looks:
-            others = _count(submitted.place, accepted)
-            states.append(await self._take(submitted, calls, batch, others))
+            at_work = _count(submitted.place, accepted)
+            states.append(await self._collect(submitted, calls, batch, at_work))
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
-    async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], others: int) -> bool:
+    async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
         """Submit a batch; return False where too much waits at the provider already."""
         calls = _calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
@@ -417,21 +424,25 @@ class BatchGateway:
             is_busy = batch.file and failure.kind is FailureKind.RATE_LIMIT
             if not (is_busy or batches.is_limit(failure.message)):
                 raise
-            self._wait(place, len(custom_ids), others, failure.message)
+            self._wait_for_place(place, len(custom_ids), at_work, failure.message)
             return False
         self._manifest.changed(batch._replace(id=batch_id))
-        self._full.pop(place, None)
+        self._max_batches.pop(place, None)
         count = counted(len(custom_ids), "request", "requests")
         self._run.note(
             f"batch {batch_id}: {count} to {place.model}; if this run ends, the same command goes on"
         )
         return True
 
-    def _wait(self, place: BatchPlace, count: int, others: int, why: str) -> None:
-        """Wait until one of the others is over; without any make batches half as large, for a later try."""
-        self._full[place] = others
-        if not others:
-            self._most[place] = -(-count // 2)
+    def _wait_for_place(self, place: BatchPlace, count: int, at_work: int, why: str) -> None:
+        """Submit nothing more before one of the batches at work is over.
+
+        Where none is, a batch of so many requests is too large by itself: the next one is half as large, and
+        a `GatewayError` has it tried later.
+        """
+        self._max_batches[place] = at_work
+        if at_work == 0:
+            self._max_requests[place] = ceil(count / 2)
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
     async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
@@ -443,7 +454,7 @@ class BatchGateway:
 
     async def _recover(self) -> None:
         """Find the batches that may have been made although their making broke off: none is made twice."""
-        for batch, calls in self._reachable():
+        for batch, calls in self._open_batches():
             if batch.id:
                 continue
             try:
@@ -457,8 +468,8 @@ class BatchGateway:
             else:
                 await self._release(batch, calls)
 
-    async def _take(
-        self, submitted: Submitted, calls: BatchCalls, batch: Batch, others: int
+    async def _collect(
+        self, submitted: Submitted, calls: BatchCalls, batch: Batch, at_work: int
     ) -> str | None:
         """Return how far a batch is; None for one that is over, whose answers are handed on."""
         custom_ids = [*self._manifest.requests(submitted)]
@@ -467,14 +478,15 @@ class BatchGateway:
             if not batches.is_limit(batch.problem):
                 problem = f"batch {submitted.id} was refused: {batch.problem}"
                 raise GatewayError(FailureKind.BAD_REQUEST, f"{submitted.place.base}: {problem}")
-            self._wait(submitted.place, len(custom_ids), others, batch.problem)
+            self._wait_for_place(submitted.place, len(custom_ids), at_work, batch.problem)
             return None
         if batch.status != "validating":
             self._failures = 0
-        is_early = batch.status == "completed" and not batch.files and self._early < _EARLY
-        if is_early:
-            self._early += 1
-        if is_early or batch.status not in ("completed", *_MISSING):
+        lacks_files = batch.status == "completed" and not batch.files
+        are_files_to_come = lacks_files and self._looks_without_files < _EARLY
+        if are_files_to_come:
+            self._looks_without_files += 1
+        if are_files_to_come or batch.status not in ("completed", *_MISSING):
             progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
         answers = [await calls.content(file) for file in batch.files]
@@ -496,8 +508,8 @@ class BatchGateway:
         await self._tidy()
         return None
 
-    def _resolve(self, custom_id: str, missing: str | None) -> None:
-        """Let the rows go on that wait for a request."""
+    def _resolve(self, custom_id: str, why_missing: str | None) -> None:
+        """Let the rows go on that wait for a request; None says that the manifest has its answer."""
         self._costs.pop(custom_id, None)
         waiting = self._waiting.pop(custom_id, None)
         if waiting is None:
@@ -505,8 +517,8 @@ class BatchGateway:
         for row in waiting.rows:
             row.waits -= 1
             if row.waits == 0 and not row.is_over:
-                self._idle -= 1
-        waiting.future.set_result(missing)
+                self._waiting_rows -= 1
+        waiting.future.set_result(why_missing)
 
     async def _tidy(self) -> None:
         """Have the files deleted at the provider whose answers are here."""
@@ -526,20 +538,21 @@ class BatchGateway:
         """Remove the manifest after a complete run, unless the next run needs it."""
         with suppress(GatewayError):
             await self._recover()
-            for submitted, calls in self._reachable():
+            for submitted, calls in self._open_batches():
                 if submitted.id:
                     batch = await calls.retrieve(submitted.id)
                     if batch.status != "failed":
-                        await self._take(submitted, calls, batch, others=0)
+                        await self._collect(submitted, calls, batch, at_work=0)
         await self._tidy()
-        rest = self._manifest.batches()
-        for left in rest:
-            name = f"batch {left.id} at {left.place.base or left.place.provider}"
+        unfinished = self._manifest.batches()
+        for batch_left in unfinished:
+            place = batch_left.place
+            name = f"batch {batch_left.id} at {place.base or place.provider}"
             self._run.note(
                 f"{name} goes on, but no row waits for it; cancel it there, or run this again"
             )
-        self._manifest.forget(self._written)
-        self._manifest.close(remove=not rest and not self._is_needed)
+        self._manifest.forget(self._answers_of_written_rows)
+        self._manifest.close(remove=not unfinished and not self._is_manifest_needed)
 
 
 def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:

@@ -86,21 +86,21 @@ class Fields(NamedTuple):
     unused: Sequence[str]
     naming: Naming = Naming()
 
-    def told(self, *used: str) -> str:
-        """Return one line that says what is taken from where; columns `used` otherwise are left out."""
+    def describe(self, *used_otherwise: str) -> str:
+        """Return one line that says what is taken from where; columns `used_otherwise` are not named."""
         parts = []
-        named = {*used}
+        mentioned = {*used_otherwise}
         for field, column in self.columns.items():
             part = f"{field} from {names_shown([column])}"
-            passed = self.others.get(field)
-            if passed:
-                part += f" (not {names_shown(passed)})"
-                named.update(passed)
+            passed_over = self.others.get(field)
+            if passed_over:
+                part += f" (not {names_shown(passed_over)})"
+                mentioned.update(passed_over)
             parts.append(part)
         text = ", ".join(parts)
-        rest = _without(self.unused, named)
-        if rest:
-            text += f"; not used: {names_shown(rest)}"
+        unused = _without(self.unused, mentioned)
+        if unused:
+            text += f"; not used: {names_shown(unused)}"
         return text
 
 
@@ -129,6 +129,7 @@ def fields_of(
     Raises `UsageError` for an unknown field or column, where no column gives a text, and where several may;
     its text says how to name one, by `naming`.
     """
+    # All names are compared in their plain form.
     usual = {}
     for field, names in USUAL[task].items():
         usual[field] = list(map(plain, names.split()))
@@ -138,6 +139,7 @@ def fields_of(
         by_name.setdefault(plain(column), column)
     usual_names = list(chain.from_iterable(usual.values()))
     if task == "judge":
+        # "text" itself comes before a model's response, and that before the other usual names.
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
     free = {key: column for key, column in by_name.items() if column not in given.values()}
@@ -150,7 +152,7 @@ def fields_of(
         if field not in given and fitting:
             chosen[field] = free.pop(fitting[0])
             others[field] = [free[plain_name] for plain_name in fitting[1:]]
-    _settle(task, chosen, given, name, columns, naming)
+    _leave_one_way_to_text(task, chosen, given, name, columns, naming)
     if task == "judge" and "text" in chosen and "text" not in given:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
@@ -212,7 +214,7 @@ def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -
         )
 
 
-def _settle(
+def _leave_one_way_to_text(
     task: TaskName,
     chosen: dict[str, str],
     given: Mapping[str, str],
@@ -220,26 +222,30 @@ def _settle(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Leave one way to the text in `chosen`; raises `UsageError` where there is none, or two are given."""
+    """Take fields out of `chosen` so that one way to the text is left: a column each, or all in one column.
+
+    Raises `UsageError` where there is none, or both are given.
+    """
     text_fields: tuple[str, ...]
     if task == "judge":
         text_fields = ("text",)
-        other = "conversation"
+        field_of_all = "conversation"
     else:
         text_fields = ("a", "b")
-        other = "texts"
-    if given.get(other) and any(given.get(field) for field in text_fields):
-        fields_given = (*text_fields, other)
+        field_of_all = "texts"
+    if given.get(field_of_all) and any(given.get(field) for field in text_fields):
+        fields_given = (*text_fields, field_of_all)
         if naming.is_python:
             raise UsageError(
-                f"fields: {', '.join(fields_given)}: give {' and '.join(text_fields)}, or {other}"
+                f"fields: {', '.join(fields_given)}: give {' and '.join(text_fields)}, or {field_of_all}"
             )
         raise UsageError(
-            f"--map {' and '.join(text_fields)} and --map {other}: give only one of them"
+            f"--map {' and '.join(text_fields)} and --map {field_of_all}: give only one of them"
         )
-    if all(field in chosen for field in text_fields) and not given.get(other):
-        chosen.pop(other, None)
-    elif other in chosen:
+    has_column_each = all(field in chosen for field in text_fields)
+    if has_column_each and not given.get(field_of_all):
+        chosen.pop(field_of_all, None)
+    elif field_of_all in chosen:
         for field in text_fields:
             chosen.pop(field, None)
     else:

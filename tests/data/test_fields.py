@@ -69,7 +69,7 @@ def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # no
     ],
 )
 def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None:
-    assert fields_of("judge", columns.split(), {}, "rows.jsonl").told() == told
+    assert fields_of("judge", columns.split(), {}, "rows.jsonl").describe() == told
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both:
     ],
 )
 def test_two_columns_that_belong_together_are_compared(columns: str, told: str) -> None:
-    assert fields_of("compare", columns.split(), {}, "rows.jsonl").told() == told
+    assert fields_of("compare", columns.split(), {}, "rows.jsonl").describe() == told
 
 
 def test_what_the_user_names_comes_first() -> None:
@@ -154,11 +154,11 @@ def test_what_the_user_names_comes_first() -> None:
             "conversation from messages; not used: answer, output, question, notes",
         ),
     ):
-        assert fields_of("judge", columns, fields.parse_map(given), "rows.jsonl").told() == told
-    assert "used" not in fields_of("judge", ["text", "key"], {}, "rows.jsonl").told("key")
+        assert fields_of("judge", columns, fields.parse_map(given), "rows.jsonl").describe() == told
+    assert "used" not in fields_of("judge", ["text", "key"], {}, "rows.jsonl").describe("key")
     many = fields_of(
         "judge", ["text", "\x1b[31m", *(f"c{n}" for n in range(20))], {}, "rows.jsonl"
-    ).told()
+    ).describe()
     assert many.startswith(r"text from text; not used: \x1b[31m, c0, ")
     assert many.endswith("c10 and 9 more")
 
