@@ -145,7 +145,7 @@ class Broker:
         return account.cap_usd
 
     def _turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
-        """Learn how a provider answered, and give a worker turns: its share where they are not enough."""
+        """Learn how a provider answered, and give a worker turns, up to its share of them."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
@@ -156,21 +156,27 @@ class Broker:
                 pace.was_too_much(seconds)
             else:
                 pace.pause(seconds, reason)
-        given_back = account.held[whom] - report.held  # below 0: it was silent, and is there again
+        # Below 0 where the worker was silent, so that its turns were taken back, and is there again.
+        given_back = account.held[whom] - report.held
         pace.give(given_back)
         account.held[whom] = report.held
         account.wanted[whom] = report.wanted
         users = 0
         for other in self._accounts.values():
-            users += other.held[whom] + other.wanted[whom] > 0
-        share = 0  # they take turns
+            if other.held[whom] + other.wanted[whom] > 0:
+                users += 1
+        share = 0  # with more users than turns, they have one after another
         if pace.limit() >= users:
             share = ceil(pace.limit() / max(1, users))
         wait = pace.wait()
-        most = max(share, given_back <= 0)  # what comes back is for another worker first
-        more = pace.take(min(report.wanted, most - report.held))
+        allowed = share
+        if share == 0 and given_back <= 0:  # what a worker gave back is for another one first
+            allowed = 1
+        more = pace.take(min(report.wanted, allowed - report.held))
         account.held[whom] += more
-        return Turns(more, 0 if whom.per_minute else share, wait)
+        # Where calls are counted by the minute, each needs a turn of its own.
+        lasting = 0 if whom.per_minute else share
+        return Turns(more, lasting, wait)
 
     def _drop(self, account: _Account) -> None:
         for whom, turns in account.held.items():

@@ -123,13 +123,14 @@ class _Reader:
             or block
         )
         name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
-        given = next((inner[key] for key in ("input", "args", "arguments") if key in inner), None)
+        keys = ("input", "args", "arguments")
+        arguments = next((inner[key] for key in keys if key in inner), None)
         for key in ("id", "call_id", "tool_call_id", "toolCallId"):
             if block.get(key):
                 self.tools[str(block[key])] = name
-        if not isinstance(given, str):
-            given = json.dumps(given or {}, ensure_ascii=False)
-        return f"{name}({encodable(given)})"
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments or {}, ensure_ascii=False)
+        return f"{name}({encodable(arguments)})"
 
     def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
         inner = block.get("functionResponse") or block.get("function_response") or block
@@ -291,9 +292,8 @@ def _form_of(block: object) -> str:
         return "call"
     if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
-    if (
-        type_.startswith("tool-") or type_ == "dynamic-tool"
-    ):  # a part of the AI SDK's user interface
+    is_part_of_ai_sdk = type_.startswith("tool-") or type_ == "dynamic-tool"
+    if is_part_of_ai_sdk:
         if block.get("output") is not None or block.get("errorText"):
             return "call with result"
         return "call"
@@ -320,8 +320,8 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
         return f"[{medium}]"
     # An object with a type of its own that is no text might be only half read by its text.
     is_text = type_ in ("text", "input_text", "output_text") or "text" in block
-    keys = _TEXT_KEYS if is_text or (type_ == "" and len(block) == 1) else ()
-    for key in keys:
+    is_bare = type_ == "" and len(block) == 1
+    for key in _TEXT_KEYS if is_text or is_bare else ():
         value = block.get(key)
         if isinstance(value, str):
             return encodable(value)

@@ -113,22 +113,22 @@ class ResultFile:
         self._names: tuple[str, ...] = ()  # of columns that a row had last
         self._fields: Fields | None = None
         task: TaskName | None = None
-        first_rows = []
+        read_rows = []  # of a stream, which can be read only once
         column_names = dict[str, None]()
-        most = _LOOKED_AT if rows.lasting else 1
+        least_rows = _LOOKED_AT if rows.lasting else 1
         stream: Any = iter(rows)  # a generator
         for number, row in enumerate(stream, 1):
             if not rows.lasting:
-                first_rows.append(row)
+                read_rows.append(row)
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._task_of(row)
-            if task and number >= most:
+            if task and number >= least_rows:
                 break
         if rows.lasting:
             stream.close()
         else:
-            self._rows = chain(first_rows, stream)
+            self._rows = chain(read_rows, stream)
         self.task: TaskName = task or "judge"
         self.has_id_column = columns.id_column in column_names
         self._check_given(list(column_names))
@@ -139,8 +139,10 @@ class ResultFile:
             option = f"--map {field}={column}"
             if field not in known_fields:
                 raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
+            # A label may stand in a file of its own; "" takes a column away; `row.` was put before our names.
+            is_in_another_file = field in ("label", "winner")
             is_there = not column or not {column, f"row.{column}"}.isdisjoint(column_names)
-            if field not in ("label", "winner") and not is_there:
+            if not is_in_another_file and not is_there:
                 columns = fields.names_shown(column_names)
                 raise UsageError(f"{option}: {self.name} has no such column; it has {columns}")
 
@@ -163,8 +165,7 @@ class ResultFile:
         """Return what a verdict is, by the task: an outcome, a letter, "tie" or undecided; else ""."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
-        kind = labels.kind_of(value)
-        outcome = labels.meanings({}).get(kind, "")
+        outcome = labels.meanings({}).get(labels.kind_of(value), "")
         winner = labels.winner_of(value) if isinstance(value, str) else None
         if self.task == "compare":
             return winner or outcome
@@ -184,8 +185,10 @@ class ResultFile:
         if labels.kind_of(value) in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
             is_winner = isinstance(value, str) and bool(labels.winner_of(value))
             return "compare" if is_winner else None
-        is_letter = isinstance(value, str) and value.strip() in LETTERS
-        return None if is_letter else "judge"
+        is_either = (
+            isinstance(value, str) and value.strip() in LETTERS
+        )  # C: correct, or the third text
+        return None if is_either else "judge"
 
     def text_of(self, row: ResultRow) -> str:
         """Return the text that was judged, or the texts that were compared; "" where they are not known."""
@@ -236,16 +239,19 @@ class LabelSheet(NamedTuple):
 def read_labels(
     rows: Rows, task: TaskName = "judge", columns: NamedColumns = USUAL_COLUMNS
 ) -> LabelSheet:
-    """Return the labels of a file; raises `InputError` where an id has two that differ."""
+    """Return the labels of a file; raises `InputError` where an id has two that differ.
+
+    What a label of judging means may depend on all of them: 0 and 1 are one thing, 1 to 5 another.
+    """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
     given = columns.given.get(field, columns.given.get("label"))
     if given is not None:
         columns = columns._replace(given={field: given})
-    kinds: dict[str, str] = {}
+    kinds: dict[str, str] = {}  # by id: what stands there, or the winner
     counts = Counter[str]()
     left_out = LeftOut()
-    strange = []
+    other_numbers = []
     has_id_column = False
     for row, row_id, value in _answers(rows, rows.name, field, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
@@ -263,16 +269,16 @@ def read_labels(
         else:
             counts[kind] += 1
             if kind == labels.NUMBER:
-                strange.append(value)
+                other_numbers.append(value)
     if task == "compare":
         return LabelSheet(kinds, left_out, has_id_column)
-    meaning = labels.meanings(counts)
+    word_by_kind = labels.meanings(counts)
     words = {}
     for row_id, kind in kinds.items():
-        if kind in meaning:
-            words[row_id] = meaning[kind]
+        if kind in word_by_kind:
+            words[row_id] = word_by_kind[kind]
         else:
-            left_out.add_unknown(strange[0] if strange else kind)
+            left_out.add_unknown(other_numbers[0] if other_numbers else kind)
     return LabelSheet(words, left_out, has_id_column)
 
 
@@ -312,11 +318,11 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             raise InputError(f"{where}: {error}") from None
         if row_id in cases:
             raise InputError(f"{where}: duplicate id {row_id!r}; keep one")
-        first, *others = document.files
+        text_file, *source_files = document.files
         values = {role: getattr(document.task, role) for role in TASK_ROLES}
-        values["files"] = {file.path: file.text for file in others}
+        values["files"] = {file.path: file.text for file in source_files}
         values["label"] = value if isinstance(value, str | bool | int | float) else str(value)
-        cases[row_id] = Case.of_row(where, id=row_id, text=first.text, **values)
+        cases[row_id] = Case.of_row(where, id=row_id, text=text_file.text, **values)
     return list(cases.values()), left_out
 
 
@@ -336,9 +342,9 @@ def _answers(
         row_id = columns.id_of(row.columns)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:
-            wanted = f"expected the columns id and {names[0]}; in CSV with commas between them"
-            how = f"name others with --id COLUMN and --map {field}=COLUMN"
-            raise InputError(f"{file}: row {row.number}: {wanted}; {how}")
+            problem = f"expected the columns id and {names[0]}; in CSV with commas between them"
+            remedy = f"name others with --id COLUMN and --map {field}=COLUMN"
+            raise InputError(f"{file}: row {row.number}: {problem}; {remedy}")
         yield row, row_id, row.columns[column]
 
 
@@ -388,14 +394,14 @@ def add_sample(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
     raw = b""
-    labelled_ids = set()
+    ids_there = set()
     if target.exists():
         raw = target.read_bytes()
         sheet = open_rows(path, io.BytesIO())
         for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns):
-            labelled_ids.add(row_id)
+            ids_there.add(row_id)
     rows = []
-    for result in _draw(results, count, labelled_ids):
+    for result in _draw(results, count, without=ids_there):
         # A person labels without the verdict: only what the row had before it was judged is shown.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.own.items():
@@ -417,11 +423,11 @@ def add_sample(
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); choose another --labels"
         ) from None
-    return len(rows), len(labelled_ids) + len(rows)
+    return len(rows), len(ids_there) + len(rows)
 
 
 def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) -> list[ResultRow]:
-    """Return the first decided rows in the order of a hash of their ids, but those `without` which."""
+    """Return decided rows, but none with an id in `without`: the first ones in the order of a hash of ids."""
 
     def place(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()

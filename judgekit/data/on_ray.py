@@ -139,7 +139,7 @@ class RayRun:
         self._parts = list[str]()
         # By worker, how many blocks it had begun by each.
         self._heard = defaultdict[str, list[int]](list)
-        self._end = 0.0
+        self._deadline: float | None = None  # for what is under way when the run ends early
 
     def check(self, types: pa.Schema | None) -> int:
         """Return how many rows there are, and note where each file begins and what its columns hold.
@@ -153,17 +153,18 @@ class RayRun:
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
         checked = dict(self._check_files(wanted_ids=frozenset()))
-        before = 0
+        row_count = 0  # of the files so far
         first_bad: UnreadableRow | None = None
         bad = 0
         misfits = set[str]()
         for path, file in checked.items():
-            self._starts_and_counts[path] = before, file.count
-            if file.first and first_bad is None:
-                numbered: Any = self._files.numbered(file.first, before, path)
+            self._starts_and_counts[path] = row_count, file.count
+            if file.first_unreadable and first_bad is None:
+                # It was numbered from the beginning of its own file.
+                numbered: Any = self._files.numbered(file.first_unreadable, row_count, path)
                 first_bad = numbered
-            bad += file.bad
-            before += file.count
+            bad += file.unreadable
+            row_count += file.count
             self._columns.update(file.columns)
             misfits |= file.misfits
             self._kinds |= file.kinds
@@ -174,7 +175,7 @@ class RayRun:
             first_bad = next(iter(doubles), None)
         if first_bad is not None:
             raise dataset.unreadable(self._dataset.name, first_bad, bad - 1)
-        return before
+        return row_count
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield what each file has; under a limit one file after another, until there are as many rows."""
@@ -195,19 +196,20 @@ class RayRun:
 
     def _doubles(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """Return the rows with an id that an earlier row has."""
-        wanted = frozenset(parts.doubles(file.ids for file in checked.values()))
-        if not wanted:
+        # Digests are short, so ids that differ may have the same: the ids behind them are read and compared.
+        repeated_digests = frozenset(parts.doubles(file.ids for file in checked.values()))
+        if not repeated_digests:
             return []
-        first: dict[str, int] = {}
+        first_numbers: dict[str, int] = {}  # by id
         column = self._dataset.id_column or ""
         doubles = []
-        for path, file in self._check_files(wanted):
-            before, _ = self._starts_and_counts[path]
+        for path, file in self._check_files(repeated_digests):
+            start, _ = self._starts_and_counts[path]
             for place, row_id in file.places:
-                number = place + before
-                earlier = first.setdefault(str(row_id), number)
-                if earlier != number:
-                    doubles.append(dataset.double(row_id, number, earlier, column))
+                number = start + place
+                first_number = first_numbers.setdefault(str(row_id), number)
+                if first_number != number:
+                    doubles.append(dataset.double(row_id, number, first_number, column))
         return doubles
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
@@ -228,11 +230,14 @@ class RayRun:
             raise seals.refused(self._folder.name, unsealed)
 
     def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
-        """Return these files with their lines and columns; those that a killed run left behind go."""
+        """Return these files, numbered from `first`, with their lines and columns.
+
+        Files that a killed run left behind, although others replace them, are removed.
+        """
         groups = []
-        for at in range(0, len(names), _FILES):
-            group = names[at : at + _FILES]
-            groups.append((self._folder, group, self._key, first + at))
+        for start in range(0, len(names), _FILES):
+            group = names[start : start + _FILES]
+            groups.append((self._folder, group, self._key, first + start))
         replaced = set()
         lines_of_groups = [parts.NOTHING]
         schemas = set()
@@ -243,7 +248,10 @@ class RayRun:
         replaced.intersection_update(names)
         self._folder.remove(replaced)
         lines = np.concatenate(lines_of_groups)
-        gone = [first + at for at, name in enumerate(names) if name in replaced]
+        gone = []
+        for number, name in enumerate(names, first):
+            if name in replaced:
+                gone.append(number)
         return names, lines[~np.isin(lines["file"], gone)], schemas
 
     def judge(self) -> None:
@@ -363,7 +371,7 @@ class RayRun:
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
         self.work.give_up()
-        self._heard[judged.worker].append(judged.begun)
+        self._heard[judged.worker].append(judged.blocks_begun)
         if judged.name:
             self._parts.append(judged.name)
         if len(self._parts) == parts.MERGED:
@@ -374,13 +382,15 @@ class RayRun:
         """Whether a run that ends early has heard of all that is under way, or waited long enough for it."""
         if not (self.work.is_spent or self.work.stopped.is_set()):
             return False
-        self._end = self._end or time.monotonic() + _DRAIN_SECONDS
+        if self._deadline is None:
+            self._deadline = time.monotonic() + _DRAIN_SECONDS
         has_all = True
         for name in ray.get(broker.alive.remote()):
-            begun = self._heard[name]
-            if len(begun) < max(begun, default=1):
+            # A worker says with each block how many it had begun: it owes the rest of them, or its first.
+            begun_counts = self._heard[name]
+            if len(begun_counts) < max(begun_counts, default=1):
                 has_all = False
-        return has_all or time.monotonic() > self._end
+        return has_all or time.monotonic() > self._deadline
 
     def _merge(self, names: list[str]) -> None:
         self._merges.append(
@@ -394,28 +404,30 @@ class RayRun:
             if len(self._lines):
                 self._settle()
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
-            for _, group in groupby(small, parts.run_of):
-                names = list(group)
-                for at in range(0, len(names), parts.MERGED):
-                    self._merge(names[at : at + parts.MERGED])
+            for _, files_of_run in groupby(small, parts.run_of):
+                names = list(files_of_run)
+                for start in range(0, len(names), parts.MERGED):
+                    self._merge(names[start : start + parts.MERGED])
             ray.get(self._merges)
 
     def _settle(self) -> None:
         """Drop the lines of an earlier run that a later one supersedes; give old files the new columns."""
-        names = self._folder.names()
-        new = [name for name in names if name not in self._names]
-        _, lines, _ = self._scanned(new, len(self._names))
-        _, old = parts.newest(np.concatenate([self._lines, lines]))
-        every = [*self._names, *new]
+        names_now = self._folder.names()
+        new_names = [name for name in names_now if name not in self._names]
+        _, new_lines, _ = self._scanned(new_names, len(self._names))
+        _, superseded = parts.newest(np.concatenate([self._lines, new_lines]))
+        numbered_names = [*self._names, *new_names]
+        # The rows to drop by file; a file with none is written anew as it is, sealed and in the new form.
         dropped: dict[str, list[int]] = {}
-        for number, row in old[["file", "row"]].tolist():
-            dropped.setdefault(every[number], []).append(row)
         if any(schema != self._shape.schema for schema in self._before):
-            dropped = {name: [] for name in self._names if name in names} | dropped
-        for number in {
-            *self._lines["file"][~self._lines["sealed"]].tolist()
-        }:  # which the user trusts
-            dropped.setdefault(every[number], [])
+            for name in self._names:
+                if name in names_now:
+                    dropped[name] = []
+        for file_number, row in superseded[["file", "row"]].tolist():
+            dropped.setdefault(numbered_names[file_number], []).append(row)
+        unsealed_lines = self._lines[~self._lines["sealed"]]  # which the user trusts
+        for file_number in set(unsealed_lines["file"].tolist()):
+            dropped.setdefault(numbered_names[file_number], [])
         calls = []
         for name, rows in dropped.items():
             calls.append((self._folder, name, rows, self._shape, self._key))

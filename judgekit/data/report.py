@@ -187,6 +187,10 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
+        """Return how many of the decided rows are `best`, corrected where there are labels enough.
+
+        None where no row is decided.
+        """
         decided = _worths(self.words.elements(), best)
         if not decided:
             return None
@@ -197,8 +201,8 @@ class _Tally:
         unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
         labels = _worths([label for label, _ in self.pairs], best)
         verdicts = _worths([verdict for _, verdict in self.pairs], best)
-        both = list(zip(verdicts, labels, strict=True))
-        corrected = stats.corrected(both, _worths(unlabelled.elements(), best))
+        labelled = list(zip(verdicts, labels, strict=True))
+        corrected = stats.corrected(labelled, others=_worths(unlabelled.elements(), best))
         low, high = corrected.bounds
         return CorrectedRate(
             judged=judged, corrected=corrected.value, low=low, high=high, labels=count
@@ -214,20 +218,28 @@ class _Tally:
         )
 
     def needs(self, best: str) -> str | None:
-        """Say how many more labels a corrected rate needs; None where there are enough."""
+        """Say how many more labels a corrected rate needs; None where there are enough.
+
+        There must be a least number of them, and both labels that say `best` and labels that do not.
+        """
         labels = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
         if decided < LEAST_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
-        good = sum(label == best for label, _ in self.pairs)
+        labelled_best = sum(label == best for label, _ in self.pairs)
         more = LEAST_LABELS - labels
         why = f"{counted(labels, 'label is', 'labels are')} too few"
-        is_one_sided = good in (0, labels)
+        is_one_sided = labelled_best in (0, labels)
         if labels and is_one_sided:
-            missing = decided - self.words[best] if good else self.words[best]
-            share = max(missing / decided, 1 / (labels + 2))
+            # How often the judge says what no label says: at least as often as no draw so far makes likely.
+            if labelled_best:
+                rows_of_other_side = decided - self.words[best]
+                why = f"no label says anything but {best}"
+            else:
+                rows_of_other_side = self.words[best]
+                why = f"no label says {best}"
+            share = max(rows_of_other_side / decided, 1 / (labels + 2))
             more = max(more, _draws_until_seen(share))
-            why = f"no label says {'anything but ' if good else ''}{best}"
         more = min(more, decided - labels)
         if more > 0:
             return f"{why}; {more} more would do"
@@ -331,11 +343,10 @@ def summarise(
         labelled = _labelled(tally.pairs, labels, lists, left_out)
     difference = lists.difference(best) if second else None
     win_rates, matrix = _wins(totals.ranks)
-    largest = []
-    for value, group in _largest(groups):
-        largest.append(group.group(value, best, is_labelled=bool(labels)))
-    rejected, improvable, _ = OUTCOMES
-    not_accepted = tally.words[rejected] + tally.words[improvable]
+    largest_groups = []
+    for value, tally_of_group in _largest(groups):
+        largest_groups.append(tally_of_group.group(value, best, is_labelled=bool(labels)))
+    not_accepted = sum(tally.words[outcome] for outcome in OUTCOMES[:2])  # reject and improve
     tiers = {tier_name: _priced(tier) for tier_name, tier in totals.tiers.items()}
     judges = dict(totals.judges.most_common(_REASONS))
     errors = dict(totals.errors.most_common(_REASONS))
@@ -361,7 +372,7 @@ def summarise(
         labelled=labelled,
         difference=difference,
         column=column,
-        groups=largest,
+        groups=largest_groups,
     )
 
 
@@ -406,18 +417,22 @@ class _Lists:
         if label is not None:
             self._has_label = True
             self._compare_with_label(row, label)
-        if row.word in OUTCOMES[:2]:
-            average = number(row.columns.get("average"))
-            if average is None:
-                average = -1.0
-            rank = OUTCOMES.index(row.word), average, self._seen
-            self._worst.append((rank, row))
-            if len(self._worst) > 2 * MOST_SHOWN:
-                self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
+        if row.word in OUTCOMES[:2]:  # reject or improve
+            self._note_bad_row(row)
         if self._second:
-            _, others = self._second
-            if row.row_id in others:
-                self._compare_with_second(row, others[row.row_id])
+            _, second_words = self._second
+            if row.row_id in second_words:
+                self._compare_with_second(row, second_words[row.row_id])
+
+    def _note_bad_row(self, row: ResultRow) -> None:
+        average = number(row.columns.get("average"))
+        if average is None:
+            average = -1.0  # below all scores
+        rank = OUTCOMES.index(row.word), average, self._seen
+        self._worst.append((rank, row))
+        # So that a million rows need no more memory than a few; the worst ones are chosen at the end.
+        if len(self._worst) > 2 * MOST_SHOWN:
+            self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
         if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
@@ -462,13 +477,15 @@ class _Lists:
         return Unmatched(results=self._first_ids, others=theirs)
 
     def difference(self, best: str) -> Difference:
-        name, others = self._second or ("", {})
+        """Return by how much the share of `best` differs between the two results, over the rows of both."""
+        name, second_words = self._second or ("", {})
         gaps = []
         differing = 0
-        for word, other in self._matched:
-            first, second = _worths((word, other), best)
+        for first_word, second_word in self._matched:
+            first, second = _worths((first_word, second_word), best)
             gaps.append(second - first)
-            differing += word != other
+            if first_word != second_word:
+                differing += 1
         value = None
         low = None
         high = None
@@ -477,13 +494,13 @@ class _Lists:
             value = gap.value
             low, high = gap.bounds
         unmatched = None
-        if others and not self._met:
-            unmatched = self._unmatched(others)
+        if second_words and not self._met:
+            unmatched = self._unmatched(second_words)
         return Difference(
             file=name,
             rows=len(gaps),
             only_first=self._seen - self._met,
-            only_second=len(others) - self._met,
+            only_second=len(second_words) - self._met,
             value=value,
             low=low,
             high=high,
@@ -507,7 +524,7 @@ def _count(
     errors: Counter[str],
     columns: Mapping[str, Any],
 ) -> None:
-    """Add what the tiers did about one row, who judged it, and its error, by the record of its verdict."""
+    """Count what the record of a row says: what the tiers did, who judged it, and its error."""
     error = columns.get("error")
     if error:
         errors[short_line(str(error), 200)] += 1
@@ -525,7 +542,8 @@ def _count(
             tier["failed"] += 1
         else:
             tier["answered"] += 1
-            tier["unpriced"] += cost is None
+            if cost is None:
+                tier["unpriced"] += 1
     tier_name = judged.get("judge_tier")
     if tier_name:
         tiers[tier_name]["decided"] += 1
@@ -559,15 +577,14 @@ def _labelled(
 
 
 def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Return how often each text wins, and above two texts how often each is above each other by score."""
+    """Return how often each text wins; of more than two texts, also how often each scores above another."""
     if not ranks:
         return {}, {}
-    words = []
-    names = {"A", "B"}
+    words = [row.word for row in ranks]
+    letters_met = {"A", "B"}
     for row in ranks:
-        words.append(row.word)
-        names |= {row.word, *row.scores}
-    letters = sorted(names - {TIE})
+        letters_met |= {row.word, *row.scores}
+    letters = sorted(letters_met - {TIE})
     rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
     if len(letters) > 2:  # noqa: PLR2004 - of two, the rates say it

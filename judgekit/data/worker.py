@@ -55,11 +55,15 @@ _LOOK = 0.2
 
 @dataclass
 class Checked:
-    """What a file has: how many rows, the first that cannot be read, ids, columns and their types."""
+    """What a file has: how many rows, those that cannot be read, ids, columns and their types.
+
+    `places` are the rows with the ids that were asked for. `misfits` are columns that hold other values than
+    their types say.
+    """
 
     count: int = 0
-    bad: int = 0
-    first: UnreadableRow | None = None
+    unreadable: int = 0
+    first_unreadable: UnreadableRow | None = None
     ids: bytes = b""
     places: list[tuple[int, str | int]] = field(default_factory=list)
     columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OURS))
@@ -84,12 +88,12 @@ def check(
         for row in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
             checked.count += 1
             if isinstance(row, UnreadableRow):
-                checked.first = checked.first or row
-                checked.bad += 1
+                checked.first_unreadable = checked.first_unreadable or row
+                checked.unreadable += 1
                 continue
             cells = result(row.row, row.row_id, ours, "\0", "\0")
-            theirs = {name: cells[name] for name in cells if name == "id" or name not in OURS}
-            checked.columns.add(theirs)
+            own_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
+            checked.columns.add(own_cells)
             unchecked.append(cells)
             if row.subject is not None:
                 checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
@@ -134,12 +138,15 @@ def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
 
 
 class JudgedBlock(NamedTuple):
-    """What became of a block; its worker has `begun` so many, and knows whether the limit is reached."""
+    """What became of a block; its worker has begun so many, and knows whether the limit is reached.
+
+    `name` is that of the file with its results, "" where it has none.
+    """
 
     name: str
     tally: Tally
     worker: str
-    begun: int
+    blocks_begun: int
     is_over: bool
 
 
@@ -176,20 +183,18 @@ class Worker:
         self._job = job
         self._variables = {**environment.environ(), **job.variables}
         self._name = name
-        self._begun = 0
+        self._blocks_begun = 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
         with environment.Brought(self._variables):
             cache = ReplyCache(ReplyFile()) if job.cached else None
-        made = {}
+        self._judges: dict[Any, Any] = {}
+        at_once = job.at_once
         for kind, judge in job.judges.items():
-            made[kind] = replace(judge, gateway=gateway, cache=cache)
-        self._judges: dict[Any, Any] = made
-        most = min(
-            [job.at_once, *(max_concurrency(each, job.at_once) for each in job.judges.values())]
-        )
-        self._slots = asyncio.Semaphore(most)
-        self._talking = list[asyncio.Task[None]]()
+            self._judges[kind] = replace(judge, gateway=gateway, cache=cache)
+            at_once = min(at_once, max_concurrency(judge, job.at_once))
+        self._slots = asyncio.Semaphore(at_once)
+        self._beats: asyncio.Task[None] | None = None
 
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises what ends the run."""
@@ -197,37 +202,43 @@ class Worker:
             return running.run(running.inside(partial(self._judge, block)))
 
     async def _judge(self, block: Block) -> JudgedBlock:
-        if not self._talking:
-            self._talking.append(asyncio.create_task(self._client.beats()))
-        self._begun += 1
+        if self._beats is None:  # it needs the loop, which runs only now
+            self._beats = asyncio.create_task(self._client.beats())
+        self._blocks_begun += 1
         collected = _Collected()
-        before = await running.run_in_thread(partial(self._written, block.name))
+        written = await running.run_in_thread(partial(self._read_written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
         tasks = set()
         for pending in block.rows:
-            tasks.add(asyncio.create_task(self._row(pending, run, before)))
-        end = None
+            tasks.add(asyncio.create_task(self._judge_row(pending, run, written)))
+        deadline = None  # for what is under way when the run is stopped
         while tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
             if self._client.is_stopped:
-                end = end or time.monotonic() + _LAST_SECONDS
-                if time.monotonic() > end or self._client.lost:
+                if deadline is None:
+                    deadline = time.monotonic() + _LAST_SECONDS
+                if time.monotonic() > deadline or self._client.lost:
                     for task in tasks:
                         task.cancel()
-        if len(collected.rows) > len(before):
+        has_new_rows = len(collected.rows) > len(written)
+        if has_new_rows:
             write = partial(
                 parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
             )
             await running.run_in_thread(write)
         if self._client.lost:
             raise self._client.lost
-        name = block.name if collected.rows else ""
-        is_over = self._client.is_over
-        return JudgedBlock(name, run.taken(), self._name, self._begun, is_over)
+        return JudgedBlock(
+            name=block.name if collected.rows else "",
+            tally=run.taken(),
+            worker=self._name,
+            blocks_begun=self._blocks_begun,
+            is_over=self._client.is_over,
+        )
 
-    def _written(self, name: str) -> dict[str, Record | None]:
-        """Return the records by id that the file of a block has: another worker wrote it, and died."""
+    def _read_written(self, name: str) -> dict[str, Record | None]:
+        """Return by id the records in the file of a block: a worker may have written it, and died."""
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
@@ -238,18 +249,19 @@ class Worker:
                 records[str(row["id"])] = record and json.loads(record)
         return records
 
-    async def _row(
-        self, row: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]
+    async def _judge_row(
+        self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        if str(row.row_id) in before:
-            run.on_record(row, before[str(row.row_id)])
+        """Hand the record of a row to the run, unless the run ends before it is judged."""
+        if str(row.row_id) in written:
+            run.on_record(row, written[str(row.row_id)])
             return
         async with self._slots:
             if self._client.is_ending:
                 return
             record = None
             try:
-                record = await self._record(row)
+                record = await self._find_record(row)
             except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
                 problem = f"{error}"
                 if not isinstance(error, JudgekitError):
@@ -260,7 +272,7 @@ class Worker:
             return  # another run judges it
         run.on_record(row, record)
 
-    async def _record(self, pending: PendingRow) -> Record | None:
+    async def _find_record(self, pending: PendingRow) -> Record | None:
         """Return the record of a row; while its provider is down, try again later."""
         if pending.subject is None:
             return None
@@ -272,8 +284,8 @@ class Worker:
             record: Record = judged.record()
             return record
 
-        most = len(_PAUSES) + 1 if self._job.is_patient else 1
-        tries = retrying.Tries(most, _PAUSES)
+        max_tries = len(_PAUSES) + 1 if self._job.is_patient else 1
+        tries = retrying.Tries(max_tries, _PAUSES)
         return await retrying.call_until(judge_row, tries, is_final=_is_final)
 
 
