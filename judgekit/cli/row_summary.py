@@ -33,7 +33,7 @@ def summarise(
 
     `others` are rows of OUT that this run did not come to, by judge.
     """
-    count = run.now + run.kept
+    count = run.judged + run.kept
     rows = counted(count, "row", "rows")
     if others:
         rows = f"{count:,} of {counted(count + sum(others.values()), 'row', 'rows')}"
@@ -41,7 +41,7 @@ def summarise(
         rows = f"interrupted: {rows}"
     parts = [
         f"{rows} in {name}: {_count_verdicts(run, _BEST_FIRST) or 'no verdict'}",
-        f"{run.now:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
+        f"{run.judged:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
         describe_cost(run),
         *_describe_labels(run),
     ]
@@ -63,8 +63,8 @@ def summarise(
 
 def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
     """Return how many rows have each verdict, in an order; others behind, by name."""
-    words = sorted(run.words, key=lambda word: ((*order, word).index(word), word))
-    return ", ".join(f"{run.words[word]:,} {word}" for word in words)
+    words = sorted(run.verdict_counts, key=lambda word: ((*order, word).index(word), word))
+    return ", ".join(f"{run.verdict_counts[word]:,} {word}" for word in words)
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
@@ -93,14 +93,14 @@ def describe_cost(run: DatasetRun) -> str:
 
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
     """Return how many rows are judged, with which verdicts, how fast, and what it has cost so far."""
-    done = run.now + run.kept
+    done = run.judged + run.kept
     rows = counted(done, "row", "rows")
     if total is not None:
         rows = f"{done:,} of {counted(total, 'row', 'rows')}"
     verdicts = _count_verdicts(run, _WORST_FIRST) or "no verdict yet"
     if run.waits_for:
         return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"
-    a_second = run.now / max(time.monotonic() - started, 0.001)
+    a_second = run.judged / max(time.monotonic() - started, 0.001)
     left = ""
     if total and a_second:
         left = f", {timedelta(seconds=int((total - done) / a_second))} left"

@@ -186,7 +186,7 @@ def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
         return Exit.BAD_CONFIG
     if work.problem:
         return work.problem.exit_code
-    words = set(work.words)
+    words = set(work.verdict_counts)
     if work.is_spent:  # the rows that are left have no verdict
         words.add("undetermined")
     return exit_code(words, exit_on)

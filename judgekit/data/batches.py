@@ -316,7 +316,7 @@ class BatchGateway:
 
     def _batches_to_submit(self) -> list[tuple[BatchPlace, Sequence[str]]]:
         """Return the batches that are to be submitted."""
-        return self._manifest.parts(self._last_of_round, self._max_requests)
+        return self._manifest.split_unsent(self._last_of_round, self._max_requests)
 
     def _may_go_on(self, failure: Exception, _: int) -> bool:
         """Whether to go on after a failure; counts those in a row."""
@@ -346,7 +346,7 @@ class BatchGateway:
         """Return the batches whose answers are not here, at addresses that the settings lead to."""
         reachable = []
         for batch in self._manifest.batches():
-            if batch.rest is None:
+            if batch.provider_files is None:
                 calls = _calls(batch.place)
                 if calls:
                     reachable.append((batch, calls))
@@ -372,7 +372,7 @@ class BatchGateway:
             else:
                 dropped[custom_id] = FailureKind.BUDGET
         self._manifest.forget(dropped)
-        self._last_of_round = self._manifest.last()
+        self._last_of_round = self._manifest.last_number()
         if not dropped and not self._is_under_way():
             # The file was changed, or came from elsewhere.
             problem = f"{self._manifest.path} leads to no batch of this address"
@@ -415,7 +415,7 @@ class BatchGateway:
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
             file = await calls.upload(f"judgekit-{batch.tag}.jsonl", self._manifest.content(batch))
-            batch = self._manifest.changed(batch._replace(file=file))
+            batch = self._manifest.store(batch._replace(file=file))
             batch_id = await calls.create(file, place.path, batch.tag)
         except GatewayError as failure:
             if batch.file and failure.kind in _UNCERTAIN:
@@ -426,7 +426,7 @@ class BatchGateway:
                 raise
             self._wait_for_place(place, len(custom_ids), at_work, failure.message)
             return False
-        self._manifest.changed(batch._replace(id=batch_id))
+        self._manifest.store(batch._replace(id=batch_id))
         self._max_batches.pop(place, None)
         count = counted(len(custom_ids), "request", "requests")
         self._run.note(
@@ -464,7 +464,7 @@ class BatchGateway:
                 failure.message += f" (a batch may have been submitted; or remove {path})"
                 raise
             if batch_id:
-                self._manifest.changed(batch._replace(id=batch_id))
+                self._manifest.store(batch._replace(id=batch_id))
             else:
                 await self._release(batch, calls)
 
@@ -490,8 +490,8 @@ class BatchGateway:
             progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
         answers = [await calls.content(file) for file in batch.files]
-        rest = (submitted.file or "", *batch.files)
-        self._manifest.collect(submitted._replace(rest=rest), chain(*answers))
+        provider_files = (submitted.file or "", *batch.files)
+        self._manifest.collect(submitted._replace(provider_files=provider_files), chain(*answers))
         why = f"{_MISSING.get(batch.status, 'its batch brought no answer')} ({submitted.id})"
         missing = 0
         for custom_id in custom_ids:
@@ -524,9 +524,9 @@ class BatchGateway:
         """Have the files deleted at the provider whose answers are here."""
         for batch in self._manifest.batches():
             calls = _calls(batch.place)
-            if calls is None or batch.rest is None:
+            if calls is None or batch.provider_files is None:
                 continue
-            files = batch.rest if batch.is_ours else ()
+            files = batch.provider_files if batch.is_ours else ()
             for file in filter(None, files):
                 try:
                     await calls.delete(file)

@@ -60,8 +60,9 @@ def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
     return InputError(f"{name}: {where}: {first.problem}{others}")
 
 
-def double(row_id: str | int, number: int, earlier: int, column: str) -> UnreadableRow:
-    why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
+def double(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
+    """Return the row `number` as one that cannot be judged: another one has its id."""
+    why = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     return UnreadableRow(number, column, why)
 
 
@@ -140,14 +141,15 @@ class Dataset:
                 yield pending
 
     def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
+        """Return a row with what is judged of it, or as one that cannot be read."""
         column = self.id_column or ""
         row_id = row.columns.get(column) if column else row.number
         if not _is_id(row_id):
             expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
             return UnreadableRow(row.number, column, expected)
-        earlier = ids.add(row_id, row.number)
-        if earlier:
-            return double(row_id, row.number, earlier, column)
+        first_number = ids.add(row_id, row.number)
+        if first_number is not None:
+            return double(row_id, row.number, first_number, column)
         try:
             subject = self.read(row, str(row_id))
         except row_fields.FieldError as error:

@@ -57,14 +57,17 @@ class BatchPlace(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A batch of ours; without an `id` it is not known whether the provider has it."""
+    """A batch of ours; without an `id` it is not known whether the provider has it.
+
+    When its answers are here, `provider_files` are those to be deleted at the provider; None before.
+    """
 
     number: int
     tag: str
     place: BatchPlace
     file: str | None = None
     id: str | None = None
-    rest: tuple[str, ...] | None = None
+    provider_files: tuple[str, ...] | None = None
     is_ours: bool = True
 
 
@@ -111,8 +114,8 @@ class Manifest:
                 self._table.close()
                 raise
         except (OSError, sqlite3.Error) as error:
-            what = "free space, or move it away and lose what it knows of batches"
-            raise InputError(f"{path}: cannot be used ({error}); {what}") from None
+            remedy = "free space, or move it away and lose what it knows of batches"
+            raise InputError(f"{path}: cannot be used ({error}); {remedy}") from None
 
     def _prepare(self) -> None:
         """Make the tables, unless they are there; raises `InputError` for anything that is none of ours."""
@@ -140,34 +143,39 @@ class Manifest:
             "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal
         )
 
-    def last(self) -> int:
+    def last_number(self) -> int:
         """Return the number of the newest request."""
         row = self._row("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
     def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchPlace, int]]:
         """Yield the requests up to the `last` that are in no batch, with the bytes of each, in order."""
-        which = (
-            "SELECT custom_id, place, length(body) FROM request WHERE batch IS NULL AND rowid <= ?"
+        query = (
+            "SELECT custom_id, place, length(body) FROM request"
+            " WHERE batch IS NULL AND rowid <= ? ORDER BY rowid"
         )
-        for custom_id, place, size in self._table.execute(f"{which} ORDER BY rowid", (last,)):
+        for custom_id, place, size in self._table.execute(query, (last,)):
             yield custom_id, BatchPlace(*json.loads(place)), size
 
-    def parts(
-        self, last: int, most: Mapping[BatchPlace, int]
+    def split_unsent(
+        self, last: int, max_requests: Mapping[BatchPlace, int]
     ) -> list[tuple[BatchPlace, Sequence[str]]]:
-        """Return the requests up to the `last` that are in no batch, in parts that a batch may have."""
+        """Return the requests up to the `last` that are in no batch, in parts that a batch may have.
+
+        `max_requests` are those of a batch at places that take fewer than usual.
+        """
         parts: list[tuple[BatchPlace, Sequence[str]]] = []
-        filling: dict[BatchPlace, tuple[list[str], int]] = {}
+        open_parts: dict[BatchPlace, tuple[list[str], int]] = {}  # with their bytes
         for custom_id, place, size in self.unsent(last):
-            part, before = filling.get(place, ([], 0))
-            total = before + size + _AROUND
-            if not part or len(part) >= most.get(place, MOST_REQUESTS) or total > MOST_BYTES:
+            part, part_size = open_parts.get(place, ([], 0))
+            line_size = size + _AROUND
+            is_full = len(part) >= max_requests.get(place, MOST_REQUESTS)
+            if not part or is_full or part_size + line_size > MOST_BYTES:
                 part = []
-                total = size + _AROUND
+                part_size = 0
                 parts.append((place, part))
             part.append(custom_id)
-            filling[place] = part, total
+            open_parts[place] = part, part_size + line_size
         return parts
 
     def intend(self, tag: str, place: BatchPlace, custom_ids: Sequence[str]) -> Submitted:
@@ -175,28 +183,28 @@ class Manifest:
         with self._table:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
             number = int(self._table.execute(insert, (tag, json.dumps(place))).lastrowid or 0)
-            self._store(Submitted(number, tag, place))
+            self._update(Submitted(number, tag, place))
             pairs = ((number, custom_id) for custom_id in custom_ids)
             self._table.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
         return Submitted(number, tag, place)
 
     def content(self, batch: Submitted) -> bytes:
         """Return the file of a batch."""
-        which = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
+        query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
         line = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
-        rows = self._table.execute(which, (batch.number,))
+        rows = self._table.execute(query, (batch.number,))
         path = batch.place.path.encode()
         return b"".join(line % (custom_id.encode(), path, body) for custom_id, body in rows)
 
-    def changed(self, batch: Submitted) -> Submitted:
+    def store(self, batch: Submitted) -> Submitted:
         """Note what is new about a batch, and return it."""
         with self._table:
-            self._store(batch)
+            self._update(batch)
         return batch
 
-    def _store(self, batch: Submitted) -> None:
-        rest = None if batch.rest is None else json.dumps(batch.rest)
-        values = batch.file, batch.id, rest, int(batch.is_ours)
+    def _update(self, batch: Submitted) -> None:
+        files = None if batch.provider_files is None else json.dumps(batch.provider_files)
+        values = batch.file, batch.id, files, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
         change = (
             "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
@@ -204,28 +212,28 @@ class Manifest:
         self._row(change, *values, seal, batch.number)
 
     def batches(self) -> list[Submitted]:
-        which = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
+        query = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
         batches = []
-        for number, tag, place, file, batch_id, rest, is_ours in self._table.execute(which):
+        for number, tag, place, file, batch_id, files, is_ours in self._table.execute(query):
             batch = Submitted(
                 number=number,
                 tag=tag,
                 place=BatchPlace(*json.loads(place)),
                 file=file,
                 id=batch_id,
-                rest=rest and tuple(json.loads(rest)),
+                provider_files=files and tuple(json.loads(files)),
                 is_ours=bool(is_ours),
             )
             batches.append(batch)
         return batches
 
     def requests(self, batch: Submitted) -> Iterator[str]:
-        which = "SELECT custom_id FROM request WHERE batch = ? ORDER BY rowid"
-        return (custom_id for (custom_id,) in self._table.execute(which, (batch.number,)))
+        query = "SELECT custom_id FROM request WHERE batch = ? ORDER BY rowid"
+        return (custom_id for (custom_id,) in self._table.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
         """Keep the answers of a batch that is over; forget requests with none, or with two that differ."""
-        told: dict[str, str] = {}
+        first_meanings: dict[str, str] = {}  # by custom id
         contradicted = set()
         place = json.dumps(batch.place)
 
@@ -233,7 +241,8 @@ class Manifest:
             for custom_id, answer in answers:
                 if answer is None:
                     continue
-                if told.setdefault(custom_id, _meaning(answer)) != _meaning(answer):
+                meaning = _meaning(answer)
+                if first_meanings.setdefault(custom_id, meaning) != meaning:
                     contradicted.add(custom_id)
                 text = json.dumps(answer)
                 seal = self._seal("request", _request(custom_id, place, None, text))
@@ -248,7 +257,7 @@ class Manifest:
             dropped = ((custom_id, batch.number) for custom_id in contradicted)
             self._table.executemany(drop, dropped)
             self._row("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
-            self.changed(batch)
+            self.store(batch)
 
     def release(self, batch: Submitted) -> None:
         """Forget a batch that the provider does not have: its requests are in none."""
@@ -288,10 +297,10 @@ class Manifest:
     def trust(self) -> None:
         """Seal all that is here, as the user says; none of the files that it names counts as ours."""
         for batch in self.batches():
-            if batch.rest is None:
-                self.changed(batch._replace(is_ours=False))
+            if batch.provider_files is None:
+                self.store(batch._replace(is_ours=False))
             else:
-                self.left_behind += filter(None, batch.rest)
+                self.left_behind += filter(None, batch.provider_files)
                 self.end(batch)
         which = "SELECT custom_id, place, body, answer FROM request"
         with self._table:

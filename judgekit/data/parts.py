@@ -246,33 +246,41 @@ class KeptLines(Results):
         place = int(np.searchsorted(lines["id"], np.uint64(digest)))
         if place == len(lines) or int(lines["id"][place]) != digest:
             return None
-        written = int(lines["first"][place]), int(lines["second"][place])
-        is_same = written != (0, 0) and written in [_halves(variant) for variant in fingerprint]
+        halves = int(lines["first"][place]), int(lines["second"][place])
+        if halves == (0, 0):  # the row has no fingerprint
+            return None
+        is_same = halves in [_halves(variant) for variant in fingerprint]
         return _WORDS[lines["word"][place]] if is_same else None
 
 
 def shape_of(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
-    """Return the columns that hold these rows and those of earlier files; where types differ, text does."""
+    """Return the columns that hold these rows and those of the files `before`.
+
+    A column has its type of the input (`types`), or that which all its values share. Where an earlier file
+    has another type, whole numbers become decimal ones, and all else text.
+    """
     kinds, renamed = columns.named()
-    fitting = {}
-    for name, kind in types.items():
+    types_of_input = {}
+    for name, type_ in types.items():
         if name in kinds:
-            fitting[name] = kind
-    schema = tables.schema_of(kinds, fitting)
-    for earlier in before:
-        for column in earlier:
+            types_of_input[name] = type_
+    schema = tables.schema_of(kinds, types_of_input)
+    for earlier_schema in before:
+        for column in earlier_schema:
             place = schema.get_field_index(column.name)
             if place < 0:
                 schema = schema.append(column)
-            elif schema.field(place).type != column.type:
-                are_numbers = {schema.field(place).type, column.type} == {pa.int64(), pa.float64()}
-                fitting.pop(column.name, None)
-                schema = schema.set(
-                    place, pa.field(column.name, pa.float64() if are_numbers else pa.string())
-                )
-    return Shape(schema, renamed, frozenset(fitting))
+                continue
+            both_types = {schema.field(place).type, column.type}
+            if len(both_types) == 1:
+                continue
+            are_numbers = both_types == {pa.int64(), pa.float64()}
+            common_type = pa.float64() if are_numbers else pa.string()
+            schema = schema.set(place, pa.field(column.name, common_type))
+            types_of_input.pop(column.name, None)
+    return Shape(schema, renamed, frozenset(types_of_input))
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
@@ -280,12 +288,12 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 
-def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape, key: Key) -> None:
+def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
     """Write a file in these columns, without some of its rows; seal those that the user trusts."""
-    gone = {*dropped}
+    dropped = frozenset(dropped)
     rows = []
-    for at, row in enumerate(folder.rows(name)):
-        if at not in gone:
+    for number, row in enumerate(folder.rows(name)):
+        if number not in dropped:
             rows.append(seals.sealed_row(row, key.key))
     if rows:
         write_part(folder, name, rows, shape._replace(renamed={}))

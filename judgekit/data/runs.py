@@ -34,7 +34,7 @@ _REFUSALS = {
 
 @dataclass
 class Tally:
-    """What has become of rows: verdicts, those judged `now` and those `kept`, and what that cost.
+    """What has become of rows: their verdicts, how many were `judged` or `kept`, and what that cost.
 
     `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts kinds of labels
     with the verdicts of their rows, `strange_label` is one that is not understood. `unpriced` rows have calls
@@ -42,8 +42,8 @@ class Tally:
     there is no such model; `refusal` says which.
     """
 
-    words: Counter[str] = field(default_factory=Counter)
-    now: int = 0
+    verdict_counts: Counter[str] = field(default_factory=Counter)
+    judged: int = 0
     kept: int = 0
     spent_usd: float = 0.0
     unpriced: int = 0
@@ -138,7 +138,7 @@ class DatasetRun(Tally):
 
     def _spends_all(self) -> bool:
         if self.max_cost_usd is not None:
-            priced = self.now - self.unpriced
+            priced = self.judged - self.unpriced
             mean = self.spent_usd / priced if priced else 0.0
             expected = self.spent_usd + self._at_work * mean
             if expected >= self.max_cost_usd * (1 - INEXACT):
@@ -153,7 +153,7 @@ class DatasetRun(Tally):
         with self._lock:
             written = self.results.add(written)
             self._at_work -= 1
-            self.now += 1
+            self.judged += 1
             self._count(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1
@@ -192,7 +192,7 @@ class DatasetRun(Tally):
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count(self, row: DataRow, word: str) -> None:
-        self.words[word] += 1
+        self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
             kind, strange_label = label

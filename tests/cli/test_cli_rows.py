@@ -397,7 +397,13 @@ def test_progress_stays_on_one_line(
     monkeypatch.setattr("judgekit.cli.progress.is_watched", lambda: True)
     words = Counter(accept=31_234, improve=4_000, reject=6_000, undetermined=32)
     run: Any = SimpleNamespace(
-        now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3, waits_for=""
+        judged=41_234,
+        kept=800,
+        verdict_counts=words,
+        spent_usd=12.5,
+        is_local=False,
+        unpriced=3,
+        waits_for="",
     )
     with progress.follow(
         lambda: row_summary.describe_progress(run, 1_000_000, time.monotonic() - 60)

@@ -38,7 +38,7 @@ def read(file: BinaryIO, name: str) -> Stream:
         row = {}
         try:
             cells = next(reader, None)
-            if cells is None:
+            if cells is None:  # the end of the file
                 return
             if lines.is_blank:
                 continue

@@ -115,10 +115,11 @@ def _content_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return _unpacked_bytes(column.flatten())
     if pa.types.is_map(kind):
-        first = column.offsets[0].as_py()
-        count = column.offsets[len(column)].as_py() - first
-        keys = column.keys.slice(first, count)
-        items = column.items.slice(first, count)
+        # A slice of a column keeps the entries of all its rows; the offsets say which are its own.
+        start = column.offsets[0].as_py()
+        count = column.offsets[len(column)].as_py() - start
+        keys = column.keys.slice(start, count)
+        items = column.items.slice(start, count)
         return _unpacked_bytes([keys, items])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _unpacked_bytes([column.flatten()])

@@ -139,21 +139,21 @@ def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 class ColumnKinds:
     """The kinds of value in each column of rows of results: a row's `own` ones, `ours`, and its scores."""
 
-    ours: Sequence[str]
+    our_names: Sequence[str]
     own: dict[str, set[str]] = field(default_factory=dict)
-    known: dict[str, set[str]] = field(default_factory=dict)
+    ours: dict[str, set[str]] = field(default_factory=dict)
     scores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
         for name, value in row.items():
-            kinds_by_name = self.known if name in self.ours else self.own
+            kinds_by_name = self.ours if name in self.our_names else self.own
             kinds_by_name.setdefault(name, set()).add(_kind(value))
         for name, value in _scores(row).items():
             self.scores.setdefault(name, set()).add(_kind(value))
 
     def update(self, other: ColumnKinds) -> None:
         _merge(self.own, other.own)
-        _merge(self.known, other.known)
+        _merge(self.ours, other.ours)
         _merge(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
@@ -167,11 +167,11 @@ class ColumnKinds:
         kinds = {}
         for name, kinds_of_own in self.own.items():
             kinds[renamed.get(name, name)] = kinds_of_own
-        for name in self.ours:
+        for name in self.our_names:
             if name == "scores":
                 kinds |= self.scores
                 continue
-            kinds[name] = set(self.known.get(name, ()))
+            kinds[name] = set(self.ours.get(name, ()))
             if name in _ALWAYS:
                 kinds[name].add(_ALWAYS[name])
         return kinds, renamed
