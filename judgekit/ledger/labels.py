@@ -23,6 +23,7 @@ from judgekit.ledger.records import (
     VerdictLine,
     newest_override,
 )
+from judgekit.task_ids import task_name
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -168,10 +169,11 @@ class Triage:
 
 
 def triage(records: Iterable[Record]) -> Triage:
+    """Return what a person must look at; of each task its newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
-    last: dict[tuple[str, str], VerdictLine] = {}
-    stumbled = set()
+    newest: dict[tuple[str, str], VerdictLine] = {}  # by project and task
+    once_unsettled = set()  # tasks with a verdict that was no GO
     for line in lines:
         if isinstance(line, OverrideLine):
             triage.overrides.insert(0, line)
@@ -182,20 +184,20 @@ def triage(records: Iterable[Record]) -> Triage:
         elif isinstance(line, Fault):
             triage.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
-            path, _, _ = line.task_id.rpartition("@")
-            key = (line.project, path or line.task_id)
-            last.pop(key, None)  # so that the newest stands last
-            last[key] = line
+            task = (line.project, task_name(line.task_id))
+            newest.pop(task, None)  # so that the newest task stands last
+            newest[task] = line
             if line.word != "GO":
-                stumbled.add(key)
+                once_unsettled.add(task)
             for round_ in line.rounds:
                 failure = round_.failure
                 if failure:
                     triage.failures[failure.kind, round_.model, failure.message] += 1
-    for key, verdict in reversed(last.items()):
+    for task, verdict in reversed(newest.items()):
         overrides = [line for line in triage.overrides if line.project == verdict.project]
         if verdict.word == "GO" or newest_override(overrides, verdict.task_id, verdict.hashes):
-            triage.settled += key in stumbled
+            if task in once_unsettled:
+                triage.settled += 1
         elif verdict.word == "NO-GO":
             triage.nogo.append(verdict)
         else:

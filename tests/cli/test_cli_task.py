@@ -61,6 +61,11 @@ def only(done: Outcome) -> dict[str, Any]:
     return dict(found)
 
 
+def test_a_task_is_called_by_its_whole_id(tiers: Tiers) -> None:
+    done, _ = tiers("judge", "--task-id", "me@home", *FILES, quick=BAD)
+    assert "REJECT        me@home" in done.out
+
+
 @pytest.mark.parametrize(
     ("replies", "word", "code"),
     [

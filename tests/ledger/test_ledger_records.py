@@ -180,6 +180,8 @@ def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> Non
         len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
     )
     assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
+    tasks = [verdict("reject", task_id=f"me@{place}") for place in ("home", "work")]
+    assert len(triage(tasks).nogo) == 2  # no hash stands behind the sign: these are two tasks
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
     other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
     assert [count for _, count in triage([*lines, other]).failures.most_common()] == [5, 1]

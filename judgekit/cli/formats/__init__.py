@@ -96,7 +96,9 @@ def print_comparison(name: str, comparison: Comparison) -> None:
 
 
 def _print(name: str, text: str) -> None:
-    if not FORMATS[name].is_for_people:
-        output.emit(text)
-    elif text:
+    if not text:  # there is nothing to say, and no blank line is printed for it
+        return
+    if FORMATS[name].is_for_people:
         output.say(text)
+    else:
+        output.emit(text)

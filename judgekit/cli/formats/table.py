@@ -11,6 +11,7 @@ import typer
 from judgekit.cli.formats.findings import finding_lines
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
+from judgekit.task_ids import task_name
 from judgekit.text import counted, escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
@@ -235,8 +236,7 @@ def _scores_line(verdict: Record, *, headed: bool) -> str:
         return scores.strip()
     text = verdict["verdict"].upper().ljust(_WORD_WIDTH)
     word = typer.style(text, fg=COLOURS[verdict["verdict"]], bold=True)
-    name = verdict["task_id"].rpartition("@")[0] or verdict["task_id"]
-    return f"{word}  {escaped(name)}{scores}"
+    return f"{word}  {escaped(task_name(verdict['task_id']))}{scores}"
 
 
 def _judges_line(verdict: Record) -> str:
