@@ -176,31 +176,31 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     only verdicts under it are measured; an older record names no version and counts for each.
     """
     records = list(records)
-    measured: dict[str, VerdictLine] = {}
-    contents = {}
-    tasks = {}
+    measured: dict[str, VerdictLine] = {}  # by content
+    content_by_id = {}
+    content_by_task = {}
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
             name = content(record)
-            contents[record.id] = name
-            tasks[record.task_id] = name
+            content_by_id[record.id] = name
+            content_by_task[record.task_id] = name
             if _is_under(record, rubric) and not used_again(record):
-                before = measured.setdefault(name, record)
-                if (record.answered, record.timestamp) > (before.answered, before.timestamp):
+                best = measured.setdefault(name, record)
+                if (record.answered, record.timestamp) > (best.answered, best.timestamp):
                     measured[name] = record
     labels = []
     overrides = []
-    decided = set()
+    overridden_ids = set()
     unjudged = set()
     for record in records:
-        if isinstance(record, Label) and record.of in contents:
-            labels.append(record.model_copy(update={"of": contents[record.of]}))
+        if isinstance(record, Label) and record.of in content_by_id:
+            labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
         elif isinstance(record, OverrideLine) and record.terminal:
-            label = _label_of_override(record, tasks)
+            label = _label_of_override(record, content_by_task)
             if label is not None:
                 overrides.append(label)
                 if label.of in measured:
-                    decided.add(measured[label.of].id)
+                    overridden_ids.add(measured[label.of].id)
         elif isinstance(record, Fault):
             unjudged.update(record.paths or [f"\0{record.id}"])
     words_by_id = {}
@@ -208,7 +208,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
         if name in measured:
             words_by_id[measured[name].id] = word
     verdicts = list(measured.values())
-    return Evidence(verdicts, words_by_id, faults=len(unjudged), decided=decided)
+    return Evidence(verdicts, words_by_id, faults=len(unjudged), decided=overridden_ids)
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:

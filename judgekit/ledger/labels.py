@@ -50,39 +50,40 @@ def waiting(
             labels.append(record)
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
-    mine = kpi.agreed(labels)
+    word_by_id = kpi.agreed(labels)
+    # Of several verdicts on one content the measured one comes last, and stays.
     verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
-    # Of several verdicts on one content, the measured one stands last.
-    last = {}
-    labelled = set()
+    verdict_by_content = {}
+    labelled_contents = set()
     for verdict in verdicts:
         content = kpi.content(verdict)
-        last[content] = verdict
-        if mine.get(verdict.id, "withdrawn") != "withdrawn":
-            labelled.add(content)
-    for content in labelled:
-        del last[content]
-    fresh = sorted(last.values(), key=_lot)
-    wanted: Mapping[GateWord, int] = {}
-    open_ids = set()
+        verdict_by_content[content] = verdict
+        if word_by_id.get(verdict.id, "withdrawn") != "withdrawn":
+            labelled_contents.add(content)
+    for content in labelled_contents:
+        del verdict_by_content[content]
+    unlabelled = sorted(verdict_by_content.values(), key=_lot)
+    labels_lacking: Mapping[GateWord, int] = {}
+    unsure_ids = set()
     if lacking:
-        wanted = lacking.labels
+        labels_lacking = lacking.labels
         evidence = lacking.evidence
-        open_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
+        unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
     queue = []
     for word in _WORDS:
-        first: list[VerdictLine] = []
-        rest = []
-        for verdict in fresh:
+        lacking_first: list[VerdictLine] = []
+        others = []
+        for verdict in unlabelled:
             if verdict.word != word:
                 continue
-            if verdict.id in open_ids and len(first) < wanted.get(word, 0):
-                first.append(verdict)
+            if verdict.id in unsure_ids and len(lacking_first) < labels_lacking.get(word, 0):
+                lacking_first.append(verdict)
             elif word != "UNDETERMINED":
-                rest.append(verdict)
-        for rank, verdict in enumerate(first):
-            queue.append((False, (rank + _chance(verdict)) / len(first), verdict))
-        for rank, verdict in enumerate(rest):
+                others.append(verdict)
+        # Words are mixed: of those that are lacking evenly, of the others one of each in turn.
+        for rank, verdict in enumerate(lacking_first):
+            queue.append((False, (rank + _chance(verdict)) / len(lacking_first), verdict))
+        for rank, verdict in enumerate(others):
             queue.append((True, rank + _chance(verdict), verdict))
     queue.sort(key=lambda entry: entry[:2])
     return [verdict for _, _, verdict in queue]

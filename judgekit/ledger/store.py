@@ -275,6 +275,26 @@ def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[
     return days
 
 
+def _append(path: Path, raw: bytes, *, durable: bool) -> None:
+    """Append a line to a file, whole or not at all; raises `OSError`."""
+    descriptor = outputs.open_to_append(str(path), private=True)
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    try:
+        os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
+        is_torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a writer that was killed
+        left = memoryview(b"\n" + raw if is_torn else raw)
+        # Where the first write falls short the next one says why (a full disk).
+        while left:
+            left = left[os.write(descriptor, left) :]
+        if durable:
+            os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+    finally:
+        os.close(descriptor)
+
+
 class LedgerError(JudgekitError):
     """Lines could not be written: the text says why and what to do; `written` of them are in the ledger."""
 
@@ -335,23 +355,7 @@ class Ledger(NamedTuple):
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated:
-                    path = self._file_with_room(day)
-                    descriptor = outputs.open_to_append(str(path), private=True)
-                    end = os.lseek(descriptor, 0, os.SEEK_END)
-                    try:
-                        os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
-                        torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a killed writer
-                        left = memoryview(b"\n" + raw if torn else raw)
-                        # Where the first write falls short the next one says why (a full disk).
-                        while left:
-                            left = left[os.write(descriptor, left) :]
-                        if durable:
-                            os.fsync(descriptor)
-                    except OSError:
-                        os.ftruncate(descriptor, end)
-                        raise
-                    finally:
-                        os.close(descriptor)
+                    _append(self._file_with_room(day), raw, durable=durable)
                     written += 1
         except OSError as error:
             raise LedgerError(self.folder, error, written) from None
