@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import FailureKind, GatewayError, Usage
@@ -38,7 +38,7 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Messages, Request
 
 DEFAULT = "default"  # the model's name where the program is to choose
 MAX_OUTPUT = 1_000_000
@@ -48,7 +48,9 @@ _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 # Where programs that print JSON say what went wrong.
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
 _MOST = 1e15  # of a count or an amount: what is more is no number of either
-_MAX_STDERR = 100_000_000  # bytes on disk; of these the last 8,000 are read
+_MAX_STDERR = 100_000_000  # bytes on disk
+_LAST_ERRORS = 8_000  # bytes of them that are read
+_LOOK = 0.05  # seconds between two looks at how much a program has printed
 _TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
 
 
@@ -105,11 +107,39 @@ def prepare(
     The system message goes before the prompt where the profile has no place for it; no text is an argument.
     """
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
-    placed = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
+    used_placeholders = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
     messages = request.messages
-    schema = request.schema
-    if "schema" not in placed:
-        messages = with_schema(messages, schema, "text")
+    if "schema" not in used_placeholders:
+        messages = with_schema(messages, request.schema, "text")
+    system, prompt = _system_and_prompt(messages)
+    if "system" not in used_placeholders:
+        prompt = f"{system}\n\n{prompt}"
+    values = _values_of_placeholders(profile, endpoint, request, system, folder)
+    files = {name: _filled(text, values) for name, text in profile.files.items()}
+    if request.schema is not None:
+        files[_SCHEMA] = values["schema"]
+    try:
+        (folder / _WORK).mkdir()
+        _write_files(folder, files)
+        _link_files(folder, profile.links, endpoint.parameters)
+    except OSError as error:
+        problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
+    # An argument is left out that is there for a model or a schema, of which there is none.
+    empty = {name for name in ("model", "schema", "schema_file") if not values[name]}
+    argv = []
+    for part in profile.argv:
+        if empty.isdisjoint(_PLACEHOLDER.findall(part)):
+            argv.append(_filled(part, values))
+    environ = dict(endpoint.parameters)
+    for name, value in profile.set_env.items():
+        environ[name] = _filled(value, values)
+    environ |= {"JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)}
+    return Invocation(argv, prompt, environ, folder / _WORK)
+
+
+def _system_and_prompt(messages: Messages) -> tuple[str, str]:
+    """Return the text of all system messages, and that of the others, with roles if they are several."""
     instructions = []
     others = []
     for message in messages:
@@ -118,11 +148,15 @@ def prepare(
         else:
             others.append(message)
     system = "\n\n".join(instructions)
-    prompt = "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
     if len(others) == 1:
-        prompt = others[0].content
-    if "system" not in placed:
-        prompt = f"{system}\n\n{prompt}"
+        return system, others[0].content
+    return system, "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
+
+
+def _values_of_placeholders(
+    profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
+) -> dict[str, str]:
+    """Return what stands for each placeholder of a profile; "" for a model or a schema that is not there."""
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
     values["model_json"] = json.dumps(model)
@@ -131,35 +165,29 @@ def prepare(
     values["folder"] = str(folder)
     if model != DEFAULT:
         values["model"] = model
-    if schema is not None:
-        values["schema"] = json.dumps(schema)
+    if request.schema is not None:
+        values["schema"] = json.dumps(request.schema)
         values["schema_file"] = str(folder / _SCHEMA)
-    # An argument is left out that is there for a model or a schema, of which there is none.
-    idle = {name for name in ("model", "schema", "schema_file") if not values[name]}
-    argv = [part for part in profile.argv if idle.isdisjoint(_PLACEHOLDER.findall(part))]
-    files = {name: _filled(text, values) for name, text in profile.files.items()}
-    if schema is not None:
-        files[_SCHEMA] = values["schema"]
-    environ = endpoint.parameters
-    try:
-        (folder / _WORK).mkdir()
-        for name in (*files, *profile.links):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8", errors="replace")
-        for name, sources in profile.links.items():
-            target = _first_file(sources, environ)
-            if target:
-                (folder / name).symlink_to(target)
-    except OSError as error:
-        problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
-    environ = dict(environ)
-    for name, value in profile.set_env.items():
-        environ[name] = _filled(value, values)
-    environ |= {"JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)}
-    argv = [_filled(part, values) for part in argv]
-    return Invocation(argv, prompt, environ, folder / _WORK)
+    return values
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def _link_files(
+    folder: Path, links: Mapping[str, Iterable[str]], environ: Mapping[str, str]
+) -> None:
+    """Link to the user's own files, for example those of a login, as far as they are there."""
+    for name, sources in links.items():
+        link = folder / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        target = _first_file(sources, environ)
+        if target:
+            link.symlink_to(target)
 
 
 def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
@@ -294,6 +322,24 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
     return Usage(read, written, None, None, *cached)
 
 
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
+    """End a program, and what it started and did not wait for; also in other sessions if it is cut off."""
+    is_cut_off = process.returncode is None
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    if is_cut_off:
+        kill_marked(mark)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), 1)  # it needs milliseconds
+
+
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Return what the program prints: it is given files, since a child could hold pipes open for long."""
     program = profile.argv[0]
@@ -319,27 +365,18 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), 0.05)
-                sizes = [os.fstat(file.fileno()).st_size for file in (output, errors)]
-                if sizes[0] > MAX_OUTPUT or sizes[1] > _MAX_STDERR:
+                    await asyncio.wait_for(process.wait(), _LOOK)
+                errors_size = _size(errors)
+                if _size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
                     raise GatewayError(
                         FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes"
                     )
                 if process.returncode is not None:
                     break
         finally:
-            cut_off = process.returncode is None
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                # With everything that it started and did not wait for, in its own session.
-                process.kill() if sys.platform == "win32" else os.killpg(
-                    process.pid, signal.SIGKILL
-                )
-            if cut_off:
-                kill_marked(call.environ[INSIDE])
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 1)  # it needs milliseconds
+            await _end(process, call.environ[INSIDE])
         output.seek(0)
-        errors.seek(max(0, sizes[1] - 8_000))
+        errors.seek(max(0, errors_size - _LAST_ERRORS))
         printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
     if process.returncode:
         lines = [*lines_of(printed), *lines_of(complaints)]
