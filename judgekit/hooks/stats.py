@@ -123,24 +123,29 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         repeated = _entries(line, "repeated", base)
         pinned = _entries(line, "pinned", base)
         times_injected.update(injected.keys())
-        titles |= {file: str(entry.get("title")) for file, entry in injected.items()}
+        for file, entry in injected.items():
+            titles[file] = str(entry.get("title"))
         seen_in_session[session].update(injected, mentioned, repeated, pinned)
+        # Only a memory that would have been injected again was kept back; older lines have no label.
         labels = [entry.get("label", "high") for entry in repeated.values()]
         counts["prompts"] += 1
         counts["injections"] += len(injected)
-        counts["injected_prompts"] += bool(injected)
         counts["pinned"] += len(pinned)
         counts["repeats_avoided"] += labels.count("high")
-        counts["nudges"] += bool(mentioned)
+        if injected:
+            counts["injected_prompts"] += 1
+        if mentioned:
+            counts["nudges"] += 1
         exchange = _take(exchanges.get(str(session), []), line.get("prompt"))
         if exchange is None:
             continue
         counts["answered_prompts"] += 1
-        counts["answered_injections"] += len(injected)
-        counts["answered_nudges"] += bool(mentioned)
-        if mentioned and (_count_searches(exchange) or _opened(mentioned, exchange)):
-            counts["nudges_followed"] += 1
+        if mentioned:
+            counts["answered_nudges"] += 1
+            if _count_searches(exchange) or _opened(mentioned, exchange):
+                counts["nudges_followed"] += 1
         if injected:
+            counts["answered_injections"] += len(injected)
             # The agent was not told of these: how often their words are in an answer by chance.
             others = words.can_come_back - seen_in_session[session]
             used = _count_use(counts, set(injected), others, exchange, words)
