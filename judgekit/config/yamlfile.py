@@ -24,7 +24,7 @@ from judgekit.errors import MOST_ERRORS, ConfigError
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -238,48 +238,61 @@ def problems(
     """
     # A misspelt key explains the missing one, so it comes first.
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
-    got = _faults()["got"]
     left = [(error, _place(error, data)) for error in details]
-    meant = set()
+    misspelt = set()  # locations of keys that stand there with another spelling
     while left:
         same = _alternatives([error for error, _ in left], left[0][1])
         alternatives = [left[number] for number in same]
         left = [pair for number, pair in enumerate(left) if number not in same]
         first, place = max(alternatives, key=lambda pair: len(pair[1]))
-        wanted: list[str] = []
-        for error, other_place in alternatives:
-            if len(other_place) != len(place):
-                continue
-            expectation = _expectation(error)
-            if expectation not in wanted:
-                wanted.append(expectation)
-        wanted[1:] = (expectation.removeprefix("expected ") for expectation in wanted[1:])
-        *most, last = wanted
-        text = " or ".join(filter(None, (", ".join(most), last)))
-        value = first["input"]
+        deepest = [error for error, other_place in alternatives if len(other_place) == len(place)]
+        expected = _join_expectations(deepest)
         kind = first["type"]
         context = first.get("ctx", {})
-        is_clear = kind in got["never"] or first["msg"].startswith(_VALUE_ERROR)
-        is_kept = kind in got["of_another_kind"] and not isinstance(value, bool | None)
-        if not is_clear and not is_kept and not isinstance(value, bytes):
-            text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
         if kind == "union_tag_invalid":
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
-        inside = context.get("error")
-        if isinstance(inside, WrongValuesError):
-            for problem in inside.args:
+        inner_error = context.get("error")
+        if isinstance(inner_error, WrongValuesError):
+            for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
-        if kind == "extra_forbidden" and (
-            guess := _similar(location[-1], _keys(model, location[:-1]))
-        ):
-            meant.add((*location[:-1], guess))
-            text = f"unknown key; did you mean {guess}?"
-        elif guess := _similar(context.get("tag", value), _QUOTED.findall(" ".join(wanted))):
+        text = expected + _got(first)
+        if kind == "extra_forbidden":
+            key = _similar(location[-1], _keys(model, location[:-1]))
+            if key:
+                misspelt.add((*location[:-1], key))
+                text = f"unknown key; did you mean {key}?"
+                yield Problem(location, text)
+                continue
+        guess = _similar(context.get("tag", first["input"]), _QUOTED.findall(expected))
+        if guess:
             text += f"; did you mean {guess}?"
-        if kind != "missing" or location not in meant:
+        if kind != "missing" or location not in misspelt:
             yield Problem(location, text)
+
+
+def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
+    """Return what was expected, as "expected A, B or C"."""
+    expectations = list(dict.fromkeys(map(_expectation, errors)))
+    first, *others = expectations
+    others = [expectation.removeprefix("expected ") for expectation in others]
+    if not others:
+        return first
+    return f"{', '.join([first, *others[:-1]])} or {others[-1]}"
+
+
+def _got(error: ErrorDetails) -> str:
+    """Return ", got" and the kind of what stands there, or "" where the expectation says enough."""
+    kind = error["type"]
+    value = error["input"]
+    table = _faults()["got"]
+    if kind in table["never"] or error["msg"].startswith(_VALUE_ERROR):
+        return ""
+    is_right_kind = kind in table["of_another_kind"] and not isinstance(value, bool | None)
+    if is_right_kind or isinstance(value, bytes):
+        return ""
+    return f", got {kind_of(value)}"
 
 
 def _similar(value: object, words: Sequence[str]) -> str | None:

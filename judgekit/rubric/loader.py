@@ -179,26 +179,10 @@ def begin(
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
-    source = files.folder("rubrics") / "starters" / f"{task}.yaml"
-    if like:
-        source = like.path
-    text = source.read_text(encoding="utf-8")
-    names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
-    if not re.search("^version:", text, re.MULTILINE):  # which may be left out
-        text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
-    for key, value in names.items():
-        line = re.compile(rf"^{key}: .*$", re.MULTILINE)
-        text = line.sub(f"{key}: {value}", text, count=1)
-    from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
-
-    if not text.startswith(_MODELINE):
-        text = _MODELINE + text
-    renamed = yaml_text.parsed(text)
-    if any(str(renamed.get(key)) != value for key, value in names.items()):
-        raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
-    cases = beside(source, "cases")
-    labelled = cases.read_text(encoding="utf-8") if cases.is_file() else ""
-    contents = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
+    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
+    cases_file = beside(source, "cases")
+    cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
+    contents = {to / f"{ref}.yaml": _renamed_text(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:
         if file.exists():
             raise UsageError(
@@ -214,3 +198,23 @@ def begin(
         except OSError as error:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
     return [*contents]
+
+
+def _renamed_text(source: Path, ref: str) -> str:
+    """Return the text of a rubric's file as that of `ref`, which is ID@VERSION; raises `ConfigError`."""
+    from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
+
+    text = source.read_text(encoding="utf-8")
+    if not re.search("^version:", text, re.MULTILINE):  # it may be left out
+        text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
+    rubric_id, _, version = ref.partition("@")
+    values = {"rubric": rubric_id, "version": version}
+    for key, value in values.items():
+        line = re.compile(rf"^{key}: .*$", re.MULTILINE)
+        text = line.sub(f"{key}: {value}", text, count=1)
+    if not text.startswith(_MODELINE):
+        text = _MODELINE + text
+    renamed = yaml_text.parsed(text)
+    if any(str(renamed.get(key)) != value for key, value in values.items()):
+        raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
+    return text
