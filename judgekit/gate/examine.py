@@ -32,9 +32,13 @@ _MAX_EDGES = 20  # commits at the edge of a clone in which a file is looked for
 
 
 def examine_push(
-    repository: Repository, updates: Updates, known: Sequence[str], wanted: ChangeFilter
+    repository: Repository, updates: Updates, remote_commits: Sequence[str], wanted: ChangeFilter
 ) -> PushedChanges:
-    """Return the `wanted` changes beyond `known` commits that are still in what is pushed, and new there."""
+    """Return the changes to judge, and what is not judged and why.
+
+    A change is judged if it is `wanted`, stands in what is pushed, and not in what the other side has, which
+    is all that `remote_commits` reach.
+    """
     pushed = PushedChanges()
     for update in updates:
         if update.deletes:
@@ -44,7 +48,7 @@ def examine_push(
         if tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
             continue
-        examination = _Examination(repository, update, tip, known, wanted, pushed)
+        examination = _Examination(repository, update, tip, remote_commits, wanted, pushed)
         examination.run()
     # What one ref skips, another may bring to be judged.
     pushed.skipped.remove({change.path for change in pushed.changes})
@@ -58,20 +62,21 @@ class _Examination:
     repository: Repository
     update: RefUpdate
     tip: str
-    known: Sequence[str]
+    remote_commits: Sequence[str]
     wanted: ChangeFilter
     pushed: PushedChanges
 
     def run(self) -> None:
         """Sort all that is new in the ref: judged, skipped for a reason, or not examined."""
-        news = history.read_history(self.repository, self.tip, self.known)
-        if news.is_long:
+        pushed_history = history.read_history(self.repository, self.tip, self.remote_commits)
+        if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
-        touched = self._touched_paths(news.steps)
-        if not touched and not news.gap:
+        covered_paths = self._skip_uncovered_paths(pushed_history.steps)
+        if not covered_paths and not pushed_history.gap:
             return
-        is_needed = self.wanted.covers if news.gap else touched.__contains__
+        # Where steps are missing, files that no step is about are compared, too.
+        is_needed = self.wanted.covers if pushed_history.gap else covered_paths.__contains__
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
             self._add_omission(PARTIAL)
@@ -79,12 +84,12 @@ class _Examination:
         old_tip = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
         old_tree = None if old_tip is None else self._read_tree(old_tip, is_needed)
         origins = _Origins(tree)
-        origins.follow(news.steps)
-        changes = origins.list_changes(self.wanted)
-        if news.gap or tree.repeated():
-            changes += self._unexplained_changes(news, tree, old_tip, old_tree, origins)
+        origins.follow(pushed_history.steps)
+        changes = origins.list_changes(self.wanted)  # before others read `origins.moved_from`
+        if pushed_history.gap or tree.repeated():
+            changes += self._unexplained_changes(pushed_history, tree, old_tip, old_tree, origins)
         self._sort_out(changes, old_tree)
-        self._skip_rest(touched, tree, origins, {change.path for change in changes})
+        self._skip_rest(covered_paths, tree, origins, {change.path for change in changes})
 
     def _add_omission(self, reason: str) -> None:
         name = self.update.remote_ref or self.update.local_ref
@@ -99,36 +104,36 @@ class _Examination:
                 raise
             return None
 
-    def _touched_paths(self, steps: Iterable[Step]) -> set[str]:
-        """Return the paths of new commits that are judged, whoever changed them; skip all others."""
-        touched: set[str] = set()
+    def _skip_uncovered_paths(self, steps: Iterable[Step]) -> set[str]:
+        """Skip the paths of new commits that no rule covers; return the others."""
+        covered_paths: set[str] = set()
         for path in dict.fromkeys(step.path for step in steps):
             if self.wanted.covers(path):
-                touched.add(path)
+                covered_paths.add(path)
             else:
                 self.pushed.skipped.add(NOT_SELECTED, path)
-        return touched
+        return covered_paths
 
     def _sort_out(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
         """Add the changes that are judged, and skip those that are not."""
-        judged = {(change.path, change.blob) for change in self.pushed.changes}
+        of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
             if old_tree is not None and old_tree.holds(change.path, change.blob):
                 self.pushed.skipped.add(UNCHANGED, change.path)
             elif not self.wanted(change):
                 self.pushed.skipped.add(OTHER_AUTHORS, change.path)
-            elif (change.path, change.blob) not in judged:
+            elif (change.path, change.blob) not in of_other_refs:
                 self.pushed.changes.append(change)
 
     def _skip_rest(
-        self, touched: Iterable[str], tree: Tree, origins: _Origins, changed: set[str]
+        self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Say why paths of new commits are not judged where nothing of them is a change."""
-        moved = {path for path, _ in origins.moved_from}
-        for path in touched:
-            if path in changed:
+        """Skip the paths that have no change, each for the reason that holds."""
+        moved_paths = {path for path, _ in origins.moved_from}
+        for path in paths:
+            if path in changed_paths:
                 continue
-            if path in moved:
+            if path in moved_paths:
                 reason = MOVED
             elif path in tree.blobs:
                 reason = UNCHANGED
@@ -140,7 +145,7 @@ class _Examination:
 
     def _unexplained_changes(
         self,
-        news: History,
+        pushed_history: History,
         tree: Tree,
         old_tip: str | None,
         old_tree: Tree | None,
@@ -148,7 +153,7 @@ class _Examination:
     ) -> list[ChangedFile]:
         """Return files of the tip that no step explains, and that no tree of the other side has.
 
-        There are such files where a clone holds a part of the history only (`news.gap` says why), and where a
+        There are such files where a clone holds a part of the history only (the `gap` says why), and where a
         name stands twice in a tree. Skips files that were only moved, and notes in `pushed` what a part of
         the history means for the files, or that nothing could be compared.
         """
@@ -156,19 +161,19 @@ class _Examination:
         old_trees = base_trees if old_tree is None else [old_tree, *base_trees]
         paths: Iterable[str]
         sources: Sequence[Tree] | None
-        if news.gap:
+        if pushed_history.gap:
             if not old_trees:
-                self._add_omission(news.gap)
+                self._add_omission(pushed_history.gap)
                 return []
             if not base_trees:
-                self._note_gap(news.gap)
+                self._note_gap(pushed_history.gap)
             paths = tree.blobs
             sources = old_trees
         else:
             paths = tree.repeated()  # a step names a path, and not which of its blobs it means
             sources = None  # a whole history tells where a moved file comes from
         gone = _blobs_gone(old_trees, tree)
-        holders = _Holders(self.repository, news.edges, self.tip, self.wanted)
+        holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
             for blob in tree.blobs[path]:
@@ -200,7 +205,7 @@ class _Examination:
 
     def _merge_bases(self, old_tip: str | None) -> list[str]:
         """Return the commits that both sides have, as far as this clone knows."""
-        other_side = self.known if old_tip is None else [old_tip]
+        other_side = self.remote_commits if old_tip is None else [old_tip]
         if not other_side:
             return []
         try:
@@ -231,46 +236,52 @@ class _Origins:
     tree: Tree
     newest: dict[_File, ChangedFile] = field(default_factory=dict)
     moved_from: dict[_File, str] = field(default_factory=dict)
-    hands: dict[str, list[Commit]] = field(default_factory=dict)  # who changed what is at a path
+    # By path: who changed the file that is there now, also under its earlier paths.
+    commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Go through steps, newest first: a file is followed back to where it was made."""
-        # Files of the tree that were only moved so far, by what they were before that.
-        moved: dict[_File, list[_File]] = {}
-        # What a step at a path adds its commit to: the hands of all files that come from there.
-        hands_to_add_to: dict[str, list[list[Commit]]] = {}
+        """Fill in the fields from steps, newest first: a file is followed back to where it was made."""
+        # By an older path and its blob: the files of the tree that were moved from there.
+        files_moved_from: dict[_File, list[_File]] = {}
+        # By path: the lists of `commits_by_path` of all files that come from there.
+        lists_of_path: dict[str, list[list[Commit]]] = {}
         for step in steps:
             if step.what != "file":
                 continue
-            if step.path not in self.hands:
-                self.hands[step.path] = []
-                hands_to_add_to.setdefault(step.path, []).append(self.hands[step.path])
+            if step.path not in self.commits_by_path:
+                self.commits_by_path[step.path] = []
+                own_list = self.commits_by_path[step.path]
+                lists_of_path.setdefault(step.path, []).append(own_list)
             file = (step.path, step.blob)
-            files = moved.pop(file, [])
+            files_from_here = files_moved_from.pop(file, [])
             if self.tree.holds(step.path, step.blob) and file not in self.newest:
                 self.newest[file] = ChangedFile(step.commit, step.path, step.blob)
-                files.append(file)
-            if step.moved_from is None:
-                for hands in hands_to_add_to[step.path]:
-                    hands.append(step.commit)
-                for made in files:
+                files_from_here.append(file)
+            if step.moved_from is None:  # the step made the file
+                for commits in lists_of_path[step.path]:
+                    commits.append(step.commit)
+                for made in files_from_here:
                     self.newest[made] = self.newest[made]._replace(commit=step.commit)
-            else:
-                # Whoever changed it under its earlier name did so before.
-                hands_to_add_to.setdefault(step.moved_from, []).extend(hands_to_add_to[step.path])
-                moved.setdefault((step.moved_from, step.blob), []).extend(files)
-        for (earlier_path, _), files in moved.items():
+            else:  # an older step made it, at the earlier path
+                lists_of_path.setdefault(step.moved_from, []).extend(lists_of_path[step.path])
+                old_file = (step.moved_from, step.blob)
+                files_moved_from.setdefault(old_file, []).extend(files_from_here)
+        for (earlier_path, _), files in files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def list_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return what is new to judge, and leave in `moved_from` what was moved from where it was judged."""
+        """Return what is new to judge.
+
+        A file that was moved from a path where the gate judges it is not new. Only such files stay in
+        `moved_from`.
+        """
         changes: list[ChangedFile] = []
         for file, change in self.newest.items():
             earlier_path = self.moved_from.get(file)
             if earlier_path is not None and wanted(change._replace(path=earlier_path)):
                 continue
             self.moved_from.pop(file, None)
-            commits = dict.fromkeys(self.hands[change.path])
+            commits = dict.fromkeys(self.commits_by_path[change.path])
             earlier = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier))
         return changes

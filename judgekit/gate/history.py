@@ -62,18 +62,18 @@ class History(NamedTuple):
     is_long: bool = False
 
 
-def read_history(repository: Repository, tip: str, known: Sequence[str]) -> History:
-    """Return what the commits did that `tip` reaches and no `known` commit does; raises `GitError`."""
-    revisions = [tip, *(f"^{oid}" for oid in known), ""]
-    limit = f"--max-count={MAX_COMMITS + 1}"
+def read_history(repository: Repository, tip: str, remote_commits: Sequence[str]) -> History:
+    """Return what the commits did that `tip` reaches and no remote commit does; raises `GitError`."""
+    revisions = [tip, *(f"^{oid}" for oid in remote_commits), ""]
+    max_count = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
     try:
-        raw = repository.ask(*_LOG, limit, stdin="\n".join(revisions).encode())
+        raw = repository.ask(*_LOG, max_count, stdin="\n".join(revisions).encode())
     except GitError:
         if not is_partial(repository):
             raise
-        # Nothing is known of any commit; the tip is one that has the files.
-        return History([], [read_commit(repository, tip)], gap=PARTIAL)
-    shallow = _shallow_commits(repository)
+        # What the commits did is not known; the tip at least has the files.
+        return History(steps=[], edges=[read_commit(repository, tip)], gap=PARTIAL)
+    shallow_oids = _shallow_oids(repository)
     steps: list[Step] = []
     edges: list[Commit] = []
     is_long = False
@@ -82,12 +82,12 @@ def read_history(repository: Repository, tip: str, known: Sequence[str]) -> Hist
             is_long = True
             break
         # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
-        if commit.oid in shallow:
+        if commit.oid in shallow_oids:
             edges.append(commit)
         else:
             steps += commit_steps
     gap = f"{counted(len(edges), 'commit is', 'commits are')} {SHALLOW}" if edges else ""
-    return History(steps, edges, gap, is_long)
+    return History(steps=steps, edges=edges, gap=gap, is_long=is_long)
 
 
 def is_partial(repository: Repository) -> bool:
@@ -96,8 +96,8 @@ def is_partial(repository: Repository) -> bool:
     return repository.holds("config", "--get-regexp", names)
 
 
-def _shallow_commits(repository: Repository) -> set[str]:
-    """Return the oldest commits of a shallow clone: those whose parents it lacks."""
+def _shallow_oids(repository: Repository) -> set[str]:
+    """Return the ids of the oldest commits of a shallow clone: those whose parents it lacks."""
     place = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / place
     if file.exists():
@@ -113,9 +113,13 @@ def read_commit(repository: Repository, oid: str) -> Commit:
 
 
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
-    """Yield each commit that `git log` printed, with its steps."""
+    """Yield each commit that `git log` printed, with its steps.
+
+    A commit's id and an entry about a path both stand before fields of theirs, which the functions that parse
+    them take from `fields`.
+    """
     fields = iter(os.fsdecode(raw).split("\0"))
-    commit: Commit | None = None
+    commit: Commit | None = None  # before the first
     steps: list[Step] = []
     for field in fields:
         entry = field.lstrip("\n:")
@@ -137,7 +141,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
-    """Return a commit; the fields behind its id are its author, its committer and its trailers."""
+    """Return a commit; takes its author, its committer and its trailers from the fields behind its id."""
     people = [next(fields), next(fields)]
     trailers = tuple(filter(None, lines_of(next(fields))))
     for trailer in trailers:
@@ -152,7 +156,7 @@ def _parse_step(
     """Return what an entry says; None where the path is as in a parent of the commit.
 
     With one parent its parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS; a merge has an old mode and an
-    old blob for each parent. The fields behind it are the path in each parent, and the path now.
+    old blob for each parent. Takes from the fields behind it the path in each parent, and the path now.
     """
     *old_modes, mode = parts[: parents + 1]
     *old_blobs, blob = parts[parents + 1 : -1]
@@ -172,4 +176,4 @@ def _parse_step(
     if path in paths_of_same_file:
         return None
     moved_from = paths_of_same_file[-1] if paths_of_same_file else None
-    return Step(commit, path, "file", blob, moved_from)
+    return Step(commit, path, "file", blob=blob, moved_from=moved_from)
