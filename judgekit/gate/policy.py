@@ -54,17 +54,17 @@ def find_rule_commits(
        and all rules that what is pushed ever had.
     """
     clone_remotes = remotes.read_remotes(repository, remote, url)
-    updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
-    defaults = [clone_remotes.default_branch(name, updated) for name in clone_remotes.names]
+    remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
+    defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
     commits = _with_different_rules(repository, defaults)
     if commits:
         return commits
-    oids = [*updated.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
+    oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
     commits = _with_different_rules(repository, oids)
     if commits:
         return commits
     other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
-    other_oids = [clone_remotes.default_branch(name, updated={}) for name in other_names]
+    other_oids = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
     if not any(other_oids):
         other_oids = [ref.oid for ref in clone_remotes.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
@@ -74,23 +74,24 @@ def find_rule_commits(
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Return the commits that ids lead to, as far as they are here, one for each set of rules."""
+    """Return the commits that ids lead to, as far as they are here, the first of each set of rules."""
+    distinct_oids = list(dict.fromkeys(filter(None, oids)))
     names = []
-    for oid in dict.fromkeys(filter(None, oids)):
+    for oid in distinct_oids:
         names.append(f"{oid}^{{commit}}")
         names.extend(f"{oid}:{path}" for path in RULES)
-    objects = []
-    for line in repository.described(names):
-        words = line.split(" ")
-        # Of an object that is not here git says so, in place of its kind.
+    objects = {}
+    for name, line in zip(names, repository.described(names), strict=True):
+        words = line.split(" ")  # OID KIND SIZE; of an object that is not here, NAME missing
         is_here = words[1:2] in (["blob"], ["commit"], ["tree"])
-        objects.append(words[0] if is_here else "")
-    commits: dict[tuple[str, ...], str] = {}
-    groups = zip(*[iter(objects)] * (1 + len(RULES)), strict=True)  # as many as there are ids
-    for commit, *rules in groups:
+        objects[name] = words[0] if is_here else ""
+    commit_by_rules: dict[tuple[str, ...], str] = {}
+    for oid in distinct_oids:
+        commit = objects[f"{oid}^{{commit}}"]
+        rules = tuple(objects[f"{oid}:{path}"] for path in RULES)
         if commit:
-            commits.setdefault(tuple(rules), commit)
-    return list(commits.values())[:_MAX_RULES]
+            commit_by_rules.setdefault(rules, commit)
+    return list(commit_by_rules.values())[:_MAX_RULES]
 
 
 def _list_own_branches(repository: Repository) -> list[str]:
@@ -100,21 +101,24 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 
 def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """Return the newest commits that changed the rules, as far back as this clone goes."""
+    """Return the newest commits that changed the rules; none where this clone lacks a part of the history."""
     tips = list(filter(None, map(repository.commit, pushed)))
     if not tips:
         return []
     limit = f"--max-count={_MAX_RULES}"
     try:
         output = repository.ask("log", "--format=%H", "--full-history", limit, *tips, "--", *RULES)
-    except GitError:  # this clone lacks a part of it
+    except GitError:
         return []
     return output.decode().split()
 
 
 @contextmanager
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Give a folder with a commit's rules; a `ConfigError` from inside names the file as `COMMIT:PATH`."""
+    """Give a folder with a commit's rules, and the rubric that they name; an empty one without a commit.
+
+    A `ConfigError` that is raised while the folder is used names the file as `COMMIT:PATH`.
+    """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:
@@ -130,8 +134,8 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
                 raise
             name = _place(commit, path.relative_to(root).as_posix())
             renamed = []
-            for one in (error, *error.others):
-                renamed.append(ConfigError(one.problem, path=name, line=one.line, key=one.key))
+            for old in (error, *error.others):  # all of the same file
+                renamed.append(ConfigError(old.problem, path=name, line=old.line, key=old.key))
             raise ConfigError.of(renamed) from None
 
 
@@ -153,15 +157,19 @@ def _place(commit: str, path: str) -> str:
 
 
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
-    """Write the files at some paths of a commit; raises `ConfigError` for rules that cannot be had."""
+    """Write the files at some paths of a commit into a folder.
+
+    Raises `ConfigError` where they are too many or too large, and where one that decides cannot be had. Any
+    other that cannot be had is left out.
+    """
     files = _list_regular_files(repository, commit, paths)
     blobs = repository.blobs((file.oid for file in files), MAX_BYTES)
-    size = 0
+    total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
         name = _place(commit, file.path)
         if data is not None:
-            size += len(data)
-            if size > MAX_TOTAL:
+            total_bytes += len(data)
+            if total_bytes > MAX_TOTAL:
                 raise _too_much(name, f"{MAX_TOTAL // 1_000_000} MB")
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
@@ -173,13 +181,14 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
 def _list_regular_files(
     repository: Repository, commit: str, paths: Sequence[str]
 ) -> list[TreeEntry]:
-    """Return the regular files at some paths of a commit; raises `ConfigError` for others that decide."""
+    """Return the regular files at some paths of a commit that can be written below a folder.
+
+    Raises `ConfigError` for a link or a submodule in the place of a file that decides.
+    """
     files: list[TreeEntry] = []
-    for entry in _list_files(repository, commit, paths):
+    for entry in _list_entries(repository, commit, paths):
         path = entry.path
-        # A tree that was made by hand may hold `..`.
-        is_safe = path.isascii() and "\\" not in path and ".." not in path.split("/")
-        if not is_safe or path.startswith("/"):
+        if not _is_safe(path):
             continue
         if entry.mode.startswith(FILE):
             files.append(entry)
@@ -189,15 +198,22 @@ def _list_regular_files(
     return files
 
 
+def _is_safe(path: str) -> bool:
+    """Whether a path stays below its folder: a tree that was made by hand may hold `..`."""
+    if path.startswith("/") or "\\" in path or ".." in path.split("/"):
+        return False
+    return path.isascii()
+
+
 def _is_deciding(path: str, paths: Sequence[str]) -> bool:
-    """Whether other rules hold without what is at a path: a rubric, or what is looked for at `paths`."""
+    """Whether other rules would hold without the file at `path`: a rubric, or one that `paths` name."""
     if path == _MEMORY_CONFIG:  # another tool's settings, which say nothing of the gate
         return False
     return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
 
 
-def _list_files(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
-    """Return the files at some paths of a commit; raises `ConfigError` where they are too many."""
+def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
+    """Return all that a commit holds at some paths; raises `ConfigError` where that is too much."""
     entries: list[TreeEntry] = []
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
@@ -223,34 +239,41 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Return what a push brings where that is surely nothing that is judged, else None.
+    """Return what a push brings where that is surely nothing that is judged.
 
-    Raises `InputError` when git cannot answer.
+    None where it may be judged: a full run must say so. Raises `InputError` when git cannot answer.
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
-    key = _choice_key(repository, find_rule_commits(repository, updates, remote, url))
-    try:
-        kept = json.loads(Path(_choice_file(repository)).read_bytes())
-        if kept["key"] != key:
-            return None
-        choice = (kept["paths"], kept["authors"])
-        wanted = ChangeFilter(choice)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
+    wanted = _read_choice(repository, find_rule_commits(repository, updates, remote, url))
+    if wanted is None:
         return None
-    known = remotes.list_known_commits(repository, updates, remote, url)
-    pushed = examine.examine_push(repository, updates, known, wanted)
+    remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
+    pushed = examine.examine_push(repository, updates, remote_commits, wanted)
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None
     return pushed
 
 
+def _read_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
+    """Return which changes the rules of `commits` choose; None where the last full run kept other rules."""
+    key = _choice_key(repository, commits)
+    try:
+        kept = json.loads(Path(_choice_file(repository)).read_bytes())
+        if kept["key"] != key:
+            return None
+        choice = (kept["paths"], kept["authors"])
+        return ChangeFilter(choice)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
+        return None
+
+
 def keep_choice(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Keep which changes the rules of `commits` choose, for the next push: none, or one commit's rules.
+    """Keep for the next push which changes the rules of a commit choose, or the user's without any commit.
 
-    Which of several hold is not known here, so nothing is kept, and the next push reads them again.
+    Of several commits nothing is kept, and the next push reads their rules again.
     """
     if len(commits) > 1:
         return
@@ -270,9 +293,9 @@ def _choice_key(repository: Repository, commits: Sequence[str]) -> str:
     rules = []
     for commit in commits:
         rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))
-    user = environment.stamp(environment.SETTINGS.path())
+    user_settings = environment.stamp(environment.SETTINGS.path())
     variables = []
     for name, value in sorted(environment.environ().items()):
         if name.startswith(_VARIABLES):
             variables.append((name, value))
-    return repr([environment.__version__, *rules, user, variables])
+    return repr([environment.__version__, *rules, user_settings, variables])

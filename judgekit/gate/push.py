@@ -83,37 +83,51 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Return a changed file as it is pushed, and why it cannot be judged.
+    """Return a changed file as a document, and why it cannot be judged: "" where it can.
 
-    Without `data` it is too large, or not in this clone. Of a file that cannot be judged the task's id has
-    the hash that git gives it.
+    `data` is None where the file is too large (it `is_here`), or where this clone lacks it (it is not). The
+    document of a file that cannot be judged is empty, and its task's id has the hash that git gives the file.
     """
     commit = change.commit
     path = encodable(change.path)
+    file, reason = _decode_file(change, path, data, is_here=is_here)
+    if reason:
+        family = None
+        digest = change.blob
+    else:
+        family = _name_families(change)
+        digest = file.sha256
+    author = Author(name=encodable(commit.people[0]), family=family)
+    task_id = f"{path}@{digest[:16]}"
+    return Document((file,), task_id, author=author, commit=commit.oid), reason
+
+
+def _decode_file(
+    change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
+) -> tuple[File, str]:
+    """Return a file, and "" or, with an empty one, why it cannot be judged."""
     reason = ""
-    file = File(path, text="", sha256="", total=0)
     if data is None and is_here:
         reason = f"larger than {MAX_BYTES // 1_000_000} MB"
     elif data is None:
-        name = escaped(shlex.quote(f"{commit.oid[:12]}:{change.path}"))
+        name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
         reason = f"not in this partial clone; fetch it with: git show {name}"
     elif data.startswith(b"version https://git-lfs.github.com/spec/"):
         reason = "stored with Git LFS: the push contains only a pointer"
     else:
         try:
-            file = documents.decode(change.path, data)
+            return documents.decode(change.path, data), ""
         except InputError as error:
             reason = str(error).removeprefix(f"{path}: ")
-    # The families of all models that had a hand in what the push makes of the file.
+    return File(path, text="", sha256="", total=0), reason
+
+
+def _name_families(change: ChangedFile) -> str | None:
+    """Return the families of all models that had a hand in a file, None without any."""
     families: list[str] = []
-    commits_of_file = [] if reason else [commit, *change.earlier]
-    for signed in commits_of_file:
-        families += panel.families_of_writers(signed.people, signed.trailers)
-    family = ", ".join(dict.fromkeys(families)) or None
-    author = Author(name=encodable(commit.people[0]), family=family)
-    digest = change.blob if reason else file.sha256
-    task_id = f"{path}@{digest[:16]}"
-    return Document((file,), task_id, author=author, commit=commit.oid), reason
+    for commit in (change.commit, *change.earlier):
+        families += panel.families_of_writers(commit.people, commit.trailers)
+    return ", ".join(dict.fromkeys(families)) or None
 
 
 def judge_push(
@@ -124,20 +138,27 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Judge what changed since `base`, or what a push to `remote` brings; raises `PushBlocked` to stop it."""
+    """Return the report on what changed since `base`; without one, on what a push to `remote` brings.
+
+    Where nothing can be judged, raises `PushBlocked` if undetermined files stop the push, else the error
+    itself.
+    """
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
         rule_commits = policy.find_rule_commits(repository, updates, remote, url)
-        known = remotes.list_known_commits(repository, updates, remote, url)
+        remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
     else:
         push = PushRecord(ref=base)
         base_commit = commits.resolve_commit(repository, base)
         rule_commits = [base_commit]
-        known = [base_commit]
+        remote_commits = [base_commit]
         head = commits.resolve_commit(repository, "HEAD")
-        updates = [commits.RefUpdate("HEAD", head, "", base_commit)]
-    gate: GateConfig | None = None
+        update = commits.RefUpdate(
+            local_ref="HEAD", local_oid=head, remote_ref="", remote_oid=base_commit
+        )
+        updates = [update]
+    gate: GateConfig | None = None  # until the rules are read
     try:
         # Leaving the rules' folder names the files in it as the commit has them, also in errors.
         with ExitStack() as stack:
@@ -149,40 +170,42 @@ def judge_push(
             for rules in all_rules:
                 choices.append((rules.settings.gate.paths, rules.settings.gate.authors))
             changes = examine.examine_push(
-                repository, updates, known, commits.ChangeFilter(*choices)
+                repository, updates, remote_commits, commits.ChangeFilter(*choices)
             )
-            count_lines = partial(commits.count_changed_lines, repository, updates, known)
+            count_lines = partial(commits.count_changed_lines, repository, updates, remote_commits)
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             return _judge_changes(repository, strictest, changes, push, run, choose_depth)
     except Exception as error:
-        gate = gate or configuration.load(None).gate
-        if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
+        if gate is None:
+            gate = configuration.load(None).gate  # of the user, who may want pushes stopped
+        mode = run.mode or gate.mode
+        if mode == "blocking" and gate.undetermined == "block":
             raise PushBlocked(str(error)) from error
         raise
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
-    """Return the rules of some commits, the user's alone without any; raises `ConfigError` if all are wrong.
+    """Return the rules of some commits that can be read; without any commit, the user's alone.
 
-    Their folders are there until the stack is closed.
+    Raises the first `ConfigError` where none can be read. The folders are there until the stack is closed.
     """
-    loaded: list[_Rules] = []
-    problem: ConfigError | None = None
+    readable: list[_Rules] = []
+    first_error: ConfigError | None = None
     for oid in oids or (None,):
         try:
             folder = stack.enter_context(policy.check_out_rules(repository, oid))
-            loaded.append(_Rules(configuration.load(folder), folder))
+            readable.append(_Rules(configuration.load(folder), folder))
         except ConfigError as error:
-            problem = problem or error
-    if problem is not None and not loaded:
-        raise problem
-    return loaded
+            first_error = first_error or error
+    if first_error is not None and not readable:
+        raise first_error
+    return readable
 
 
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Return what chooses how deep a changed file is judged, None where that is not configured."""
+    """Return a function that chooses how deep a changed file is judged, None where that is not configured."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
@@ -191,12 +214,14 @@ def _make_depth_chooser(
     count_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
-        people: set[str] = set()
+        signatures: set[str] = set()
         for commit in (change.commit, *change.earlier):
-            people.update(commit.people, commit.trailers)
+            signatures.update(commit.people, commit.trailers)
         all_lines = sum(len(lines_of(file.text)) for file in document.files)
-        lines = count_lines_once().get(change.path, all_lines)
-        return depth.choose(users_gate, settings.gate, change.path, lines, sorted(people))
+        changed_lines = count_lines_once().get(change.path, all_lines)
+        return depth.choose(
+            users_gate, settings.gate, change.path, changed_lines, sorted(signatures)
+        )
 
     return choose_depth
 
@@ -209,7 +234,7 @@ def _judge_changes(
     run: Run,
     choose_depth: DepthChooser | None,
 ) -> Report:
-    """Judge the files of a push; return the report about them and about what is not judged."""
+    """Judge the files of a push; return the report on them and on what is not judged."""
     settings = rules.settings
     unexamined = []
     for omission in pushed.unexamined:
@@ -233,7 +258,7 @@ def _judge_changes(
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
-    keeper = _Gatekeeper(
+    gatekeeper = _Gatekeeper(
         settings=settings,
         folder=rules.folder,
         loaded=loaded,
@@ -248,19 +273,23 @@ def _judge_changes(
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
     changes = sorted(pushed.changes, key=operator.attrgetter("path"))
     files = _read_files(repository, changes)
-    running.run(keeper.judge(files, time.monotonic() + budget))
+    running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
-    rows = [keeper.rows[change.path, change.blob] for change in changes]
+    rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
     return report._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return `blocking`, or `advisory` where labels do not support it; note why, and once in the ledger."""
+    """Return `blocking`, or `advisory` where the KPIs do not allow it.
+
+    Adds the reasons to `notes`, and the change of mode to the ledger unless that has it.
+    """
     reasons, is_recorded = standing(ledger.records(window()), rubric)
     if not reasons:
         return "blocking"
-    notes += [f"blocking is suspended until the KPIs recover: {reason}" for reason in reasons]
+    for reason in reasons:
+        notes.append(f"blocking is suspended until the KPIs recover: {reason}")
     if not is_recorded:
         try:
             ledger.add(ModeChange(mode="advisory", why=reasons))
@@ -272,21 +301,21 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 def _read_files(
     repository: Repository, changes: Sequence[ChangedFile]
 ) -> list[tuple[ChangedFile, Document, str]]:
-    """Return each changed file with its document, and why it cannot be judged."""
-    contents = [
-        data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)
-    ]
-    unread = []
+    """Return each changed file with its document, and why it cannot be judged: "" where it can."""
+    oids = (change.blob for change in changes)
+    contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
+    unread_blobs = []  # what is too large, or not in this clone
     for change, data in zip(changes, contents, strict=True):
         if data is None:
-            unread.append(change.blob)
-    blobs_here = set()
-    for line in repository.described(unread):
+            unread_blobs.append(change.blob)
+    large_blobs = set()
+    for line in repository.described(unread_blobs):  # OID KIND SIZE, or OID missing
         if not line.endswith(" missing"):
-            blobs_here.add(line.split(" ")[0])
+            large_blobs.add(line.split(" ")[0])
     files: list[tuple[ChangedFile, Document, str]] = []
     for change, data in zip(changes, contents, strict=True):
-        document, reason = read_changed_file(change, data, is_here=change.blob in blobs_here)
+        is_here = data is not None or change.blob in large_blobs
+        document, reason = read_changed_file(change, data, is_here=is_here)
         files.append((change, document, reason))
     return files
 
@@ -309,50 +338,53 @@ class _Gatekeeper:
     def mode(self) -> ModeName:
         return self.settings.gate.judge_mode
 
-    async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
-        """Judge all files, `until` a time at the latest; raises `ConfigError` before a model is asked."""
+    async def judge(
+        self, files: Sequence[tuple[ChangedFile, Document, str]], *, deadline: float
+    ) -> None:
+        """Settle each file; models have until `deadline`, a moment of `time.monotonic`.
+
+        Raises `ConfigError` before a model is asked.
+        """
         decisions = list(self.ledger.records(DECISIONS))
-        waiting: list[tuple[ChangedFile, Document]] = []
+        for_models: list[tuple[ChangedFile, Document]] = []
         for change, document, reason in files:
             if not self._settle_without_models(change, document, reason, decisions):
-                waiting.append((change, document))
-        if not waiting:
+                for_models.append((change, document))
+        if not for_models:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
-            judge, models = service.document_judge(gateway, self.folder, request)
+            judge, no_model_reason = service.document_judge(gateway, self.folder, request)
             if not judge.models_by_tier and not judge.is_remote:
-                reason = f"not judged: {models}"
-                self.notes.append(reason)
-                for change, document in waiting:
-                    # No measurement, so nothing for the ledger.
-                    verdict = tasks.decide_without_models(
-                        self.loaded, self.mode, document, None, reason
-                    )
-                    self._settle(change, verdict)
+                self._settle_unjudged(for_models, f"not judged: {no_model_reason}")
                 return
 
             async def judge_one(pair: tuple[ChangedFile, Document]) -> None:
                 change, document = pair
-                verdict = await self._judge_file(judge, change, document, until)
+                verdict = await self._judge_file(judge, change, document, deadline)
                 self._note_and_settle(change, verdict, decisions)
 
             limit = service.max_concurrency(judge, MAX_CONCURRENT)
-            stream = map_concurrently(judge_one, waiting, limit, in_order=False)
+            stream = map_concurrently(judge_one, for_models, limit, in_order=False)
             async with aclosing(stream):
-                async for _ in stream:
+                async for _ in stream:  # each settles its file by itself
                     pass
 
     def _settle_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Settle a file that cannot be judged, or that a person decided about; return whether it is one."""
-        override = None
-        if not reason:
-            hashes = [file.sha256 for file in document.files]
-            any_override = self.settings.gate.override_without_terminal
+        """Settle a file that cannot be judged for a `reason`, or that a person decided about.
+
+        Returns False, and settles nothing, where models are to judge it.
+        """
+        if reason:
+            override = None
+        else:
             override = newest_override(
-                decisions, document.task_id, hashes, without_terminal=any_override
+                decisions,
+                document.task_id,
+                [file.sha256 for file in document.files],
+                without_terminal=self.settings.gate.override_without_terminal,
             )
             if override is None:
                 return False
@@ -360,13 +392,24 @@ class _Gatekeeper:
         self._settle(change, verdict)
         return True
 
+    def _settle_unjudged(self, files: Sequence[tuple[ChangedFile, Document]], reason: str) -> None:
+        """Settle files that no model can be asked about; nothing was measured, so the ledger gets nothing."""
+        self.notes.append(reason)
+        for change, document in files:
+            verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
+            self._settle(change, verdict)
+
     async def _judge_file(
-        self, judge: DocumentJudge, change: ChangedFile, document: Document, until: float
+        self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
     ) -> Verdict:
-        """Return the verdict on one file, with what is known of its judges' noise."""
-        left = until - time.monotonic()
-        judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, left))
-        if self.choose_depth and not self.settings.server.url:
+        """Return the verdict on one file, marked where it is within the noise of its judges.
+
+        Adds to `notes` why that noise is not known.
+        """
+        seconds_left = deadline - time.monotonic()
+        judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
+        has_server = bool(self.settings.server.url)  # the shared judge chooses the depth by itself
+        if self.choose_depth and not has_server:
             from judgekit.judging import review  # noqa: PLC0415 - what few configure
 
             depth = self.choose_depth(change, document)
@@ -374,11 +417,16 @@ class _Gatekeeper:
                 judge_in_time, instead=partial(review.at_depth, lambda _: depth)
             )
         verdict = tasks.require_findings(await judge_in_time.judge(document))
-        try:
-            if not verdict.depth or verdict.depth.depth == "tiers":
+        is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"
+        if is_of_tiers:  # only their noise is measured
+            try:
                 verdict = noise.marked(judge, document, verdict)
-        except ConfigError as error:
-            self.notes.append(f"noise not known: {error}")
+            except ConfigError as error:
+                self.notes.append(f"noise not known: {error}")
+        return self._with_id_of_run(verdict, change)
+
+    def _with_id_of_run(self, verdict: Verdict, change: ChangedFile) -> Verdict:
+        """Return a verdict that has the same id whenever the run is begun again, if the run has an id."""
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
@@ -400,7 +448,7 @@ class _Gatekeeper:
         self._settle(change, verdict, is_lost=is_lost)
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
-        """Add the row of a file, and hand it on."""
+        """Add the row of a file to `rows`, and hand it to the run's caller."""
         author, _, _ = change.commit.people[0].partition(" <")
         row = Row(
             path=encodable(change.path),

@@ -82,58 +82,72 @@ class Remotes(NamedTuple):
                 others += refs
         return others
 
-    def default_branch(self, name: str, updated: Mapping[str, str]) -> str | None:
-        """Return where a remote's default branch stands, `updated` or as it was fetched, if that is known."""
+    def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
+        """Return the commit of a remote's default branch, None where that is not known.
+
+        `remote_oids` has by its refs where the push found them, which is newer than what was fetched.
+        """
         refs = self.refs.get(name, [])
         by_name = {ref.name: ref for ref in refs}
         by_source = {ref.source: ref for ref in refs}
         head = by_name.get(f"{_REMOTES}{name}/HEAD") or by_source.get("HEAD")
-        if head is not None and not head.target:
-            return head.oid
-        candidates = [by_source.get(f"{_BRANCHES}main"), by_source.get(f"{_BRANCHES}master")]
+        candidates = []
         if head is not None:
-            candidates.insert(0, by_name.get(head.target))
+            if not head.target:
+                return head.oid
+            candidates.append(by_name.get(head.target))
+        candidates.append(by_source.get(f"{_BRANCHES}main"))
+        candidates.append(by_source.get(f"{_BRANCHES}master"))
         for ref in candidates:
             if ref is not None:
-                return updated.get(ref.source) or ref.oid
+                return remote_oids.get(ref.source) or ref.oid
         return None
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others."""
+    """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others.
+
+    A ref in refs/remotes/ that belongs to no remote, or to several, stands under the name "".
+    """
     addresses = _read_addresses(repository)
     names = _names_at(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)
     folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
         folders.update(spec.folder for spec in specs if spec.folder)
-    listed = _list_refs(repository, sorted(folders))
-    refs: dict[str, list[TrackedRef]] = {}
-    owners: dict[str, set[str]] = {}
+    listed_refs = _list_refs(repository, sorted(folders))
+    claimed_refs: dict[str, list[TrackedRef]] = {}
+    claimants: dict[str, set[str]] = {}  # by ref, the names of the remotes that are fetched into it
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
-        refs[name] = _tracked_refs(name, refspecs.get(name, []), listed)
-        for ref in refs[name]:
-            owners.setdefault(ref.name, set()).add(name)
-    tracked: set[str] = set()
-    for name, tracked_refs in refs.items():
-        # What another remote is fetched into as well may be that one's.
-        allowed = set(names) if name in names else {name}
-        refs[name] = [ref for ref in tracked_refs if owners[ref.name] <= allowed]
-        tracked.update(ref.name for ref in refs[name])
-    rest = [ref for ref in listed if ref.name.startswith(_REMOTES) and ref.name not in tracked]
-    refs.setdefault("", []).extend(rest)  # of a remote that has no name any more
+        claimed_refs[name] = _tracked_refs(name, refspecs.get(name, []), listed_refs)
+        for ref in claimed_refs[name]:
+            claimants.setdefault(ref.name, set()).add(name)
+    refs: dict[str, list[TrackedRef]] = {}
+    owned: set[str] = set()
+    for name, tracked_refs in claimed_refs.items():
+        # Two remotes may share a ref only if both are the one that is pushed to.
+        same_remote = set(names) if name in names else {name}
+        refs[name] = [ref for ref in tracked_refs if claimants[ref.name] <= same_remote]
+        owned.update(ref.name for ref in refs[name])
+    unowned = []
+    for ref in listed_refs:
+        if ref.name.startswith(_REMOTES) and ref.name not in owned:
+            unowned.append(ref)
+    refs.setdefault("", []).extend(unowned)
     return Remotes(names, refs)
 
 
-def list_known_commits(
+def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Return commits that a remote, a name or a URL, has: those that its refs reach, whatever they are."""
+    """Return commits that a remote, a name or a URL, has: where its refs stand.
+
+    Of a remote that was never fetched, where the refs of all others stand.
+    """
     remotes = read_remotes(repository, remote, url)
-    # Of one that was never fetched, only what others have is known.
     refs = remotes.pushed_refs or remotes.other_refs
-    updated = [update.remote_oid for update in updates if not update.is_new]
-    return list(dict.fromkeys([*updated, *(ref.oid for ref in refs)]))
+    old_tips = [update.remote_oid for update in updates if not update.is_new]
+    return list(dict.fromkeys([*old_tips, *(ref.oid for ref in refs)]))
 
 
 def _full_name(ref: str) -> str:
@@ -166,11 +180,11 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _names_at(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """Return the names of the remotes at the place that is pushed to."""
+    """Return the names of the remotes at the place that is pushed to, the given one first."""
     folder = os.path.realpath(repository.folder)
-    # Of a remote with a name, its addresses; else what is pushed to is itself an address.
-    pushed = {url, *addresses.get(remote, [remote])}
-    places = {_place(address, folder) for address in pushed if address}
+    # Of a remote with a name, its addresses; else `remote` is itself an address.
+    pushed_addresses = {url, *addresses.get(remote, [remote])}
+    places = {_place(address, folder) for address in pushed_addresses if address}
     names = [remote]
     for name, own_addresses in addresses.items():
         if any(_place(address, folder) in places for address in own_addresses):
@@ -179,7 +193,10 @@ def _names_at(
 
 
 def _place(address: str, folder: str) -> str:
-    """Return what is the same for all addresses of a repository; relative paths are seen from a folder."""
+    """Return `HOST/PATH` or a full path: the same for all addresses of a repository.
+
+    A relative path is seen from `folder`.
+    """
     match = _URL.fullmatch(address) or _SCP.fullmatch(address)
     if match is None:
         path = address
@@ -220,22 +237,28 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _tracked_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """Return the refs of a remote: into which it is fetched, else those that bear its name."""
-    excluded = [spec for spec in refspecs if spec.is_negative]
+    """Return the refs into which a remote is fetched; where there are none, those in a folder of its name."""
     folder = f"{_REMOTES}{name}/"
     tracked: list[TrackedRef] = []
     for ref in listed:
-        sources = (spec.source_of(ref.name) for spec in refspecs)
-        source = next(filter(None, sources), None)
         if ref.name == f"{folder}HEAD" and ref.target:  # what `git remote set-head` writes
-            source = "HEAD"
-        if source is None or any(_middle(spec.source, source) is not None for spec in excluded):
-            continue
-        tracked.append(ref._replace(source=source))
+            source: str | None = "HEAD"
+        else:
+            sources = (spec.source_of(ref.name) for spec in refspecs)
+            source = next(filter(None, sources), None)
+        if source is not None and not _is_excluded(source, refspecs):
+            tracked.append(ref._replace(source=source))
     if any(ref.source != "HEAD" for ref in tracked):
         return tracked
-    named = []
+    if not name:  # its folder would be that of all remotes
+        return []
+    in_folder = []
     for ref in listed:
-        if name and ref.name.startswith(folder):
-            named.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
-    return named
+        if ref.name.startswith(folder):
+            in_folder.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
+    return in_folder
+
+
+def _is_excluded(source: str, refspecs: Sequence[Refspec]) -> bool:
+    """Whether a negative refspec leaves out a ref of the remote."""
+    return any(spec.is_negative and _middle(spec.source, source) is not None for spec in refspecs)

@@ -270,7 +270,7 @@ def test_refs_of_a_remote_are_where_it_was_fetched_to(world: World, refspecs: li
     assert "refs/heads/wip" not in {ref.source for ref in found.pushed_refs} or len(refspecs) == 1
     world.work.commit("mine", b_md=bad("b"))
     world.work("update-ref", "refs/heads/other", "HEAD")
-    assert remotes.list_known_commits(Repository(world.work.folder), [], "origin") == [known]
+    assert remotes.list_remote_commits(Repository(world.work.folder), [], "origin") == [known]
 
 
 def test_branches_and_tags_of_this_clone_are_nobodys_word_of_a_remote(world: World) -> None:
