@@ -70,20 +70,21 @@ class ListedIssue(NamedTuple):
 
 
 class Gh:
-    """The issues of `HOST/OWNER/NAME`, until a moment of `time.monotonic`; raises `GhError` without gh."""
+    """The issues of `HOST/OWNER/NAME`, until a deadline of `time.monotonic`; raises `GhError` without gh."""
 
-    def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
+    def __init__(self, repository: str, deadline: float, environ: Mapping[str, str]) -> None:
         program = programs.find("gh", environ)
         if program is None:
             raise GhError("gh is not installed; see cli.github.com")
         self._program = program
         self._repository = repository
-        self._until = until
+        self._deadline = deadline
         self._environ = programs.known("gh", environ)
-        self._newest: list[ListedIssue] | None = None
+        self._newest: list[ListedIssue] | None = None  # until it is asked for
 
     def find_issue(self, token: str) -> ListedIssue | None:
-        """Return the oldest issue with this token; GitHub's search lags, so the newest are listed first."""
+        """Return the oldest issue with this token, None where there is none."""
+        # GitHub's search lags, so it may lack the newest.
         if self._newest is None:
             self._newest = self._list_issues("--limit", "50")
         matches = [issue for issue in self._newest if issue.token == token]
@@ -116,13 +117,13 @@ class Gh:
         return listed
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Return what `gh issue VERB WORDS` prints; raises `GhError`, if late too."""
-        left = self._until - time.monotonic()
-        if left <= 0:
+        """Return what `gh issue VERB WORDS` prints; raises `GhError` where it fails or is late."""
+        seconds_left = self._deadline - time.monotonic()
+        if seconds_left <= 0:
             raise GhError("no time left for gh")
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         try:
-            code, output, errors = programs.run(argv, self._environ, stdin, seconds=left)
+            code, output, errors = programs.run(argv, self._environ, stdin, seconds=seconds_left)
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             raise GhError(f"gh could not be started ({error})") from None
         except programs.Unfinished:
@@ -177,7 +178,10 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues as the settings want; return lines. Raises nothing."""
+    """Notify the user's program and open issues as the settings want; return lines about it.
+
+    Without `settings` those of the user and of the project count. Raises nothing: errors become lines.
+    """
     lines: list[str] = []
     try:
         settings = settings or _load_settings(folder)
@@ -236,16 +240,24 @@ def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Start the command for each verdict that it has no notice of yet; return a line where one failed."""
+    """Start the command for each verdict that it has no notice of yet, up to the first failure.
+
+    Returns a line about the failure, no line without one.
+    """
     if not verdicts:
         return []
-    until = time.monotonic() + SECONDS
+    failure = _send_notices(verdicts, command, project)
+    return [] if failure is None else [f"escalate.notify: {command[0]}: {failure}"]
+
+
+def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
+    """Start the command for each verdict; return why one failed, None if none did."""
+    deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
     program = programs.find(command[0], environ)
-    failed = f"escalate.notify: {command[0]}: "
     if program is None:
-        return [f"{failed}not found; name a program on PATH, or its absolute path"]
+        return "not found; name a program on PATH, or its absolute path"
     argv = [program, *command[1:]]
     try:
         environment.private_folder(str(folder))
@@ -256,17 +268,17 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
                 continue
             is_sent = False
             try:
-                failure = _run_program(argv, environ, verdict, until - time.monotonic())
+                failure = _run_program(argv, environ, verdict, deadline - time.monotonic())
                 is_sent = failure is None
             finally:
                 _end_notice(folder, notice, is_sent=is_sent)
             if failure is not None:
-                return [f"{failed}{failure}"]
+                return failure
     except programs.Unfinished:
-        return [f"{failed}not done after {SECONDS:g} s"]
+        return f"not done after {SECONDS:g} s"
     except (OSError, ValueError) as error:
-        return [f"{failed}{error}"]
-    return []
+        return str(error)
+    return None
 
 
 def _run_program(
@@ -281,17 +293,19 @@ def _run_program(
 def _begin_notice(folder: Path, notice: str) -> bool:
     """Note that a notice is being sent; return False where it was sent, or another process sends it now."""
     with _locked_notices(folder) as notices:
-        begun = notices.get(notice, 0.0)
-        if begun is None:
-            return False
-        # What a process noted that was killed counts no longer than a program may take.
-        if abs(time.time() - begun) < 2 * SECONDS:
-            return False
+        if notice in notices:
+            begun = notices[notice]
+            if begun is None:  # it was sent
+                return False
+            # A process that was killed never ends what it began: it counts while a program may take so long.
+            if abs(time.time() - begun) < 2 * SECONDS:
+                return False
         notices[notice] = time.time()
     return True
 
 
 def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
+    """Note that a notice was sent, or forget that it was begun."""
     with _locked_notices(folder) as notices:
         notices.pop(notice, None)
         if is_sent:
@@ -300,20 +314,21 @@ def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
 
 @contextmanager
 def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Give when each notice was begun, None for those that were sent; then write what the caller changed.
+    """Give by notice when it was begun, None where it was sent; then write what the caller changed.
 
     A lock is held while this file is read and written, never while the program runs.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
         notices: dict[str, float | None] = {}
-        for word in path.read_text().split() if path.exists() else ():
+        old_words = path.read_text().split() if path.exists() else []
+        for word in old_words:
             notice, _, begun = word.partition(":")
             notices[notice] = float(begun) if begun else None
         yield notices
         words = []
-        for notice, since in notices.items():
-            words.append(notice if since is None else f"{notice}:{since}")
+        for notice, moment in notices.items():
+            words.append(notice if moment is None else f"{notice}:{moment}")
         outputs.write_atomically(str(path), "\n".join(words[-_MAX_NOTICES:]), private=True)
 
 
@@ -337,21 +352,25 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the rounds that ended in `improve` since the last other verdict on the same task."""
+    """Count the rounds that ended in `improve`: of a verdict, and of those just before it on the same task.
+
+    Ends at the first verdict, going back, that is another word.
+    """
     name = task_name(verdict.task_id)
-    earlier = []
+    earlier_verdicts = []
     for line in lines:
-        is_other_verdict = task_name(line.task_id) == name and line.id != verdict.id
-        if is_other_verdict and line.timestamp <= verdict.timestamp:
-            earlier.append(line)
-    earlier.sort(key=operator.attrgetter("timestamp"), reverse=True)
+        if task_name(line.task_id) != name or line.id == verdict.id:
+            continue
+        if line.timestamp <= verdict.timestamp:
+            earlier_verdicts.append(line)
+    earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
     count = 0
-    for judged in (verdict, *earlier):
+    for judged in (verdict, *earlier_verdicts):
         if judged.verdict != "improve":
             break
         opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
         outcomes = [opinion.get("outcome") for opinion in opinions]
-        count += max(1, outcomes.count("improve"))
+        count += max(1, outcomes.count("improve"))  # no round alone may have come to it
     return count
 
 
@@ -382,7 +401,7 @@ def ensure_issues(
     if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
-    gh = Gh(repository, time.monotonic() + seconds, environ)
+    gh = Gh(repository, deadline=time.monotonic() + seconds, environ=environ)
     for verdict in verdicts:
         wanted = issues.build_issue(verdict, with_text=settings.text)
         outcome, url = _ensure_issue(gh, wanted, settings.labels)

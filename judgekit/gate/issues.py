@@ -131,24 +131,22 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
         return NOTHING, NOTHING, format_inline(str(failure.kind)) if failure else NOTHING
     scores = opinion.get("scores")
     numbers = []
-    for name, value in scores.items() if isinstance(scores, dict) else ():
-        if isinstance(value, int | float):
-            numbers.append(f"{name} {value:g}")
+    if isinstance(scores, dict):
+        for name, value in scores.items():
+            if isinstance(value, int | float):
+                numbers.append(f"{name} {value:g}")
     outcome = format_inline(str(opinion.get("outcome")))
     return outcome, format_inline(", ".join(numbers)), NOTHING
 
 
 def _finding_lines(verdict: VerdictLine) -> list[str]:
-    """Return the lines about the verdict's findings; where no tier decided, those of all rounds."""
-    findings = [("", finding) for finding in verdict.findings]
-    for judged_round in verdict.rounds if verdict.judge_tier is None else ():
-        records: Any = (judged_round.opinion or {}).get("findings")
-        for record in records if isinstance(records, list) else ():
-            findings.append((judged_round.tier, Finding.model_validate(record)))
+    """Return the lines about the first findings, and one that counts those left out."""
+    findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
-            return [*lines, f"and {len(findings) - number + 1} more"]
+            left_out = len(findings) - number + 1  # this one, too
+            return [*lines, f"and {left_out} more"]
         location = finding.location and f"in {finding.location}"
         where = ", ".join(filter(None, (tier, finding.dimension, location)))
         text = f"{where}: {finding.issue}" if where else finding.issue
@@ -160,3 +158,16 @@ def _finding_lines(verdict: VerdictLine) -> list[str]:
         if finding.suggestion:
             lines.append(wrap(f"-> {finding.suggestion}", _MAX_TEXT, indent, indent))
     return lines
+
+
+def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
+    """Return the verdict's own findings, under "", and, where no tier decided, those of each round's tier."""
+    findings = [("", finding) for finding in verdict.findings]
+    if verdict.judge_tier is not None:
+        return findings
+    for judged_round in verdict.rounds:
+        records: Any = (judged_round.opinion or {}).get("findings")
+        if isinstance(records, list):
+            for record in records:
+                findings.append((judged_round.tier, Finding.model_validate(record)))
+    return findings

@@ -38,6 +38,7 @@ FILE = ".judgekit/task.yaml"
 MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
 SECONDS = 5.0  # for each question to git
 _SHA1 = 40  # digits
+_ROUNDING = 2  # seconds by which some file systems round the time of a change
 
 
 class TaskFile(Strict):
@@ -60,7 +61,11 @@ def read_task_file(project: Path) -> TaskFile:
 def judge_task(
     document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
-    """Return the verdict on a task, noted in the ledger, and notes; an override goes before any model."""
+    """Return the verdict on a task, and notes about it for a person.
+
+    A person's override is the verdict without any model. Else models are asked, and what they come to goes to
+    the ledger.
+    """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task = document.task_id
@@ -78,7 +83,7 @@ def judge_task(
         )
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
-    if verdict.rounds:
+    if verdict.rounds:  # else no model was asked, and nothing was measured
         try:
             verdict = ledger.note(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
@@ -87,7 +92,7 @@ def judge_task(
 
 
 def require_findings(verdict: Verdict) -> Verdict:
-    """Return a verdict; undetermined, where decision models alone would hold a push, and nobody says why."""
+    """Return the verdict; as undetermined where decision models alone would hold a push without a finding."""
     would_hold = verdict.verdict in ("reject", "improve")
     if not would_hold or verdict.findings or not is_wordless(verdict.record()):
         return verdict
@@ -104,9 +109,9 @@ def decide_without_models(
     reason: str = "",
 ) -> Verdict:
     """Return the verdict of an override; without one, that nothing was determined for a reason."""
-    decided: Override | None = None
+    human_override: Override | None = None
     if override is not None:
-        decided = Override(
+        human_override = Override(
             at=override.timestamp,
             decision=override.decision,
             why=override.why,
@@ -119,11 +124,11 @@ def decide_without_models(
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
-        verdict=decided.decision if decided else "undetermined",
+        verdict=human_override.decision if human_override else "undetermined",
         consensus="none",
-        degraded=None if decided else reason,
+        degraded=None if human_override else reason,
         author=document.author,
-        human_override=decided,
+        human_override=human_override,
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=0,
@@ -133,17 +138,20 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """Return the `most` uncommitted files changed last, after `since` (s) if given, that can be judged."""
+    """Return files that differ from the current commit and can be judged: the `most` that changed last.
+
+    With `since`, in seconds, only files that changed after this time. They are sorted by path.
+    """
     repository = Repository(project)
     recent = _list_recent_files(repository, Patterns(paths), since)
-    committed = _committed_blobs(repository) if recent else {}
+    committed_blobs = _committed_blobs(repository) if recent else {}
     files: list[File] = []
     for _, path in sorted(recent, reverse=True):
         if len(files) == most:
             break
         with suppress(InputError, OSError):
             data = (project / path).read_bytes()
-            if not _is_blob(data, committed.get(path, "")):
+            if not _is_blob(data, committed_blobs.get(path, "")):
                 files.append(documents.decode(path, data))
     return sorted(files, key=operator.attrgetter("path"))
 
@@ -151,7 +159,10 @@ def read_changed_files(
 def _list_recent_files(
     repository: Repository, wanted: Patterns, since: float | None
 ) -> list[tuple[float, str]]:
-    """Return when files of a working tree changed, and their paths: regular ones that are not too large."""
+    """Return the time of change and the path of each wanted file of the working tree.
+
+    Leaves out what changed before `since`, what is no regular file or too large, and what is behind a link.
+    """
     root = os.path.realpath(repository.folder)
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     output = os.fsdecode(repository.ask(*words, seconds=SECONDS))
@@ -164,9 +175,10 @@ def _list_recent_files(
             status = os.lstat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
                 continue
+            if since is not None and status.st_mtime < since - _ROUNDING:
+                continue
             is_behind_link = os.path.realpath(path) != os.path.normpath(path)
-            is_recent = since is None or status.st_mtime >= since - 2  # some file systems round it
-            if is_recent and not is_behind_link:
+            if not is_behind_link:
                 recent.append((status.st_mtime, name))
     return recent
 
