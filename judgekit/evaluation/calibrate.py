@@ -98,6 +98,17 @@ class Chain(NamedTuple):
 Chains: TypeAlias = dict[Chain, list[Sample]]
 
 
+class _ChainTest(NamedTuple):
+    """The widest gate of a chain that holds, the next one, which does not, and how many were tested.
+
+    `widest` is None where no gate holds, `refused` where all do.
+    """
+
+    widest: CalibratedRule | None
+    refused: RefusedRule | None
+    steps: int
+
+
 class ChosenRules(NamedTuple):
     """The gates that hold, the evidence for each of them, and the classes without one."""
 
@@ -112,84 +123,105 @@ def choose_rules(
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     chains = _chains(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
-    able = _testable(chains, doubt, promise)
+    testable = _testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
     refused = []
-    steps: dict[Chain, int] = {}
+    steps: dict[Chain, int] = {}  # how many gates of a chain were tested
     for chain, members in chains.items():
-        if chain not in able:
-            # Its own share, if it were one class more that is tested.
-            level = doubt / (len(able) + 1)
-            least = min(map(chain.margin, members))
-            tested = _test_gate(chain, least, members, level, promise)
-            if isinstance(tested, RefusedRule):
-                refused.append(tested)
-            continue
-        place = tiers.index(chain.tier)
-        level = doubt / len(able) / _possible_results(chain, tiers, steps)
-        reaching = _reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
-        widest = None
-        steps[chain] = 0
-        for least in _margins(chain, reaching, level, promise):
-            steps[chain] += 1
-            inside = [sample for sample in reaching if chain.margin(sample) >= least]
-            tested = _test_gate(chain, least, inside, level, promise)
-            if isinstance(tested, RefusedRule):
-                refused.append(tested)
-                break
-            widest = tested
-        if widest is not None:
-            gates.append(widest)
-    gates = _apart(gates)
+        if chain in testable:
+            place = tiers.index(chain.tier)
+            level = doubt / len(testable) / _possible_results(chain, tiers, steps)
+            reaching = _reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
+            test = _test_chain(chain, reaching, level, promise)
+            steps[chain] = test.steps
+            if test.widest is not None:
+                gates.append(test.widest)
+            if test.refused is not None:
+                refused.append(test.refused)
+        else:
+            # The share of the doubt that it would have, if it were tested as well.
+            level = doubt / (len(testable) + 1)
+            least_margin = min(map(chain.margin, members))
+            gate = _test_gate(chain, least_margin, members, level, promise)
+            if isinstance(gate, RefusedRule):
+                refused.append(gate)
+    gates = _without_overlaps(gates)
     finality = FinalityRules(rules=tuple(gates), last=promise.reference)
     return ChosenRules(finality, gates, refused)
 
 
-def _apart(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Return gates, of two sides of a decision model that overlap only the one with more labels."""
-    kept = list(gates)
+def _test_chain(
+    chain: Chain, reaching: Sequence[Sample], level: float, promise: Promise
+) -> _ChainTest:
+    """Test the gates of a chain, each wider than the one before, up to the first that fails."""
+    widest = None
+    steps = 0
+    for least_margin in _margins(chain, reaching, level, promise):
+        steps += 1
+        members = [sample for sample in reaching if chain.margin(sample) >= least_margin]
+        gate = _test_gate(chain, least_margin, members, level, promise)
+        if isinstance(gate, RefusedRule):
+            return _ChainTest(widest, gate, steps)
+        widest = gate
+    return _ChainTest(widest, None, steps)
+
+
+def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
+    """Return the gates; of two that overlap only the one with more labels."""
+    kept = []
     for gate in gates:
+        is_smaller = False
         for other in gates:
-            if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
-                continue
-            overlaps = gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
-            if overlaps and gate.labels < other.labels and gate in kept:
-                kept.remove(gate)
+            if _overlap(gate, other) and gate.labels < other.labels:
+                is_smaller = True
+        if not is_smaller:
+            kept.append(gate)
     return kept
 
 
+def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
+    """Whether one gate may accept an opinion of a decision model that the other rejects."""
+    if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
+        return False
+    # Each leaning counts towards its own side, so the sides meet where the sum is 0.
+    return gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
+
+
 def _testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Return the chains with labels enough to pass without any error: they share the confidence."""
-    largest = sorted(chains, key=lambda chain: -len(chains[chain]))
-    able = set[Chain]()
-    for count, chain in enumerate(largest, 1):
+    """Return the chains with labels enough to pass without any error: they share the doubt."""
+    largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
+    testable = set[Chain]()
+    for count, chain in enumerate(largest_first, 1):
         least_labels = _labels_needed(promise, doubt / count)
         if least_labels is not None and len(chains[chain]) >= least_labels:
-            able = set(largest[:count])
-    return able
+            testable = set(largest_first[:count])
+    return testable
 
 
 def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]) -> int:
-    """Return how many results were possible before a chain: as many as there were steps, and none."""
-    before = None
+    """Return how many results the chains of the tier before could have that decide what reaches this one.
+
+    A chain may end at any of its steps, or without a gate.
+    """
+    tier_before = None
     if chain.after is not None:
-        before = tiers[tiers.index(chain.tier) - 1]
+        tier_before = tiers[tiers.index(chain.tier) - 1]
     results = 1
-    for step, count in steps.items():
-        if (step.tier, step.outcome) == (before, chain.after):
+    for tested_chain, count in steps.items():
+        if (tested_chain.tier, tested_chain.outcome) == (tier_before, chain.after):
             results += count
     return results
 
 
 def _reaching(
-    members: Iterable[Sample], earlier: Sequence[TierName], finality: FinalityRules
+    members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
     """Return the samples that no gate of an earlier tier ends."""
     reaching = []
     for sample in members:
-        seen = {tier: sample.united(tier) for tier in earlier}
-        is_final = any(finality.final(tier, seen, sample.margins) for tier in seen)
-        is_decided = any(finality.decided(tier, sample.leanings) for tier in seen)
+        outcomes = {tier: sample.united(tier) for tier in earlier_tiers}
+        is_final = any(finality.final(tier, outcomes, sample.margins) for tier in outcomes)
+        is_decided = any(finality.decided(tier, sample.leanings) for tier in outcomes)
         if not is_final and not is_decided:
             reaching.append(sample)
     return reaching
@@ -198,28 +230,17 @@ def _reaching(
 def _chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Return the classes of opinions with their members, an earlier tier's first."""
+    """Return the classes of opinions with their members, an earlier tier's first.
+
+    The reference has none, and without one the last tier: it needs no gate.
+    """
     chains: Chains = {}
-    last = tiers.index(reference or tiers[-1])
-    for place, tier in enumerate(tiers[:last]):
+    tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
+    for place, tier in enumerate(tiers_with_gates):
+        tier_before = tiers[place - 1] if place else None
         for sample in samples:
-            outcome = sample.united(tier)
-            if outcome is None or sample.margin(tier) is None:
-                continue
-            if place == 0 and tier in sample.leanings:
-                if reference is None or sample.is_measured_by(reference):
-                    for side in _SIDES:
-                        chains.setdefault(Chain(tier, side, None, leans=True), []).append(sample)
-                continue
-            after = sample.united(tiers[place - 1]) if place else None
-            if reference:
-                is_testable = sample.is_measured_by(reference)
-            else:
-                # A deeper opinion ends the judging anyway; a test would only take from the others.
-                is_dispute = sample.wrong is not None or {outcome, after} == {"accept", "reject"}
-                is_testable = place == 0 or is_dispute
-            if is_testable:
-                chains.setdefault(Chain(tier, outcome, after), []).append(sample)
+            for chain in _chains_of_opinion(sample, tier, tier_before, reference):
+                chains.setdefault(chain, []).append(sample)
     first, second = tiers[:2]
     for sample in samples:
         win_and_tie = (sample.united(first), sample.united(second)) == ("accept", "improve")
@@ -229,11 +250,35 @@ def _chains(
     return chains
 
 
-def _labels_needed(promise: Promise, level: float, share: float = 0.0) -> int | None:
-    """Return how many labels, `share` of them errors, keep a promise: with a reference half is for gains."""
+def _chains_of_opinion(
+    sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
+) -> list[Chain]:
+    """Return the chains of a tier's opinion: both sides of a decision model in the first tier, else one.
+
+    Returns none where no gate is learned of it.
+    """
+    outcome = sample.united(tier)
+    if outcome is None or sample.margin(tier) is None:
+        return []
+    if reference is not None and not sample.is_measured_by(reference):
+        return []
+    if tier_before is None:
+        if tier in sample.leanings:
+            return [Chain(tier, side, None, leans=True) for side in _SIDES]
+        return [Chain(tier, outcome, None)]
+    after = sample.united(tier_before)
+    is_dispute = sample.wrong is not None or {outcome, after} == {"accept", "reject"}
+    if reference is None and not is_dispute:
+        # It ends the judging without a gate, too; a test would only take from the others.
+        return []
+    return [Chain(tier, outcome, after)]
+
+
+def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> int | None:
+    """Return how many labels keep a promise if errors are so frequent; None where none would."""
     if promise.reference:
-        level = level / 2
-    return needed(promise.rate, level, share)
+        level = level / 2  # the other half is for the gains
+    return needed(promise.rate, level, error_rate)
 
 
 def _margins(
@@ -243,25 +288,22 @@ def _margins(
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
     # On a coarse scale the first gate is what ties there, and may be as small as can hold.
-    share = 0.0 if is_coarse else promise.rate * FREE_SHARE
-    least = _labels_needed(promise, level, share)
-    if least is None or len(margins) <= least:
+    error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
+    first_size = _labels_needed(promise, level, error_rate)
+    if first_size is None or len(margins) <= first_size:
         return margins[-1:]
-    steps: list[float] = []
-    most = STEPS
-    wider = WIDER
-    if chain.leans:
-        most = LEANING_STEPS
-        wider = 1.0
+    most_steps = LEANING_STEPS if chain.leans else STEPS
+    least_ratio = 1.0 if chain.leans else WIDER
     # As many steps as there are lead to the whole class in even ratios.
-    even = (len(margins) / least) ** (1 / (most - 1))
-    wider = max(wider, even)
-    size = float(least)
-    while size < len(margins) and len(steps) < most - 1:
+    even_ratio = (len(margins) / first_size) ** (1 / (most_steps - 1))
+    ratio = max(least_ratio, even_ratio)
+    steps: list[float] = []
+    size = float(first_size)
+    while size < len(margins) and len(steps) < most_steps - 1:  # the last is the whole class
         margin = margins[ceil(size) - 1]
         inside = sum(other >= margin for other in margins)
         steps.append(margin)
-        size = max(inside * wider, inside + 1)
+        size = max(inside * ratio, inside + 1)
     if not steps or steps[-1] > margins[-1]:
         steps.append(margins[-1])
     return steps
@@ -330,6 +372,7 @@ class Walked(NamedTuple):
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
+    """Return how many judgings are decided, how many of them wrong, how many end by a gate, and all calls."""
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -337,41 +380,53 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
     for walked in walks:
         for tier in tiers:
             calls[tier] += walked.calls.get(tier, 0)
-        decided += walked.right is not None
-        errors += walked.right is False
-        by_gate += walked.by_gate
+        if walked.right is not None:
+            decided += 1
+        if walked.right is False:
+            errors += 1
+        if walked.by_gate:
+            by_gate += 1
     return calibration.Measured(decided=decided, errors=errors, by_gate=by_gate, calls=calls)
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
+    """Return how the judging of a sample would end, each tier that is asked by one call."""
     final, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
-    gates = rules.finality
     if final.tier is None:
-        return Walked(calls, None, by_gate=False)
+        return Walked(calls, right=None, by_gate=False)
+    gates = rules.finality
     by_gate = False
-    if gates and final.tier != gates.last:
+    if gates is not None and final.tier != gates.last:  # the last tier ends it without a gate
         outcomes = {tier: sample.united(tier) for tier in tiers}
-        by_gate = gates.decided(final.tier, sample.leanings) is not None
-        by_gate = by_gate or bool(gates.final(final.tier, outcomes, sample.margins))
+        by_leaning = gates.decided(final.tier, sample.leanings) is not None
+        by_gate = by_leaning or gates.final(final.tier, outcomes, sample.margins)
     return Walked(calls, sample.is_right(final.verdict), by_gate)
 
 
 def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
+    """Return how the judging of a sample would end, and the tiers that it asks."""
     rules = replace(rules, truncated=sample.cut)
-    seen: dict[TierName, Outcome | None] = {}
+    outcomes: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
-    while not isinstance(step := rules.next(seen, sample.margins, divided, sample.leanings), Final):
-        opinion = sample.voices.get(step, FAILED)
-        seen[step] = opinion.outcome
-        if opinion.divided is not None:
-            divided[step] = opinion.divided
-    final = step
-    if sample.stands and rules.finality and final.tier and final.verdict == "improve":
-        winner = rules.finality.stands(final.tier, seen, sample.margins)
-        if winner:
-            final = Final("accept", "single", winner)
-    return final, list(seen)
+    final = None
+    while final is None:
+        step = rules.next(outcomes, sample.margins, divided, sample.leanings)
+        if isinstance(step, Final):
+            final = step
+        else:
+            opinion = sample.voices.get(step, FAILED)
+            outcomes[step] = opinion.outcome
+            if opinion.divided is not None:
+                divided[step] = opinion.divided
+    if final.tier is None or final.verdict != "improve":
+        return final, list(outcomes)
+    # Of a pair it is a tie; a win of the tier before may stand against it.
+    if sample.stands and rules.finality is not None:
+        winner = rules.finality.stands(final.tier, outcomes, sample.margins)
+        if winner is not None:
+            final = Final("accept", consensus="single", tier=winner)
+    return final, list(outcomes)
 
 
 class RankedCase(NamedTuple):
@@ -387,51 +442,65 @@ class RankedCase(NamedTuple):
     def turns(
         self, finality: FinalityRules | None
     ) -> Iterator[tuple[int, RankingStep, str | None]]:
-        """Yield each tier's calls, its step, and the winner or tie, if no tier is asked after it."""
+        """Yield of each tier that is asked how many calls that takes, its step, and the winner or `TIE`.
+
+        The winner is the one there would be if no tier were asked after it; None where the step has no means,
+        or the texts were cut.
+        """
         panel = {tier: {voter.model for voter in means} for tier, means in self.said.items()}
         margins = ranking.usual_margins(self.rubric)
         letters = tuple(self.case.letters)
         rules = RankingRules(letters, panel, margins, self.mode, finality)
         steps: list[RankingStep] = []
         while tier := rules.following(steps):
-            alive = steps[-1].contenders if steps else letters
+            contenders = steps[-1].contenders if steps else letters
             means = self.said[tier]
-            cut = self.case.judges[tier].cut
-            step = rules.step(steps, tier, means, is_cut=cut, is_barred=tier in self.apart)
+            is_cut = self.case.judges[tier].cut
+            step = rules.step(steps, tier, means, is_cut=is_cut, is_barred=tier in self.apart)
             steps.append(step)
-            word = None
+            winner = None
             if step.means is not None and not step.is_cut:
-                word = rules.winner(step) or TIE
-            yield ranking.count_calls(means, alive), step, word
+                winner = rules.winner(step) or TIE
+            yield ranking.count_calls(means, contenders), step, winner
 
     def walk(self, finality: FinalityRules | None) -> Walked:
+        """Return how the judging of the case would end."""
         turns = list(self.turns(finality))
-        _, last, word = turns[-1]
-        is_right = None if word is None else word == self.best
+        _, last_step, winner = turns[-1]
+        is_right = None if winner is None else winner == self.best
         calls = {step.tier: count for count, step, _ in turns}
-        return Walked(calls, is_right, by_gate=last.is_by_calibration)
+        return Walked(calls, is_right, by_gate=last_step.is_by_calibration)
 
     def sample(self) -> Sample:
-        """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
-        best = None if self.best == TIE else self.best
+        """Return the case as gates are learned from it: the step of each tier, as if no gate ended it."""
+        best_letter = None if self.best == TIE else self.best
         voices = {}
         ties = set()
         wrong = set()
-        for _, step, word in self.turns(FinalityRules()):
+        for _, step, winner in self.turns(FinalityRules()):
             tier = step.tier
             margin = step.lead or None
             if step.has_result or step.is_cut or tier in self.apart:
-                margin = None
+                margin = None  # no gate may let it through
             voices[tier] = TierOpinion(step.outcome, margin)
-            if word == TIE:
+            if winner == TIE:
                 ties.add(tier)
-            if step.best != best:
+            if step.best != best_letter:
                 wrong.add(tier)
-        return Sample(self.case.id, "accept", voices, ties=frozenset(ties), wrong=frozenset(wrong))
+        return Sample(
+            id=self.case.id,
+            label="accept",  # which plays no part beside `wrong`
+            voices=voices,
+            ties=frozenset(ties),
+            wrong=frozenset(wrong),
+        )
 
 
 def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Return cases about the best of several subjects, none of other cases; raises `InputError`."""
+    """Return the cases with their scores; none where they are not about the best of several subjects.
+
+    Raises `InputError` where only some are, and for labels or scores that do not fit.
+    """
     if not any(case.subjects for case in cases):
         return []
     if not isinstance(rubric, ScoreRubric):
@@ -445,11 +514,18 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
-        means = {}
+        scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
-            means[tier] = points(case, recorded)
-        best = reader.labels(case)[WHOLE]
-        ranked_cases.append(RankedCase(case, rubric, mode, means, best, apart))
+            scores_by_tier[tier] = points(case, recorded)
+        ranked_case = RankedCase(
+            case=case,
+            rubric=rubric,
+            mode=mode,
+            said=scores_by_tier,
+            best=reader.labels(case)[WHOLE],
+            apart=apart,
+        )
+        ranked_cases.append(ranked_case)
     return ranked_cases
 
 
@@ -462,9 +538,12 @@ class Opinions(NamedTuple):
     judge: DocumentJudge | None = None
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Return cases about documents or candidates with one judge more: what the tiers come to."""
-        has_several = any(case.subjects for case in self.cases)
-        if self.judge is None or isinstance(rubric, CompareRubric) or has_several:
+        """Return cases about documents or candidates with one judge more, `COURSE`: what the tiers come to.
+
+        Returns the cases as they are where they compare texts, or where nobody was asked just now.
+        """
+        are_about_several = any(case.subjects for case in self.cases)
+        if self.judge is None or isinstance(rubric, CompareRubric) or are_about_several:
             return self.cases
         settings = self.judge.settings
         rules = settings.escalation_rules(margin=settings.margin)
@@ -489,36 +568,53 @@ def _walk_case(
     for tier in rules.tiers:
         if tier in case.judges:
             opinions[tier] = reader.opinions(rubric, case, case.judges[tier])
+    # A tier that was not asked is none to wait for.
+    rules_of_asked = replace(rules, tiers=tuple(opinions))
     cut = frozenset(tier for tier in opinions if case.judges[tier].cut)
     ends = {}
     asked_tiers = set[TierName]()
-    for part in next(iter(opinions.values())):
+    for part in next(iter(opinions.values())):  # all tiers have opinions on the same parts
         voices = {}
         for tier, opinion_by_part in opinions.items():
             voices[tier] = opinion_by_part[part]
             if tier in apart:
                 voices[tier] = voices[tier]._replace(margin=None)
-        # A tier that was not asked is none to wait for.
-        rules_of_asked = replace(rules, tiers=tuple(voices))
-        sample = Sample(part, "accept", voices, cut)
+        sample = Sample(part, "accept", voices, cut)  # nobody looks at its label
         ends[part], tiers = walk_tiers(sample, rules_of_asked)
         asked_tiers.update(tiers)
     calls = sum(case.judges[tier].calls for tier in asked_tiers)
     if WHOLE not in ends:
-        keep = []
-        unjudged = []
-        for part, end in ends.items():
-            if end.verdict == "accept":
-                keep.append(part)
-            if not end.tier:
-                unjudged.append(part)
-        return {"calls": calls, "keep": keep, "unjudged": unjudged}
+        return {"calls": calls, **_kept_candidates(ends)}
     end = ends[WHOLE]
-    if not end.tier:
+    if end.tier is None:
         return {"calls": calls, "failure": end.verdict}
     rated = opinions[end.tier][WHOLE].rated or {}
     scores = {name: rated[name] for name in rubric.questions}
     return {"calls": calls, "scores": scores}
+
+
+def _kept_candidates(ends: Mapping[str, Final]) -> dict[str, list[str]]:
+    """Return which candidates are kept, and which were not judged, as fields of `Recorded`."""
+    keep = []
+    unjudged = []
+    for candidate_id, end in ends.items():
+        if end.verdict == "accept":
+            keep.append(candidate_id)
+        if end.tier is None:
+            unjudged.append(candidate_id)
+    return {"keep": keep, "unjudged": unjudged}
+
+
+class _Choice(NamedTuple):
+    """The rules that were chosen, and how each judging ends with and without them.
+
+    `likelihoods` are those of tiers whose models decide, none for rankings.
+    """
+
+    rules: ChosenRules
+    with_gates: list[Walked]
+    without_gates: list[Walked]
+    likelihoods: dict[TierName, calibration.Likelihood]
 
 
 def learn(
@@ -530,47 +626,34 @@ def learn(
     made: datetime,
     digest: str,
 ) -> Calibration:
-    """Return what labels (of this `digest`) promise; raises `InputError` for odd ones, or too few tiers."""
+    """Return what can be promised by labelled cases; `digest` is that of their labels.
+
+    Raises `InputError` for cases that do not fit the rubric or each other, and for too few tiers.
+    """
     cases = opinions.cases
     models = opinions.models
     rubric = loaded.rubric
     tiers = tuple(tier for tier in TIERS if tier in models)
-    if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
+    lacks_reference = promise.reference is not None and promise.reference not in tiers
+    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
-    read, tiers_read_otherwise = score_sources(cases)
+    read, apart_by_case = score_sources(cases)
     ranked_cases = ranked(cases, rubric, mode)
-    likelihoods = {}
-    saved = None
-    with_gates = []
-    without_gates = []
     if ranked_cases:
-        choice = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
-        for case in ranked_cases:
-            with_gates.append(case.walk(choice.finality))
-            without_gates.append(case.walk(None))
+        choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         labelled = samples(cases, rubric, mode)
-        choice = choose_rules(labelled, tiers, promise)
-        rules = _usual_rules(rubric, mode, models, read)
-        gated_rules = replace(rules, finality=choice.finality)
-        for sample in labelled:
-            with_gates.append(walk(sample, gated_rules))
-            without_gates.append(walk(sample, rules))
-        likelihoods = _likelihoods(labelled)
-    if likelihoods:
-        saved = _saved(cases, with_gates, tiers)
-    read_otherwise = {}
-    for tier in TIERS:
-        count = sum(tier in tiers_of_case for tiers_of_case in tiers_read_otherwise)
-        if count:
-            read_otherwise[tier] = count
-    reference = RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256)
+        usual_rules = _usual_rules(rubric, mode, models, read)
+        choice = _choose_for_samples(labelled, tiers, promise, usual_rules)
+    saved = None
+    if choice.likelihoods:
+        saved = _saved_per_hundred(cases, choice.with_gates, tiers)
     learned = Calibration(
         schema=calibration.SCHEMA,
-        id="",
+        id="",  # which is a hash of the others
         made=made,
-        rubric=reference,
+        rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
         wording_sha256=wording(loaded, mode),
@@ -580,17 +663,49 @@ def learn(
         asking=opinions.asking,
         subjects=_count_subjects(ranked_cases),
         promise=promise,
-        gates=choice.gates,
-        not_promised=choice.refused,
-        read_otherwise=read_otherwise,
-        cases=len(without_gates),
+        gates=choice.rules.gates,
+        not_promised=choice.rules.refused,
+        read_otherwise=_count_apart(apart_by_case),
+        cases=len(choice.without_gates),
         labels_sha256=digest,
-        with_gates=measured(with_gates, tiers),
-        without=measured(without_gates, tiers),
-        likelihoods=likelihoods,
+        with_gates=measured(choice.with_gates, tiers),
+        without=measured(choice.without_gates, tiers),
+        likelihoods=choice.likelihoods,
         saved=saved,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _choose_for_rankings(
+    ranked_cases: Sequence[RankedCase], tiers: Sequence[TierName], promise: Promise
+) -> _Choice:
+    rules = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
+    with_gates = [case.walk(rules.finality) for case in ranked_cases]
+    without_gates = [case.walk(None) for case in ranked_cases]
+    return _Choice(rules, with_gates, without_gates, likelihoods={})
+
+
+def _choose_for_samples(
+    labelled: Sequence[Sample],
+    tiers: Sequence[TierName],
+    promise: Promise,
+    usual_rules: EscalationRules,
+) -> _Choice:
+    rules = choose_rules(labelled, tiers, promise)
+    gated_rules = replace(usual_rules, finality=rules.finality)
+    with_gates = [walk(sample, gated_rules) for sample in labelled]
+    without_gates = [walk(sample, usual_rules) for sample in labelled]
+    return _Choice(rules, with_gates, without_gates, likelihoods=_likelihoods(labelled))
+
+
+def _count_apart(apart_by_case: Iterable[Collection[TierName]]) -> dict[TierName, int]:
+    """Return of how many cases each tier was read otherwise than of most; only tiers with any."""
+    counts = {}
+    for tier in TIERS:
+        count = sum(tier in apart for apart in apart_by_case)
+        if count:
+            counts[tier] = count
+    return counts
 
 
 def _usual_rules(
@@ -602,10 +717,9 @@ def _usual_rules(
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
-        # Decision models alone accept nothing in strict mode.
         sources = set(readings.get(tier, {}).values())
         if mode == "strict" and sources == {"decided"}:
-            unproven.append(tier)
+            unproven.append(tier)  # decision models alone accept nothing in strict mode
     confirm = getattr(rubric.modes, mode).confirm
     tiers = tuple(models_by_tier)
     return EscalationRules(confirm, tiers, models=models_by_tier, unproven=unproven)
@@ -625,27 +739,29 @@ def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likeli
     return likelihoods
 
 
-def _saved(
+def _saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Return what the second tier's calls that gates spare would take, a hundred subjects."""
+    """Return what the second tier would take for those of a hundred subjects that gates keep from it."""
     second = tiers[1]
     costs = []
     waits = []
     for case in cases:
         recorded = case.judges.get(second)
-        if recorded is not None and recorded.cost_usd is not None:
+        if recorded is None:
+            continue
+        if recorded.cost_usd is not None:
             costs.append(recorded.cost_usd)
-        if recorded is not None and recorded.latency_ms is not None:
+        if recorded.latency_ms is not None:
             waits.append(recorded.latency_ms / 1000)
-    final = sum(walked.by_gate and second not in walked.calls for walked in walks)
-    share = 100 * final / len(walks)
+    spared = sum(walked.by_gate and second not in walked.calls for walked in walks)
+    spared_per_hundred = 100 * spared / len(walks)
     usd = None
     seconds = None
     if costs:
-        usd = round(share * fmean(costs), 6)
+        usd = round(spared_per_hundred * fmean(costs), 6)
     if waits:
-        seconds = round(share * fmean(waits), 1)
+        seconds = round(spared_per_hundred * fmean(waits), 1)
     return calibration.Saved(usd=usd, seconds=seconds)
 
 
