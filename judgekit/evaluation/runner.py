@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from judgekit.judging.jury import Mark
     from judgekit.judging.orchestrator import Judge
     from judgekit.judging.question import ModelTurn
+    from judgekit.judging.round import Answer
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.settings import JudgeSettings
     from judgekit.ledger.rates import Interval
@@ -68,10 +69,10 @@ Progress: TypeAlias = "Callable[[int], None]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
 
 
-def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
-    """Return the judge of a case's task, and what it is asked about; raises `InputError`.
+def prepare(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
+    """Return the judge of a case's task, and the subject it is asked about.
 
-    A document's path is relative to the `folder`.
+    A document's path is relative to the `folder`. Raises `InputError` where the case has no text.
     """
     if isinstance(judge.rubric, CompareRubric):
         if not (case.a and case.b):
@@ -98,6 +99,7 @@ def _candidates(case: Case) -> Candidates:
 
 
 def _text_of(case: Case, folder: Path | None) -> str:
+    """Return the text of a case, or of the file at its path; raises `InputError`."""
     if case.text is not None:
         return case.text
     if case.path is None or folder is None:
@@ -124,12 +126,14 @@ def ask(
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
-    With the names of `models` each is asked alone, as the quick tier, and is a judge of this name.
+    With the names of `models` each is asked alone, as the quick tier, and is a judge of this name. None among
+    them stands for all tiers. Calls `progress` with the number of cases that were asked about.
+
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     config = configuration.load(project)
 
-    async def run() -> Opinions:
+    async def ask_all() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = []
             for model in models:
@@ -138,143 +142,160 @@ def ask(
                 if not settings.models_by_tier:  # before any model is asked
                     raise UsageError(f"no model to ask: {settings.no_model_reason}")
                 judges.append(DocumentJudge(gateway, settings, service.reply_cache(request)))
-            answered = list(cases)
-            done = 0
+            asked_cases = list(cases)
+            count = 0
             for model, judge in zip(models, judges, strict=True):
-                models_by_tier = judge.models_by_tier
-                if model:
-                    models_by_tier = {"quick": models_by_tier["quick"]}
-                # Every opinion goes up, and models are measured on texts whoever wrote them.
-                tier_judge = judge.with_settings(
-                    models_by_tier=models_by_tier,
-                    finality=FinalityRules(),
-                    calibration_warning=None,
-                    author_family=None,
-                )
+                tier_judge = _for_every_opinion(judge, model)
                 ask_tiers = partial(opinions, tier_judge, folder=folder)
                 limit = service.max_concurrency(tier_judge, at_once)
-                unasked = answered
-                answered = []
-                async with aclosing(map_concurrently(ask_tiers, unasked, limit)) as answers:
+                answered_cases = []
+                async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
                     async for case, by_tier in answers:
                         if model:
-                            answered.append(case.with_judges({model: by_tier["quick"]}))
+                            answered_cases.append(case.with_judges({model: by_tier["quick"]}))
                         else:
-                            answered.append(case.with_judges(by_tier))
-                        done += 1
-                        progress(done)
+                            answered_cases.append(case.with_judges(by_tier))
+                        count += 1
+                        progress(count)
+                asked_cases = answered_cases  # the next model's answers stand beside these
             panel = fingerprint(judges[0].settings)
-            return Opinions(answered, panel.models, panel.asking, judge=judges[0])
+            return Opinions(asked_cases, panel.models, panel.asking, judge=judges[0])
 
-    return running.run(run())
+    return running.run(ask_all())
+
+
+def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge:
+    """Return a judge that asks every tier, or one model as the quick tier, whoever wrote a text."""
+    models_by_tier = judge.models_by_tier
+    if model:
+        models_by_tier = {"quick": models_by_tier["quick"]}
+    return judge.with_settings(
+        models_by_tier=models_by_tier,
+        finality=FinalityRules(),  # no opinion is final, so the next tier is asked
+        calibration_warning=None,
+        author_family=None,
+    )
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Say in one line how many cases some tier has no model's answer for, and why; None if it is none."""
-    lacking = Counter[str]()
+    """Say in one line of how many cases some tier has no answer, and why; None where all have answers."""
+    omitted_by_judge = Counter[str]()
     reasons = set[str]()
-    missing = 0
+    incomplete_cases = 0
     has_answer = False
     for case in cases:
         failures = {}
         for name, recorded in case.judges.items():
             if recorded.unanswered:
                 failures[name] = str(recorded.unanswered)
-        lacking.update(failures.keys())
+        omitted_by_judge.update(failures.keys())
         reasons.update(failures.values())
-        missing += bool(failures)
-        has_answer = has_answer or len(failures) < len(case.judges)
-    if not missing:
+        if failures:
+            incomplete_cases += 1
+        if len(failures) < len(case.judges):
+            has_answer = True
+    if not incomplete_cases:
         return None
     if has_answer:
         problem = "not every tier answered"
-        omitted = [f"{count} of {name}" for name, count in lacking.items()]
+        omitted = [f"{count} of {name}" for name, count in omitted_by_judge.items()]
         effect = f"the figures omit {', '.join(omitted)}"
     else:
         problem = "no model answered"
         effect = "there are no figures"
-    count = f"{missing} of {len(cases)} cases"
+    share = f"{incomplete_cases} of {len(cases)} cases"
     why = ", ".join(sorted(reasons))
-    return f"{problem} {count} ({why}); {effect}; test the models with judgekit provider check"
+    return f"{problem} {share} ({why}); {effect}; test the models with judgekit provider check"
 
 
 async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
-    """Return what each tier records about a case; raises `InputError` where no model is asked."""
-    if case.variant == "rerun":  # what was said before would be said again
+    """Return by tier what it says about a case; raises `InputError` where no model is asked."""
+    if case.variant == "rerun":  # else the cache would say again what it said before
         judge = replace(judge, cache=None)
-    judge, subject = prepared(judge, case, folder)
-    subject, secrets = judge.redacted(subject)
+    judge, whole_subject = prepare(judge, case, folder)
+    subject, secrets = judge.redacted(whole_subject)
     state = JudgingState(subject, judge.session(), judge.settings.refusal(secrets), secrets)
-    cut = set()
-    if isinstance(judge, RankingJudge):  # which of the subjects go up depends on what is learned
+    cut_tiers = set()
+    if isinstance(judge, RankingJudge):
+        # Which texts go up to a tier depends on what is learned, so each tier is asked about all.
         for tier, jury in judge.models_by_tier.items():
-            task = replace(judge.question(tier, state), letters=tuple(subject.letters))
-            calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
+            question = replace(judge.question(tier, state), letters=tuple(subject.letters))
+            calls = [partial(question.ask, endpoint, state.session) for endpoint in jury]
             state.turns[tier] = await gather_limited(calls, state.session)
-            if task.is_cut:
-                cut.add(tier)
+            if question.is_cut:
+                cut_tiers.add(tier)
     else:
         await judge.run(state)
-        cut.update(state.cut)
+        cut_tiers.update(state.cut)
     if isinstance(judge, DocumentJudge) and not state.turns:
         raise case.wrong(f"no model was asked (not judged: {state.refused})")
     by_tier = {}
     for tier, turns in state.turns.items():
-        answers = [_answer(judge, case, turn) for turn in turns]
-        by_tier[tier] = _joined(answers, judge.settings, cut=tier in cut)
+        answers = [_record_answer(judge, case, turn) for turn in turns]
+        by_tier[tier] = _join_answers(answers, judge.settings, is_cut=tier in cut_tiers)
     return by_tier
 
 
-def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
+def _record_answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
     """Return the fields of `Recorded` for one model: its answer or failure, and what it cost."""
     endpoint = turn.endpoint
     value = turn.answer.value
-    questions = len(judge.rubric.questions)
-    calls = judge.settings.calls_at_once(questions)
-    if endpoint.pointwise:
-        calls = questions
-    elif endpoint.decides:
-        calls = 1
-    answers = [turn.answer]
-    failure = "not_recorded"
     source = score_source(endpoint, None)
-    answer: dict[str, Any] = {}
-    if isinstance(judge, RankingJudge):
-        answers = list(turn.calls)
-        calls = calls * len(turn.calls)
-        source, answer = _ranking_answer(judge, endpoint, value or {})
-    elif isinstance(judge, PairJudge):
-        answers = list(turn.calls)
-        calls = len(turn.calls)
-        words = [vote.value.word if vote.value else None for vote in answers]
-        if any(words):
-            failure = "invalid_reply"
-        if len(words) == len(ORDERS) and any(words):
-            value = words
-            answer = {"orders": dict(zip(ORDERS, words, strict=True))}
-        elif value:
-            answer = {"probabilities": {"A": max(value.lean, 0.0), "B": max(-value.lean, 0.0)}}
-    elif isinstance(judge, CandidateJudge) and value:
-        answer = _selection_answer(case, value)
+    fields: dict[str, Any] = {}  # where nothing could be read
+    if isinstance(judge, PairJudge):
+        fields = _pair_fields(turn)
+    elif value and isinstance(judge, RankingJudge):
+        source, fields = _ranking_fields(judge, endpoint, value)
+    elif value and isinstance(judge, CandidateJudge):
+        fields = _selection_fields(case, value)
     elif value:
         source = score_source(endpoint, value)
-        answer = {"scores": value.scores}
-    if not value:
-        kinds = [call.failure.kind for call in answers if call.failure]
-        answer = {"failure": next(iter(kinds), failure)}
-    usages = [call.usage for call in answers]
+        fields = {"scores": value.scores}
+    answers = [turn.answer]
+    if isinstance(judge, PairJudge | RankingJudge):
+        answers = list(turn.calls)
+    if fields:
+        fields["read"] = source
+    else:
+        fields = {"failure": _failure_of(judge, answers), "read": None}
+    usages = [answer.usage for answer in answers]
     for key in ("input_tokens", "output_tokens", "cost_usd"):
-        answer[key] = _total([getattr(usage, key) for usage in usages])
-    answer["model"] = endpoint.model
-    answer["family"] = endpoint.family
-    answer["read"] = source if value else None
-    answer["calls"] = calls
-    answer["latency_ms"] = turn.answer.latency_ms
+        fields[key] = _total([getattr(usage, key) for usage in usages])
+    fields["model"] = endpoint.model
+    fields["family"] = endpoint.family
+    fields["calls"] = _count_calls(judge, turn)
+    fields["latency_ms"] = turn.answer.latency_ms
     # What was kept cost nothing this time, which says nothing about the next.
     if any(usage.cost_source in ("cache", "mixed") for usage in usages):
-        answer["cost_usd"] = None
-        answer["latency_ms"] = None
-    return answer
+        fields["cost_usd"] = None
+        fields["latency_ms"] = None
+    return fields
+
+
+def _failure_of(judge: AnyJudge, answers: Sequence[Answer[Any]]) -> str:
+    """Return why no answer of a model could be read: the first failure of its calls, if one failed."""
+    for answer in answers:
+        if answer.failure:
+            return answer.failure.kind
+    if isinstance(judge, PairJudge) and any(answer.value for answer in answers):
+        return "invalid_reply"  # calls were read, and come to nothing together
+    return "not_recorded"
+
+
+def _count_calls(judge: AnyJudge, turn: ModelTurn[Any]) -> int:
+    """Return how many calls a model takes for the case, whether the cache knew the answers or not."""
+    if isinstance(judge, PairJudge):
+        return len(turn.calls)
+    questions = len(judge.rubric.questions)
+    if turn.endpoint.pointwise:
+        calls = questions
+    elif turn.endpoint.decides:
+        calls = 1
+    else:
+        calls = judge.settings.calls_at_once(questions)
+    if isinstance(judge, RankingJudge):
+        return calls * len(turn.calls)  # so many about each text
+    return calls
 
 
 def _total(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
@@ -282,27 +303,38 @@ def _total(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
     return None if None in amounts else sum(amounts)
 
 
-def _ranking_answer(
-    judge: RankingJudge, endpoint: Endpoint, scored: Mapping[str, Any]
+def _pair_fields(turn: ModelTurn[Any]) -> dict[str, Any]:
+    """Return the answer in each order, or for more calls than these how far it leans; {} for no answer."""
+    words = [call.value.word if call.value else None for call in turn.calls]
+    if len(words) == len(ORDERS) and any(words):
+        return {"orders": dict(zip(ORDERS, words, strict=True))}
+    vote = turn.answer.value
+    if not vote:
+        return {}
+    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
+
+
+def _ranking_fields(
+    judge: RankingJudge, endpoint: Endpoint, opinions_by_letter: Mapping[str, Any]
 ) -> tuple[ScoreSource, dict[str, Any]]:
     """Return how the scores of several texts were read, and the mean points of each."""
     sources = set()
     points = {}
-    for letter, scores in scored.items():
-        sources.add(score_source(endpoint, scores))
-        points[letter] = [judge.rubric.mean(scores.scores)]
+    for letter, opinion in opinions_by_letter.items():
+        sources.add(score_source(endpoint, opinion))
+        points[letter] = [judge.rubric.mean(opinion.scores)]
     source: ScoreSource = sources.pop() if len(sources) == 1 else "partly"
     return source, {"points": points}
 
 
-def _selection_answer(case: Case, marks: Mapping[str, Mark | None]) -> dict[str, Any]:
-    """Return the probabilities of candidates, or which of them are kept, under their ids in the case."""
-    ids = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+def _selection_fields(case: Case, marks: Mapping[str, Mark | None]) -> dict[str, Any]:
+    """Return the probabilities of candidates or, where no mark has one, the ids that are kept."""
+    id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
     probabilities = {}
     keep = []
     unjudged = []
     for name, mark in marks.items():
-        candidate_id = ids[name]
+        candidate_id = id_by_name[name]
         if not mark:
             unjudged.append(candidate_id)
             continue
@@ -315,13 +347,16 @@ def _selection_answer(case: Case, marks: Mapping[str, Mark | None]) -> dict[str,
     return {"keep": keep, "unjudged": unjudged}
 
 
-def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: bool) -> Recorded:
+def _join_answers(
+    answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, is_cut: bool
+) -> Recorded:
+    """Return what a tier says: the answer of its one model, or those of its jury with their sums."""
     conditions = {
         "samples": settings.samples,
         "criteria": settings.criteria,
         "rule": settings.jury,
         "redact": bool(settings.redact),
-        "cut": cut,
+        "cut": is_cut,
     }
     if len(answers) == 1:
         return Recorded.model_validate(answers[0] | conditions)
@@ -335,7 +370,10 @@ def _joined(answers: Sequence[dict[str, Any]], settings: JudgeSettings, *, cut: 
 
 
 def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
-    """Return the cases, and each original so often again: to be asked anew, and with candidates reordered."""
+    """Return the cases, each original followed by its variants.
+
+    These are so many reruns, which are asked anew, and with `swapped` one with its candidates reordered.
+    """
     repeated = []
     for case in cases:
         repeated.append(case)
@@ -354,22 +392,26 @@ def _variant_of(case: Case, variant: Variant, name: str) -> Case:
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Return the ids to show candidates under; for another order, ids that no model sees turn most pairs."""
+    """Return by its id the name of each candidate, by which the order of candidates is drawn.
+
+    No model sees the names. A swapped case has other names than ids: of eight choices those that turn most
+    pairs of candidates.
+    """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
         return dict(zip(ids, ids, strict=True))
-    usual = list(fence.labels(case.query, ids))
+    usual_order = list(fence.labels(case.query, ids))
 
-    def count_turned(names: Mapping[str, str]) -> int:
+    def count_turned_pairs(names: Mapping[str, str]) -> int:
         order = fence.labels(case.query, list(names.values()))
-        place_of = {name: place for place, name in enumerate(order)}
-        places = [place_of[names[candidate_id]] for candidate_id in usual]
+        place_by_name = {name: place for place, name in enumerate(order)}
+        places = [place_by_name[names[candidate_id]] for candidate_id in usual_order]
         return sum(first > second for first, second in combinations(places, 2))
 
     choices = []
     for marks in range(1, 9):
         choices.append({candidate_id: candidate_id + "'" * marks for candidate_id in ids})
-    return max(choices, key=count_turned)
+    return max(choices, key=count_turned_pairs)
 
 
 # --- The verdicts that judging comes to
@@ -407,44 +449,48 @@ def trial(
     modes: Sequence[ModeName] = MODES,
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
-    """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
+    """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up.
+
+    Calls `progress` with each as it comes.
+    """
     config = configuration.load(project)
-    trials = []
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
-
-    async def run() -> None:
-        async with aclosing(open_gateway(environment.environ())) as gateway:
-            for mode in modes:
-                at_once = 1
-                request = JudgeRequest(rubric=str(loaded.path), mode=mode)
-                if isinstance(loaded.rubric, ScoreRubric):
-                    judge, _ = service.document_judge(gateway, project, request)
-                    at_once = service.max_concurrency(judge, service.AT_ONCE)
-                else:
-                    settings = service.judge_settings(config, loaded, project, request)
-                    judge = DocumentJudge(gateway, settings, service.reply_cache(request))
-                ready = [(case, *prepared(judge, case)) for case in labelled]
-                judged = map_concurrently(_judge_case, ready, at_once)
-                async with aclosing(judged):
-                    async for (case, *_), result in judged:
-                        for tried in _tried(case, result, mode):
-                            progress(tried)
-                            trials.append(tried)
-
     panel, reason = resolve_panel(config, project)
     if not panel:
         raise UsageError(f"no model to ask: {reason}")
-    running.run(run())
-    return trials
+
+    async def judge_all() -> list[Tried]:
+        trials = []
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            for mode in modes:
+                request = JudgeRequest(rubric=str(loaded.path), mode=mode)
+                if isinstance(loaded.rubric, ScoreRubric):
+                    judge, _ = service.document_judge(gateway, project, request)
+                    limit = service.max_concurrency(judge, service.AT_ONCE)
+                else:
+                    settings = service.judge_settings(config, loaded, project, request)
+                    judge = DocumentJudge(gateway, settings, service.reply_cache(request))
+                    limit = 1
+                tasks = [(case, *prepare(judge, case)) for case in labelled]
+                results = map_concurrently(_judge_case, tasks, limit)
+                async with aclosing(results):
+                    async for (case, *_), result in results:
+                        for tried in _compare_with_label(case, result, mode):
+                            progress(tried)
+                            trials.append(tried)
+        return trials
+
+    return running.run(judge_all())
 
 
-async def _judge_case(ready: tuple[Case, AnyJudge, Any]) -> Result:
-    _, judge, subject = ready
+async def _judge_case(task: tuple[Case, AnyJudge, Any]) -> Result:
+    _, judge, subject = task
     result: Result = await judge.judge(subject)
     return result
 
 
-def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
+def _compare_with_label(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
+    """Yield what was expected and said: of each candidate of a selection, else of the case."""
     label = case.right(mode)
     assert isinstance(label, str | list)  # noqa: S101 - no case of a rubric has a number
     if isinstance(result, Selection):
@@ -460,15 +506,17 @@ def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
+    """Return how often the judge agrees with the labels."""
     right = 0
     decided = 0
     undecided = 0
     for answer in tried:
         if answer.said in UNDECIDED:
             undecided += 1
-        else:
-            decided += 1
-            right += answer.agrees
+            continue
+        decided += 1
+        if answer.agrees:
+            right += 1
     return Agreement(right, decided, undecided, share=rates.share_interval(right, decided))
 
 
@@ -479,26 +527,30 @@ def leniency(
     project: Path,
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
-    """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
+    """Return by tier, with its model, and by kind of wrong texts how many of them it accepts.
+
+    Only texts count that the tier was asked about.
+    """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, loaded.path.parent, loaded, mode, project, progress)
     reader = SampleReader(loaded.rubric, mode)
-    kinds = {text.id: text.kind for text in wrong}
+    kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():
-        words = defaultdict[str, list[str | None]](list)
+        words_by_kind = defaultdict[str, list[str | None]](list)
         for case in opinions.cases:
             if tier in case.judges:
-                answers = reader.words(case, case.judges[tier])
-                words[kinds[case.id]].append(answers[WHOLE])
-        for kind in dict.fromkeys(kinds.values()):
-            if kind in words:  # else the tier had nothing to settle
+                words = reader.words(case, case.judges[tier])
+                words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
+        for kind in dict.fromkeys(kind_by_id.values()):  # in the order of the texts
+            if kind in words_by_kind:  # else the tier had nothing to settle
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
-                accepted_by_kind[kind] = _count_accepted(words[kind])
+                accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
     return accepted
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
+    """Return how many words accept of those that could be read."""
     accepted = words.count("accept")
     unread = words.count(None)
     read = len(words) - unread
@@ -507,10 +559,10 @@ def _count_accepted(words: Sequence[str | None]) -> Agreement:
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
     """Return the earlier and the new answer where they differ, of the questions that were put to both."""
-    earlier = {(tried.case, tried.mode): tried.said for tried in before}
+    said_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
     for tried in after:
-        said = earlier.get((tried.case, tried.mode), tried.said)
-        if said != tried.said:
-            flipped.append((said, tried))
+        old_word = said_before.get((tried.case, tried.mode))
+        if old_word is not None and old_word != tried.said:
+            flipped.append((old_word, tried))
     return flipped

@@ -217,9 +217,9 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         vote = of_calls([one.value for one in each], criteria)
         votes.append(vote)
         turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
-        answers.append(runner._answer(judge, case(**PAIR), turn))
+        answers.append(runner._record_answer(judge, case(**PAIR), turn))
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = {"quick": runner._joined(answers, settings, cut=False)}
+    recorded = {"quick": runner._join_answers(answers, settings, is_cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     reader = samples.SampleReader(PAIRS.rubric, "strict")
     assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
