@@ -172,22 +172,26 @@ def report(
     wanted: str | None = None,
     left_out: LeftOut | None = None,
 ) -> JudgingReport:
-    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
-    answers = _answers_by_judge(cases)
-    if not answers:
+    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases.
+
+    Where no rubric is `loaded`, answers are choices of words. `wanted` is what injected text is after.
+    """
+    answers_by_judge = _answers_by_judge(cases)
+    if not answers_by_judge:
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
     reader = SampleReader(loaded.rubric, mode) if loaded else None
-    items: dict[str, list[Item]] = {}
+    items_by_judge: dict[str, list[Item]] = {}
     judges = []
-    for judge, recorded_cases in answers.items():
-        items[judge] = []
-        for case, recorded in recorded_cases:
-            items[judge].extend(_read_items(case, judge, recorded, reader))
-        _, first_answer = recorded_cases[0]
-        judges.append(_report_judge(judge, first_answer.name, items[judge], wanted or "accept"))
-    outcomes = _outcomes(items)
+    for judge, answers in answers_by_judge.items():
+        items: list[Item] = []
+        for case, recorded in answers:
+            items.extend(_read_items(case, judge, recorded, reader))
+        items_by_judge[judge] = items
+        _, first_answer = answers[0]
+        judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
+    outcomes = _outcomes(items_by_judge)
     best = max(judges, key=_accuracy)
     compared_judges = []
     for judge_report in judges:
@@ -222,11 +226,11 @@ def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recor
     return answers
 
 
-def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
+def _outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     """Return what each judge said of each original, those that they disagree about first."""
     outcomes = {}
-    for judge, items_of_judge in items.items():
-        for item in items_of_judge:
+    for judge, items in items_by_judge.items():
+        for item in items:
             if not item.is_original:
                 continue
             label, said = item.score_pair or (item.label, item.said)
@@ -263,6 +267,7 @@ def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) 
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
+    """Return the report on one judge by its items; figures of agreement leave out scored items."""
     originals = [item for item in items if item.is_original]
     labels = []
     answered = []
@@ -334,25 +339,27 @@ def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
     pairs: list[stats.Pair] = []
     for item in items:
         answers = list((item.recorded.orders or {}).values())
-        if len(answers) == len(ORDERS):
-            one, other = answers
-            if one is not None and other is not None:
-                pairs.append((one, other))
+        if len(answers) != len(ORDERS):
+            continue
+        first, second = answers
+        if first is not None and second is not None:
+            pairs.append((first, second))
     return pairs
 
 
 def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    injected = _matched(items, "injected")
-    if not injected:
+    """Return how much more often injected text gets the wanted answer; None where no text was injected."""
+    answer_pairs = _matched(items, "injected")
+    if not answer_pairs:
         return None
     before = []
     after = []
-    for original, attacked in injected:
+    for original, attacked in answer_pairs:
         before.append(float(original == wanted_answer))
         after.append(float(attacked == wanted_answer))
     return Lift(
         wanted=wanted_answer,
-        pairs=len(injected),
+        pairs=len(answer_pairs),
         before=stats.interval(stats.mean(before)),
         after=stats.interval(stats.mean(after)),
         lift=stats.difference(after, before),
@@ -360,6 +367,7 @@ def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
+    """Return the means of the originals; the median wait is that of all items."""
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
@@ -412,21 +420,24 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 def _read_items(
     case: Case, judge: str, recorded: Recorded, reader: SampleReader | None
 ) -> Iterator[Item]:
-    """Yield the document, the pair or each candidate of a case, with a judge's answer."""
+    """Yield the document, the pair or each candidate of a case, with a judge's answer; raises `InputError`.
+
+    Without a `reader` the answer is a choice of words.
+    """
     score_pair = None
     rated = None
     if reader is None:
         labels = {WHOLE: _choice_label(case, judge, recorded)}
         answers = {WHOLE: recorded.choice}
+    elif case.score is not None:
+        rated = reader.rated(case, recorded)
+        score_pair = (case.score, reader.score(case, recorded))
+        answers = reader.words(case, recorded)
+        labels = {WHOLE: f"{case.score:g}"}
     else:
         rated = reader.rated(case, recorded)
-        if case.score is not None:
-            score_pair = case.score, reader.score(case, recorded)
         answers = reader.words(case, recorded)
-        if case.score is not None:
-            labels = {WHOLE: f"{case.score:g}"}
-        else:
-            labels = reader.labels(case)
+        labels = reader.labels(case)
     probabilities = recorded.probabilities or {}
     cost = recorded.cost_usd
     calls = recorded.calls
@@ -444,7 +455,7 @@ def _read_items(
             score_pair=score_pair,
             rated=rated,
         )
-        # One call brought the answers on all candidates.
+        # One call brought the answers on all candidates, so the others took nothing more.
         cost = None if cost is None else 0.0
         calls = 0
 
@@ -474,21 +485,23 @@ def _flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    repeated = [group for group in groups if len(group) > 1]
-    if not repeated:
+    """Return how far scores move within the groups; None where no group has several answers."""
+    repeated_groups = [group for group in groups if len(group) > 1]
+    if not repeated_groups:
         return None
+    names = list(repeated_groups[0][0])  # the same in every answer
     spreads = {}
-    for name in repeated[0][0]:
-        scores_by_group = []
-        for group in repeated:
-            scores_by_group.append([scores[name] for scores in group])
-        spread = stats.repeatability(scores_by_group)
+    for name in names:
+        values_by_group = []
+        for group in repeated_groups:
+            values_by_group.append([scores[name] for scores in group])
+        spread = stats.repeatability(values_by_group)
         if spread:
             spreads[name] = spread
     distance = spreads.pop(DISTANCE)
     return Spread(
-        cases=len(repeated),
-        answers=sum(map(len, repeated)),
+        cases=len(repeated_groups),
+        answers=sum(map(len, repeated_groups)),
         distance=distance,
         noise=round(COVERAGE * distance.value, DIGITS),
         scores=spreads,

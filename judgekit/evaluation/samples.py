@@ -42,7 +42,10 @@ DISTANCE = ""
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Return the model of each tier in recorded answers; raises `InputError` unless each has one."""
+    """Return the model of each tier, of a jury all of them in one name.
+
+    Raises `InputError` where the answers of a tier name several, or none.
+    """
     models = {}
     for tier in TIERS:
         names = set()
@@ -61,7 +64,10 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def asked(cases: Sequence[Case]) -> Asked:
-    """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
+    """Return the options with which all tiers were asked; the usual ones where there are no answers.
+
+    Raises `InputError` where not all were asked with the same.
+    """
     ways = set()
     for case in cases:
         for recorded in by_tier(case).values():
@@ -71,9 +77,10 @@ def asked(cases: Sequence[Case]) -> Asked:
         raise InputError(
             f"{wanted}; a calibration is valid only for the options it was measured with"
         )
-    for samples, criteria, rule, redact in ways:
-        return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
-    return USUALLY
+    if not ways:
+        return USUALLY
+    samples, criteria, rule, redact = ways.pop()
+    return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
 
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
@@ -122,23 +129,23 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
             for juror in recorded.jurors:
                 if juror.failure is None:
                     answers.append(_Answer(number, tier, juror, samples=recorded.samples))
-    # A model with fractions told probabilities.
+    # A model that gave fractions once told probabilities, and so its whole scores are expected ones as well.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     sources = []
     for answer in answers:
         source = answer.source(tells_fractions=answer.voter in with_fractions)
         counts[answer.voter][source] += 1
-        sources.append((answer, source))
-    usual: Readings = {}
+        sources.append(source)
+    usual_sources: Readings = {}
     for tier, model in sorted(counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
-        source, _ = counts[tier, model].most_common(1)[0]
-        usual.setdefault(tier, {})[model] = source
-    apart = [set[TierName]() for _ in cases]
-    for answer, source in sources:
-        if source != usual[answer.tier][answer.recorded.model]:
-            apart[answer.number].add(answer.tier)
-    return usual, [frozenset(tiers) for tiers in apart]
+        usual_source, _ = counts[tier, model].most_common(1)[0]
+        usual_sources.setdefault(tier, {})[model] = usual_source
+    apart_by_case = [set[TierName]() for _ in cases]
+    for answer, source in zip(answers, sources, strict=True):
+        if source != usual_sources[answer.tier][answer.recorded.model]:
+            apart_by_case[answer.number].add(answer.tier)
+    return usual_sources, [frozenset(tiers) for tiers in apart_by_case]
 
 
 # --- From recorded answers to opinions, as judging reads them
@@ -224,14 +231,17 @@ class Sample(NamedTuple):
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
+    """Return the labelled documents, pairs or candidates of all cases; raises `InputError`."""
     reader = SampleReader(rubric, mode)
     _, apart_by_case = score_sources(cases)
-    samples: list[Sample] = []
+    all_samples: list[Sample] = []
     for case, apart in zip(cases, apart_by_case, strict=True):
-        samples.extend(reader.samples(case, apart))
-    if isinstance(rubric, CompareRubric) or not is_binary(sample.label for sample in samples):
-        return samples  # of a pair an improve is a tie
-    return [sample._replace(binary=True) for sample in samples]
+        all_samples.extend(reader.samples(case, apart))
+    if isinstance(rubric, CompareRubric):  # of a pair an improve is a tie, and no reject
+        return all_samples
+    if not is_binary(sample.label for sample in all_samples):
+        return all_samples
+    return [sample._replace(binary=True) for sample in all_samples]
 
 
 class SampleReader(NamedTuple):
@@ -245,18 +255,21 @@ class SampleReader(NamedTuple):
         if isinstance(self.rubric, CompareRubric):
             return {WHOLE: tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
-            scored = []
+            scores_by_voter = []
             for voter, scores in points(case, recorded).items():
-                scored.append((voter.name, scores))
-            means = ranking.mean_scores(scored, case.letters)
+                scores_by_voter.append((voter.name, scores))
+            means = ranking.mean_scores(scores_by_voter, case.letters)
             if means is None:
                 return {WHOLE: None}
-            return {WHOLE: ranking.last_word(means, 0.0, self.mode) or TIE}
+            return {WHOLE: ranking.last_word(means, margin=0.0, mode=self.mode) or TIE}
         opinions = self.opinions(self.rubric, case, recorded)
         return {part: opinion.outcome for part, opinion in opinions.items()}
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
+        """Return the mean of a document's scores, over the jury; None where too few of it could be read.
+
+        Raises `InputError` for a label that is no score on the rubric's scale.
+        """
         if not isinstance(self.rubric, ScoreRubric) or case.subjects:
             raise case.wrong("label: expected words; a number is for a scored document")
         scale = self.rubric.scale
@@ -279,30 +292,35 @@ class SampleReader(NamedTuple):
         return self.opinions(self.rubric, case, recorded)[WHOLE].rated
 
     def labels(self, case: Case) -> dict[str, str]:
+        """Return the label of the subject, under `WHOLE`, or of each candidate; raises `InputError`."""
         label = case.right(self.mode)
         if isinstance(self.rubric, SelectRubric):
             ids = [candidate.id for candidate in case.candidates]
-            if not isinstance(label, list) or set(label) - set(ids) or not ids:
+            if not (ids and isinstance(label, list) and set(label) <= set(ids)):
                 raise case.wrong("label: expected a list of ids of its candidates")
             labels: dict[str, str] = dict.fromkeys(ids, "reject")
             labels.update(dict.fromkeys(label, "accept"))
             return labels
-        words: Sequence[str] = _BETTER
-        if isinstance(self.rubric, ScoreRubric):
-            words = (*case.letters, TIE) if case.subjects else OUTCOMES
+        words: Sequence[str]
+        if isinstance(self.rubric, CompareRubric):
+            words = _BETTER
+        elif case.subjects:
+            words = (*case.letters, TIE)
+        else:
+            words = OUTCOMES
         if label not in words:
             raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
         return {WHOLE: str(label)}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
-        answers = by_tier(case)
+        recorded_by_tier = by_tier(case)
         ties: frozenset[TierName] = frozenset()
         is_lenient_pair = False
-        opinions = {}
+        opinions = {}  # by tier, then by part
         if isinstance(self.rubric, CompareRubric):
             # A pair is told from the side of the first winner, as the rules of escalation see it.
-            votes = {tier: tier_vote(case, recorded) for tier, recorded in answers.items()}
+            votes = {tier: tier_vote(case, answer) for tier, answer in recorded_by_tier.items()}
             outcomes = jury.outcomes(votes)
             for tier, vote in votes.items():
                 opinions[tier] = {WHOLE: TierOpinion(outcomes[tier], vote.lead)}
@@ -311,14 +329,14 @@ class SampleReader(NamedTuple):
             is_lenient_pair = self.mode == "lenient"
             ties = _ties(outcomes, up_to_a_win=is_lenient_pair)
         else:
-            for tier, recorded in answers.items():
+            for tier, recorded in recorded_by_tier.items():
                 opinions[tier] = self.opinions(self.rubric, case, recorded)
             labels = self.labels(case)
-        cut = frozenset(tier for tier in answers if answers[tier].cut)
+        cut = frozenset(tier for tier, recorded in recorded_by_tier.items() if recorded.cut)
         for part, label in labels.items():
             voices = {}
-            for tier, by_part in opinions.items():
-                opinion = by_part[part]
+            for tier, opinion_by_part in opinions.items():
+                opinion = opinion_by_part[part]
                 if tier in apart:
                     opinion = opinion._replace(margin=None, leaning=None)
                 voices[tier] = opinion
@@ -332,7 +350,7 @@ class SampleReader(NamedTuple):
             )
 
     def _label_of_pair(self, case: Case, favourite: str | None) -> str:
-        """Return whether the favourite is the text that the label calls the better one."""
+        """Return "accept" where the label calls the favourite the better text, "improve" for a tie."""
         label = self.labels(case)[WHOLE]
         if label == TIE:
             return "improve"
@@ -361,7 +379,7 @@ class SampleReader(NamedTuple):
         return opinions
 
     def _opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> TierOpinion:
-        """Return the opinion of a tier on a document."""
+        """Return the opinion of a tier on a document, `FAILED` where too few of its jury could be read."""
         decide = partial(rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -372,27 +390,30 @@ class SampleReader(NamedTuple):
             return FAILED
         joint = jury.opinion(votes, recorded.rule, decide)
         distance = margin(rubric, joint.scores, self.mode, signed=True)
-        leaning = None
-        if _decides(recorded):
-            leaning = distance
         return TierOpinion(
             outcome=joint.outcome,
             margin=margin(rubric, joint.scores, self.mode),
             divided=joint.divided,
             rated={DISTANCE: distance, **joint.scores},
-            leaning=leaning,
+            leaning=distance if _decides(recorded) else None,
         )
 
     def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
+        """Return the mark of each candidate that was judged, none where the answer cannot be read.
+
+        Raises `InputError` for ids of no candidate.
+        """
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
-            if strange := sorted(set(getattr(recorded, key) or ()) - set(ids)):
-                raise case.wrong(f"{key}: expected ids of its candidates, got {', '.join(strange)}")
+            unknown_ids = sorted(set(getattr(recorded, key) or ()) - set(ids))
+            if unknown_ids:
+                got = ", ".join(unknown_ids)
+                raise case.wrong(f"{key}: expected ids of its candidates, got {got}")
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
-            marks = dict.fromkeys(ids)
-            for candidate_id, share in recorded.probabilities.items():
-                marks[candidate_id] = Mark(jury.leaning(share), share)
+            marks = dict.fromkeys(ids)  # None without a probability
+            for candidate_id, probability in recorded.probabilities.items():
+                marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
         kept = recorded.keep
         if recorded.reply is not None:
@@ -408,11 +429,12 @@ class SampleReader(NamedTuple):
         """Return the candidates that a reply keeps; None where it cannot be read."""
         criteria = list(rubric.criteria)
         try:
-            ids_by_criterion = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
+            ids_by_key = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
-        if len(criteria) == 1:
-            ids_by_criterion = {criteria[0]: ids_by_criterion[KEEP]}
+        ids_by_criterion = ids_by_key
+        if len(criteria) == 1:  # then the reply does not name it
+            ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
         kept = []
         for candidate_id in ids:
             holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
@@ -438,6 +460,10 @@ def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> 
 
 
 def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
+    """Return the scores of one model, also from its reply; None where it gave none that can be read.
+
+    Raises `InputError` for scores of other dimensions than the rubric's.
+    """
     scores = recorded.scores
     dimensions = rubric.dimensions
     if recorded.reply is not None:
@@ -456,21 +482,23 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
 
 
 def tier_vote(case: Case, recorded: Recorded) -> TierVote:
+    """Return what a tier said about two texts; raises `InputError` for an answer about something else."""
     votes = [(juror.endpoint, _vote(case, juror)) for juror in recorded.jurors]
     return jury.tier_vote(votes, recorded.rule)
 
 
 def _vote(case: Case, recorded: Recorded) -> Vote | None:
+    """Return which text one model prefers; None where it gave no answer that can be read."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.vote(votes)
-    shares = recorded.probabilities
-    if shares is not None:
-        if set(shares) != set(jury.WINS):
-            got = ", ".join(sorted(shares)) or "nothing"
+    probabilities = recorded.probabilities
+    if probabilities is not None:
+        if set(probabilities) != set(jury.WINS):
+            got = ", ".join(sorted(probabilities)) or "nothing"
             raise case.wrong(f"probabilities: expected A and B, got {got}")
-        ahead = shares["A"] - shares["B"]
-        return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)
+        ahead = probabilities["A"] - probabilities["B"]
+        return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)  # a tie is a whole vote
     if recorded.choice in _BETTER:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:
@@ -479,14 +507,18 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
 
 
 def points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
-    """Return what each model gave to each text; raises `InputError` for texts that are not there."""
-    points: dict[ranking.Voter, Mapping[str, list[float]]] = {}
+    """Return by model and letter the scores that a text was given, none by a model that failed.
+
+    Raises `InputError` where a model that did not fail has no points, or points for other texts.
+    """
+    scores_by_voter: dict[ranking.Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
         is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
         if juror.failure is None and not is_fit:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         voter = ranking.Voter(juror.model, juror.endpoint.family)
-        by_letter = points.setdefault(voter, defaultdict(list))
+        # A model may be on a jury several times.
+        scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():
-            by_letter[letter].extend(scores)
-    return points
+            scores_by_letter[letter].extend(scores)
+    return scores_by_voter
