@@ -170,10 +170,10 @@ class Case(Strict):
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         return case
 
-    def not_understood(self) -> InputError:
-        """Return what is wrong with a label that means nothing for such a case."""
-        kinds = (kind for key, kind in _LABELS.items() if getattr(self, key))
-        expected = next(kinds, _OF_DOCUMENTS)
+    def label_error(self) -> InputError:
+        """Return the error that the label means nothing for such a case, and what it may be."""
+        allowed = (labels for key, labels in _LABELS.items() if getattr(self, key))
+        expected = next(allowed, _OF_DOCUMENTS)
         if isinstance(self.label, float):
             got = f"{self.label:g}"
         elif isinstance(self.label, str):
@@ -216,22 +216,29 @@ class Case(Strict):
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:
-            problem = problem_in(line, error)
-            wrong = str(problem)
-            if problem.location[:1] == ("label",) and problem.text.startswith("expected"):
-                label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-                kinds = (kind for key, kind in _LABELS.items() if f'"{key}"' in line)
-                expected = next(kinds, "accept, improve or reject")
-                wrong = f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
-            raise InputError(f"{place}: {wrong}") from None
+            raise InputError(f"{place}: {_describe_problem(line, error)}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
-        strict = labels.winner_of(case.right("strict"))
-        lenient = labels.winner_of(case.right("lenient"))
-        if case.a and case.a == case.b and {strict, lenient} & {"A", "B"}:
-            raise InputError(
-                f"{place}: a and b are the same text, which is always a tie; change one"
-            )
+        if case.a and case.a == case.b:
+            winners = {labels.winner_of(case.right("strict"))}
+            winners.add(labels.winner_of(case.right("lenient")))
+            if not winners.isdisjoint(("A", "B")):
+                raise InputError(
+                    f"{place}: a and b are the same text, which is always a tie; change one"
+                )
         return case
+
+
+def _describe_problem(line: str, error: ValidationError) -> str:
+    """Return what is wrong with a line; of a label that does not fit, what it may be in such a case."""
+    problem = problem_in(line, error)
+    is_of_label = problem.location[:1] == ("label",)
+    if not is_of_label or not problem.text.startswith("expected"):
+        return str(problem)
+    label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
+    # The line is no case that could be asked for its keys.
+    allowed = (labels for key, labels in _LABELS.items() if f'"{key}"' in line)
+    expected = next(allowed, "accept, improve or reject")
+    return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 
 
 def read(path: Path) -> list[Case]:
@@ -252,9 +259,9 @@ def read(path: Path) -> list[Case]:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Return the cases whose label means something to a rubric, with what it means; count the others.
+    """Return the cases whose label means something to a rubric, with what it means as their label.
 
-    Raises `InputError` where none does.
+    Counts the others in `left_out`. Raises `InputError` where all are left out.
     """
     labelled = []
     for case in cases:
@@ -265,24 +272,25 @@ def with_understood_labels(
     if rubric is None or isinstance(rubric, SelectRubric):
         meaningful = labelled
     else:
-        are_scores, meaning = _sense(labelled, rubric, mode)
+        are_scores, meanings = _read_meanings(labelled, rubric, mode)
         meaningful = []
         for case in labelled:
-            label = _label_of(case, rubric, mode, meaning, are_scores=are_scores)
+            label = _label_of(case, rubric, mode, meanings, are_scores=are_scores)
             if label is None:
                 left_out.add_unknown(case.right(mode))
             else:
                 meaningful.append(case.model_copy(update={"label": label}))
     if labelled and not meaningful:
-        raise labelled[0].not_understood()
+        raise labelled[0].label_error()
     if cases and not meaningful:
-        blank = left_out.told()
-        raise cases[0].wrong(f"label: expected a label in some case; left out: {blank}")
+        raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.told()}")
     return meaningful
 
 
-def _sense(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> tuple[bool, dict[str, str]]:
-    """Return whether the labels of documents are scores, and else what each kind of them means."""
+def _read_meanings(
+    cases: Sequence[Case], rubric: Rubric, mode: ModeName
+) -> tuple[bool, dict[str, str]]:
+    """Return whether the labels of documents are scores, and by kind of label which outcome it means."""
     counts = Counter[str]()
     for case in cases:
         if not _has_winner(case, rubric):
@@ -295,16 +303,17 @@ def _has_winner(case: Case, rubric: Rubric) -> bool:
 
 
 def _label_of(
-    case: Case, rubric: Rubric, mode: ModeName, meaning: Mapping[str, str], *, are_scores: bool
+    case: Case, rubric: Rubric, mode: ModeName, meanings: Mapping[str, str], *, are_scores: bool
 ) -> Label | float | None:
+    """Return the winner, the score or the outcome that a label means; None where it means none."""
     label = case.right(mode)
-    if isinstance(label, list):  # which a judge's reader refuses
-        return label
+    if isinstance(label, list):
+        return label  # which is for candidates; who reads the answers refuses it
     if _has_winner(case, rubric):
         return labels.winner_of(label, len(case.subjects) or LEAST_TEXTS)
     if are_scores:
         return labels.number_of(label)
-    return meaning.get(labels.kind_of(label))
+    return meanings.get(labels.kind_of(label))
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
@@ -365,7 +374,7 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     """Return the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
-    grades = _grades(folder / QRELS)
+    grades = _read_grades(folder / QRELS)
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
     strays = 0
@@ -389,6 +398,10 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 
 
 def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
+    """Return what the lines of a file hold, each with an id of its own; raises `InputError`.
+
+    `wanted` ends the message about a file that cannot be read, `what` names a line of it.
+    """
     items = {}
     for place, line in lines(path, wanted):
         item = read(line, place)
@@ -400,27 +413,28 @@ def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], I
     return list(items.values())
 
 
-def _grades(path: Path) -> dict[str, dict[str, int]]:
+def _read_grades(path: Path) -> dict[str, dict[str, int]]:
+    """Return the grades in a file by query and document; raises `InputError`."""
     grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
-    expected = f"{' '.join(HEADER)}, separated by tabs"
-    place, first = next(rows, (f"{path}:1", ""))
-    if tuple(first.split("\t")) != HEADER:
-        raise InputError(f"{place}: expected the header {expected}")
+    columns = f"{' '.join(HEADER)}, separated by tabs"
+    place, first_line = next(rows, (f"{path}:1", ""))
+    if tuple(first_line.split("\t")) != HEADER:
+        raise InputError(f"{place}: expected the header {columns}")
     for place, line in rows:
         fields = line.split("\t")
         if len(fields) != len(HEADER):
-            raise InputError(f"{place}: expected {expected}, got {len(fields)} fields")
-        query, document, score = fields
-        if len(score) > _DIGITS or not _WHOLE.match(score):
-            got = short_line(repr(score), _SHOWN)
+            raise InputError(f"{place}: expected {columns}, got {len(fields)} fields")
+        query_id, document_id, grade = fields
+        if len(grade) > _DIGITS or not _WHOLE.match(grade):
+            got = short_line(repr(grade), _SHOWN)
             expected = f"a whole number of at most {_DIGITS} characters"
             raise InputError(f"{place}: score: expected {expected}, got {got}")
-        if document in grades.setdefault(query, {}):
+        if document_id in grades.setdefault(query_id, {}):
             raise InputError(
-                f"{place}: {query} {document}: is there twice; expected each pair once"
+                f"{place}: {query_id} {document_id}: is there twice; expected each pair once"
             )
-        grades[query][document] = int(score)
+        grades[query_id][document_id] = int(grade)
     if not grades:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
     return grades

@@ -141,23 +141,24 @@ def winner_of(
     if number is not None:
         return _by_number(number, most)
     text = str(value)[:_ORDER_CHARS].strip()
-    names = {**_WINNER_WORDS, **(named or {})}
+    letter_by_name = {**_WINNER_WORDS, **(named or {})}
     name = plain(text[:_NAME_CHARS])
-    if name in names:
-        return names[name]
-    parts = _ORDER.split(text)
+    if name in letter_by_name:
+        return letter_by_name[name]
+    parts = _ORDER.split(text)  # names of texts, and between two of them a sign
     if len(parts) == 1:
         return _by_side(text, most)
-    sides = []
+    letters = []
     for part in parts[::2]:
-        side = names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most)
-        if side is None or side == TIE or side in sides:
+        letter = letter_by_name.get(plain(part[:_NAME_CHARS])) or _by_side(part, most)
+        if letter is None or letter == TIE or letter in letters:
             return None
-        sides.append(side)
-    return _first_of(sides, signs=parts[1::2])
+        letters.append(letter)
+    return _first_of(letters, signs=parts[1::2])
 
 
 def _by_number(number: float, most: int) -> str | None:
+    """Return the letter of the text with this number, from 1; "tie" for 0."""
     if number == 0:
         return TIE
     if not number.is_integer() or not 0 < number <= most:
@@ -166,6 +167,7 @@ def _by_number(number: float, most: int) -> str | None:
 
 
 def _by_side(text: str, most: int) -> str | None:
+    """Return the letter of the text that a label such as "B", "model 2" or "B is better" names."""
     match = _SIDE.fullmatch(plain(text))
     if match is None or text.strip().startswith("-"):
         return None
@@ -177,16 +179,20 @@ def _by_side(text: str, most: int) -> str | None:
     return LETTERS[place] if 0 <= place < most else None
 
 
-def _first_of(sides: list[str], signs: list[str]) -> str | None:
-    """Return which text stands first in an order such as A>B=C; None where the signs contradict."""
-    marks = {*"".join(signs)}
-    rising = not marks.isdisjoint("<≺")
-    if rising and not marks.isdisjoint(">≻"):
+def _first_of(letters: list[str], signs: list[str]) -> str | None:
+    """Return the best text of an order such as A>B=C or C<A, "tie" where two share the first place.
+
+    None where the signs contradict each other.
+    """
+    characters = {*"".join(signs)}
+    is_rising = not characters.isdisjoint("<≺")
+    is_falling = not characters.isdisjoint(">≻")
+    if is_rising and is_falling:
         return None
-    top_sign = signs[-1] if rising else signs[0]
-    if top_sign[0] in "=~≈":
+    sign_of_best = signs[-1] if is_rising else signs[0]
+    if sign_of_best[0] in "=~≈":
         return TIE
-    return sides[-1] if rising else sides[0]
+    return letters[-1] if is_rising else letters[0]
 
 
 # --- Agreement
@@ -248,11 +254,12 @@ def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, L
     counts = Counter[str]()
     for (kind, _), count in pairs.items():
         counts[kind] += count
-    winners = (TIE, *LETTERS)
-    meaning = {**dict(zip(winners, winners, strict=True)), **meanings(counts)}
+    label_by_kind = meanings(counts)
+    for winner in (TIE, *LETTERS):
+        label_by_kind[winner] = winner
     meaningful = Counter[tuple[str, str]]()
     for (kind, said), count in pairs.items():
-        label = meaning.get(kind)
+        label = label_by_kind.get(kind)
         if label is not None:
             meaningful[label, said] += count
     binary = is_binary(label for label, _ in meaningful)

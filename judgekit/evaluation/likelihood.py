@@ -16,12 +16,14 @@ from judgekit.judging.calibration import Likelihood
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LEAST = 20  # labels for a curve, of each side at least two
+LEAST = 20  # labels for a curve
+_LEAST_OF_SIDE = 2  # of these that accept, and that do not
 _FOLDS = 5
 _ROUNDS = 100
 _SURE = 1e-3  # no probability is taken for surer than that
-_FLAT = 1e-9
-_MOST_STEPS = 50  # that a file holds
+_FLAT = 1e-9  # a slope or a step so small counts as none
+_MOST_STEPS = 50  # that a file holds, more or less
+_PIECES = 10  # into which a logistic curve is cut for a file: equally many labels in each
 
 Labelled: TypeAlias = "Sequence[tuple[float, bool]]"
 """Leanings, each with whether its label accepts."""
@@ -47,50 +49,65 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Return the curve that fits better; None where labels are too few, or all say the same."""
+    """Return the curve that fits better; None where labels are too few, or too few of one side."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
-    if len(labelled) < LEAST or min(accepted, len(labelled) - accepted) < 2:  # noqa: PLR2004 - as said
+    rejected = len(labelled) - accepted
+    if len(labelled) < LEAST or min(accepted, rejected) < _LEAST_OF_SIDE:
         return None
     ordered = sorted(labelled)
-    if _loss(_logistic, ordered) <= _loss(_steps, ordered):
-        curve = _logistic(ordered)
-        leanings = set()
-        for tenth in range(11):
-            place = round((len(ordered) - 1) / 10 * tenth)
-            leanings.add(ordered[place][0])
-        points = [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
+    if _loss(_fit_logistic, ordered) <= _loss(_fit_steps, ordered):
+        points = _points_of_curve(_fit_logistic(ordered), ordered)
         return Likelihood(kind="platt", points=points)
-    steps = _steps(ordered)
+    points = _points_of_steps(_fit_steps(ordered))
+    return Likelihood(kind="isotonic", points=points)
+
+
+def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
+    """Return the curve at both ends of the labels, and in between at equal numbers of them."""
+    leanings = set()
+    for piece in range(_PIECES + 1):
+        place = round((len(ordered) - 1) / _PIECES * piece)
+        leanings.add(ordered[place][0])
+    return [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
+
+
+def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
+    """Return the steps, of very many every second, every third and so on."""
     points = []
     for leaning, share in zip(steps.leanings, steps.shares, strict=True):
         points.append((leaning, round(_bounded(share), 4)))
-    every = max(1, len(points) // _MOST_STEPS)
-    return Likelihood(kind="isotonic", points=points[::every])
+    stride = max(1, len(points) // _MOST_STEPS)
+    return points[::stride]
 
 
 def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
     """Return the mean logarithmic loss on labels that a curve did not learn from."""
     losses = []
     for fold in range(_FOLDS):
-        rest = list(labelled)
-        del rest[fold::_FOLDS]
-        curve = fit(rest)
+        others = list(labelled)
+        del others[fold::_FOLDS]
+        curve = fit(others)
         for leaning, is_accepted in labelled[fold::_FOLDS]:
             share = curve.at(leaning)
             losses.append(-log(share if is_accepted else 1 - share))
     return fsum(losses) / len(losses)
 
 
-def _logistic(labelled: Labelled) -> _Logistic:
-    """Return the logistic curve of least loss, by Newton's method."""
+def _fit_logistic(labelled: Labelled) -> _Logistic:
+    """Return the logistic curve of least loss, by Newton's method.
+
+    In each round the gradient and the matrix of second derivatives (`slope_slope` and so on) give a step for
+    the slope and one for the offset.
+    """
     accepted = sum(is_accepted for _, is_accepted in labelled)
-    others = len(labelled) - accepted
-    targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (others + 2)}
-    curve = _Logistic(0.0, log((accepted + 1) / (others + 1)))
+    rejected = len(labelled) - accepted
+    # Platt's smoothed targets, and the curve from which he starts: flat, at the share that is accepted.
+    targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (rejected + 2)}
+    curve = _Logistic(slope=0.0, offset=log((accepted + 1) / (rejected + 1)))
     for _ in range(_ROUNDS):
         slope_gradient = 0.0
         offset_gradient = 0.0
-        slope_slope = _FLAT
+        slope_slope = _FLAT  # not 0, so that the matrix can be inverted
         slope_offset = 0.0
         offset_offset = _FLAT
         for leaning, is_accepted in labelled:
@@ -113,8 +130,8 @@ def _logistic(labelled: Labelled) -> _Logistic:
     return curve
 
 
-def _steps(labelled: Labelled) -> _Steps:
-    """Return the rising steps of least squared error, by pooling neighbours that fall."""
+def _fit_steps(labelled: Labelled) -> _Steps:
+    """Return the rising steps of least squared error, by pooling neighbours that do not rise."""
     starts = []
     sums = []
     counts = []
@@ -122,6 +139,7 @@ def _steps(labelled: Labelled) -> _Steps:
         starts.append(leaning)
         sums.append(float(is_accepted))
         counts.append(1)
+        # That is: while the share of the last step but one is no smaller than that of the last.
         while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
             last_sum = sums.pop()
             sums[-1] += last_sum
