@@ -22,6 +22,7 @@ _TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
 
 
 def judging_page(report: JudgingReport) -> str:
+    """Return the page about judges on labelled cases."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
@@ -38,15 +39,19 @@ def judging_page(report: JudgingReport) -> str:
         sections.append(Section("Items", [outcomes_table(report)]))
     for judge in judges:
         if len(judge.classes) > MOST_WORDS:
-            many = f"{len(judge.classes)} different words are too many for a table."
-            sections.append(Section(judge.title, [many]))
+            excuse = f"{len(judge.classes)} different words are too many for a table."
+            sections.append(Section(judge.title, [excuse]))
         elif judge.confusion:
-            counts: dict[str, dict[str, int]] = {}
-            for pair in judge.confusion:
-                counts.setdefault(pair.label, {})[pair.said] = pair.count
-            title = f"{judge.title}: labels and answers"
-            sections.append(Section(title, [shares("labelled", counts)]))
+            sections.append(_confusion_section(judge))
     return page(f"Judges on {report.file}", about, sections)
+
+
+def _confusion_section(judge: JudgeReport) -> Section:
+    counts: dict[str, dict[str, int]] = {}
+    for pair in judge.confusion:
+        counts.setdefault(pair.label, {})[pair.said] = pair.count
+    title = f"{judge.title}: labels and answers"
+    return Section(title, [shares("labelled", counts)])
 
 
 def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
@@ -68,6 +73,7 @@ def _intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]
 
 
 def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
+    """Return the figures of a judge by their titles on the page; None for those that it lacks."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -95,12 +101,13 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
+    """Return the table of judges: the figures that some judge has, and what a case takes."""
     figures = _intervals(report.judges)
     rows = []
-    for at, judge in enumerate(report.judges):
+    for number, judge in enumerate(report.judges):
         cells = []
         for intervals in figures.values():
-            interval = intervals[at]
+            interval = intervals[number]
             cells.append(Cell(interval.text, share=interval.value) if interval else None)
         cost = judge.cost
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
@@ -118,13 +125,14 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     for outcome in report.outcomes:
         if disputed and not outcome.is_disputed:
             continue
-        word = "differ" if outcome.is_disputed else "agree"
+        agreement = "differ" if outcome.is_disputed else "agree"
         answers = [outcome.said.get(judge.judge) for judge in report.judges]
-        rows.append([outcome.id, word, outcome.label, *answers])
+        rows.append([outcome.id, agreement, outcome.label, *answers])
     return Table(["item", "judges", "label", *titles], rows)
 
 
 def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]) -> list[Figure]:
+    """Return one figure of each judge that has it, all on the same scale: from 0 or, if need be, from -1."""
     least = 0.0
     if any(interval and interval.low < 0 for interval in intervals):
         least = -1.0
@@ -136,10 +144,11 @@ def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 
 
 def kpi_page(evidence: Evidence) -> str:
+    """Return the page about the gate's KPIs: of all verdicts, day by day, and by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
     for parts in kpi.by_rubric_and_model(evidence):
-        if len(parts) > 1:
+        if len(parts) > 1:  # else the part is the whole
             for name, part in parts.items():
                 sections.append(Section(name, [_kpi_table(part)]))
     labelled = sum(map(evidence.sure, evidence.verdicts))
@@ -158,14 +167,14 @@ def _kpi_table(evidence: Evidence) -> Table:
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
-    """Return the measures over the seven days up to the end of each day, from the first verdict's on."""
+    """Return by day the measures over the seven days that end with it, from the first verdict to the last."""
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
         return days
     moments = [verdict.timestamp for verdict in evidence.verdicts]
     day = min(moments).astimezone(UTC).date()
-    last = max(moments).astimezone(UTC).date()
-    while day <= last:
+    last_day = max(moments).astimezone(UTC).date()
+    while day <= last_day:
         tomorrow = day + timedelta(days=1)
         end = datetime.combine(tomorrow, time(), UTC)
         start = end - timedelta(days=7)
@@ -176,23 +185,24 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
+    """Return a chart of each measure, day by day, with the first and the last day at its ends."""
     days = kpi_days(evidence)
     dates = list(map(str, days)) or [""]
-    last = dates[-1] if len(dates) > 1 else ""
-    measures = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
+    last_date = dates[-1] if len(dates) > 1 else ""  # a single day is named once
+    names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
     charts = []
-    for at, name in enumerate(measures):
-        daily = [kpis[at] for kpis in days.values()]
-        charts.append(_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last)))
+    for number, name in enumerate(names):  # in the order of each day's measures
+        daily = [measures[number] for measures in days.values()]
+        charts.append(_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
     return charts
 
 
 def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
-    """Return a chart of one measure, day by day."""
-    top = 1.0
+    """Return a chart of one measure, day by day; a day without a value interrupts the line."""
+    top = 1.0  # what the full height stands for: all, of a share
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
-        top = max([2 * (limit.high or 1), *values])
+        top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height, or below
     points: list[Point | None] = []
     for place, measure in enumerate(kpis):
         if measure.value is None:

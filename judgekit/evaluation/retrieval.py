@@ -45,11 +45,11 @@ class SearchableCollection:
                 "this Python's SQLite has no full-text search (FTS5); use one that has"
             )
         self._profile = profile
-        self._everything = copy(profile)
-        self._everything.noise_floor = 0.0
+        self._profile_without_floor = copy(profile)
+        self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
-        category = next(iter(profile.categories))
         profiles.by_kind[profile.kind] = profile
+        category = next(iter(profile.categories))  # the same for all, so it decides nothing
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
@@ -61,10 +61,13 @@ class SearchableCollection:
                 writer.add_text(number, update.texts(entry, profile.language))
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, without noise floor; the product's own are first."""
-        candidates = self._find(text, self._everything, bm25.POOL)
+        """Return the ids of the `depth` best documents, without noise floor.
+
+        What the product itself looks at comes first, in its order.
+        """
+        candidates = self._find(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
-            candidates = [*candidates, *self._find(text, self._everything, depth)]
+            candidates = [*candidates, *self._find(text, self._profile_without_floor, depth)]
         ids = dict.fromkeys(candidate.id for candidate in candidates)
         return list(ids)[:depth]
 
@@ -210,22 +213,22 @@ def shown_by_hook(
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
-    gain = []
-    recalled = []
-    precise = []
-    reciprocal = []
+    gains = []
+    recalls = []
+    precisions = []
+    reciprocal_ranks = []
     for answer in seen:
         if answer.query in grades:
             judgements = grades[answer.query]
-            gain.append(ndcg(answer.ranking, judgements, CUTOFF))
-            recalled.append(recall(answer.ranking, judgements, CUTOFF))
-            precise.append(precision(answer.ranking, judgements, FIRST))
-            reciprocal.append(reciprocal_rank(answer.ranking, judgements))
+            gains.append(ndcg(answer.ranking, judgements, CUTOFF))
+            recalls.append(recall(answer.ranking, judgements, CUTOFF))
+            precisions.append(precision(answer.ranking, judgements, FIRST))
+            reciprocal_ranks.append(reciprocal_rank(answer.ranking, judgements))
     measures = {
-        f"nDCG@{CUTOFF}": mean(gain),
-        f"R@{CUTOFF}": mean(recalled),
-        f"P@{FIRST}": mean(precise),
-        "MRR": mean(reciprocal),
+        f"nDCG@{CUTOFF}": mean(gains),
+        f"R@{CUTOFF}": mean(recalls),
+        f"P@{FIRST}": mean(precisions),
+        "MRR": mean(reciprocal_ranks),
     }
     return intervals(measures)
 
@@ -250,10 +253,11 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
+    """Return what the prompt hook would have added to queries, and how much of it is relevant."""
     injected = []
     relevant = []
     has_relevant = []
-    answerable = []
+    answerable = []  # whether any document is relevant
     for answer in seen:
         judgements = grades.get(answer.query, {})
         hits, _ = shown_by_hook(answer.candidates)
@@ -263,12 +267,13 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
         has_relevant.append(count > 0)
         answerable.append(_count_relevant(judgements.values()) > 0)
     measures = _shares([answer.candidates for answer in seen])
-    measures["precision"] = Measure(relevant, injected)
-    measures["coverage"] = Measure(has_relevant, answerable)
+    measures["precision"] = Measure(gained=relevant, possible=injected)
+    measures["coverage"] = Measure(gained=has_relevant, possible=answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
+    """Return what the hook would have added from another scope; None where none was asked."""
     prompts = [answer.elsewhere for answer in seen if answer.elsewhere is not None]
     if prompts:
         return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
@@ -276,6 +281,7 @@ def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
+    """Return the shares of prompts to which the hook adds something, and in which it mentions something."""
     has_injection = []
     has_mention = []
     for candidates in prompts:

@@ -82,10 +82,10 @@ def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Int
         if drawn is not None:
             values.append(drawn)
     values.sort()
-    outside = (1 - LEVEL) / 2
-    last = len(values) - 1
-    low = values[round(outside * last)]
-    high = values[round((1 - outside) * last)]
+    outside = (1 - LEVEL) / 2  # on either side
+    last_place = len(values) - 1
+    low = values[round(outside * last_place)]
+    high = values[round((1 - outside) * last_place)]
     return Interval(value, low, high)
 
 
@@ -94,9 +94,9 @@ def interval(measure: Measure) -> Interval | None:
     gained, possible = measure
 
     def ratio(places: Sequence[int]) -> float | None:
-        below = sum(map(possible.__getitem__, places))
-        if below:
-            return sum(map(gained.__getitem__, places)) / below
+        divisor = sum(map(possible.__getitem__, places))
+        if divisor:
+            return sum(map(gained.__getitem__, places)) / divisor
         return None
 
     return resampled(len(gained), ratio)
@@ -120,7 +120,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval | No
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Return of how many pairs of answers about the same thing how many differ, by thing."""
+    """Return by thing how many pairs of answers about it there are, and how many of these differ."""
     differing = []
     possible = []
     for group in groups:
@@ -191,11 +191,12 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
 
 
 def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
-    half = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
-    value = min(1.0, max(least, value))
-    low = max(least, min(value, middle - half))
-    high = min(1.0, max(value, middle + half))
-    return Interval(value, low, high)
+    """Return a value with its bounds about a middle, of which `noise` is the variance; from `least` to 1."""
+    half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
+    bounded_value = min(1.0, max(least, value))
+    low = max(least, min(bounded_value, middle - half_width))
+    high = min(1.0, max(bounded_value, middle + half_width))
+    return Interval(bounded_value, low, high)
 
 
 # --- Agreement with labels: of pairs that could be read
@@ -240,7 +241,10 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Return Cohen's kappa (1960; with a `distance`: 1968); None where chance alone could not disagree."""
+    """Return Cohen's kappa (1960); None where chance alone could not disagree.
+
+    With a `distance` of each pair of words it is weighted (1968); without one any two words are as far apart.
+    """
     labels = Counter[str]()
     answers = Counter[str]()
     for (label, answer), count in counts.items():
@@ -259,7 +263,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Return Spearman's correlation (1904) of two scores by rank; equal scores share the mean rank."""
+    """Return Spearman's correlation (1904) of two scores by rank; None where one is always the same."""
 
     def figure(places: Sequence[int]) -> float | None:
         first = _ranks([pairs[place][0] for place in places])
@@ -273,6 +277,7 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value; equal values share the mean of their ranks."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
@@ -300,8 +305,9 @@ def _words(pairs: Sequence[Pair]) -> list[str]:
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
+    """Return how each word is used, in the order of the scale or else of the alphabet."""
     words = _words(pairs)
-    by_word = []
+    classes = []
     for word in scale(words) or sorted(set(words)):
         hits = []
         labelled = []
@@ -310,18 +316,15 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
             hits.append(label == answer == word)
             labelled.append(label == word)
             said.append(answer == word)
-        precision = interval(Measure(hits, said))
-        recall = interval(Measure(hits, labelled))
-        by_word.append(
-            Class(
-                word=word,
-                labelled=sum(labelled),
-                said=sum(said),
-                precision=precision,
-                recall=recall,
-            )
+        use_of_word = Class(
+            word=word,
+            labelled=sum(labelled),
+            said=sum(said),
+            precision=interval(Measure(gained=hits, possible=said)),
+            recall=interval(Measure(gained=hits, possible=labelled)),
         )
-    return by_word
+        classes.append(use_of_word)
+    return classes
 
 
 # --- Reliability: of what is rated 0.7, seven in ten should turn out true
@@ -380,13 +383,11 @@ def by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
     """Return the hits of each label, the most confident label first."""
-    groups = _grouped(labels, probabilities, outcomes)
-    by_label = []
-    for label, (count, confidence, relevant) in groups.items():
-        by_label.append(
-            LabelGroup(label, count=count, confidence=confidence, relevant=relevant),
-        )
-    return sorted(by_label, key=lambda group: -group.confidence)
+    groups = []
+    for label, hits in _grouped(labels, probabilities, outcomes).items():
+        count, confidence, relevant = hits
+        groups.append(LabelGroup(label, count=count, confidence=confidence, relevant=relevant))
+    return sorted(groups, key=lambda group: -group.confidence)
 
 
 def _grouped(
