@@ -31,7 +31,7 @@ from judgekit.evaluation.samples import (
     TierOpinion,
     asked,
     by_tier,
-    points,
+    read_points,
     samples,
     score_sources,
 )
@@ -130,6 +130,7 @@ def choose_rules(
     for chain, members in chains.items():
         if chain in testable:
             place = tiers.index(chain.tier)
+            # Chains share the doubt equally; each divides its share among the results before it.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
             reaching = _reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
             test = _test_chain(chain, reaching, level, promise)
@@ -145,15 +146,15 @@ def choose_rules(
             gate = _test_gate(chain, least_margin, members, level, promise)
             if isinstance(gate, RefusedRule):
                 refused.append(gate)
-    gates = _without_overlaps(gates)
-    finality = FinalityRules(rules=tuple(gates), last=promise.reference)
-    return ChosenRules(finality, gates, refused)
+    kept_gates = _without_overlaps(gates)
+    finality = FinalityRules(rules=tuple(kept_gates), last=promise.reference)
+    return ChosenRules(finality, kept_gates, refused)
 
 
 def _test_chain(
     chain: Chain, reaching: Sequence[Sample], level: float, promise: Promise
 ) -> _ChainTest:
-    """Test the gates of a chain, each wider than the one before, up to the first that fails."""
+    """Test the gates of a chain on what reaches it, each wider than the one before, until one fails."""
     widest = None
     steps = 0
     for least_margin in _margins(chain, reaching, level, promise):
@@ -203,9 +204,9 @@ def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Ch
 
     A chain may end at any of its steps, or without a gate.
     """
-    tier_before = None
-    if chain.after is not None:
-        tier_before = tiers[tiers.index(chain.tier) - 1]
+    if chain.after is None:  # nothing came before, or nothing that a gate could end
+        return 1
+    tier_before = tiers[tiers.index(chain.tier) - 1]
     results = 1
     for tested_chain, count in steps.items():
         if (tested_chain.tier, tested_chain.outcome) == (tier_before, chain.after):
@@ -241,6 +242,7 @@ def _chains(
         for sample in samples:
             for chain in _chains_of_opinion(sample, tier, tier_before, reference):
                 chains.setdefault(chain, []).append(sample)
+    # The wins of the first tier that may stand against the tie of the second are a class, too.
     first, second = tiers[:2]
     for sample in samples:
         win_and_tie = (sample.united(first), sample.united(second)) == ("accept", "improve")
@@ -287,7 +289,7 @@ def _margins(
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
-    # On a coarse scale the first gate is what ties there, and may be as small as can hold.
+    # On a coarse scale many opinions share a margin, so the first gate may be as small as can hold.
     error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
     first_size = _labels_needed(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
@@ -496,7 +498,7 @@ class RankedCase(NamedTuple):
         )
 
 
-def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
+def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
     """Return the cases with their scores; none where they are not about the best of several subjects.
 
     Raises `InputError` where only some are, and for labels or scores that do not fit.
@@ -516,7 +518,7 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
             raise case.wrong(f"subjects: expected {wanted}")
         scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
-            scores_by_tier[tier] = points(case, recorded)
+            scores_by_tier[tier] = read_points(case, recorded)
         ranked_case = RankedCase(
             case=case,
             rubric=rubric,
@@ -639,7 +641,7 @@ def learn(
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
     read, apart_by_case = score_sources(cases)
-    ranked_cases = ranked(cases, rubric, mode)
+    ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
@@ -651,7 +653,7 @@ def learn(
         saved = _saved_per_hundred(cases, choice.with_gates, tiers)
     learned = Calibration(
         schema=calibration.SCHEMA,
-        id="",  # which is a hash of the others
+        id="",  # until the rest is there to be hashed
         made=made,
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
@@ -698,8 +700,8 @@ def _choose_for_samples(
     return _Choice(rules, with_gates, without_gates, likelihoods=_likelihoods(labelled))
 
 
-def _count_apart(apart_by_case: Iterable[Collection[TierName]]) -> dict[TierName, int]:
-    """Return of how many cases each tier was read otherwise than of most; only tiers with any."""
+def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName, int]:
+    """Return in how many cases each tier was read otherwise than in most; only tiers with any."""
     counts = {}
     for tier in TIERS:
         count = sum(tier in apart for apart in apart_by_case)
@@ -765,10 +767,11 @@ def _saved_per_hundred(
     return calibration.Saved(usd=usd, seconds=seconds)
 
 
-def _count_subjects(cases: Sequence[RankedCase]) -> calibration.Subjects | None:
-    if not cases:
+def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
+    """Return how many subjects the cases have; None where they are not about several."""
+    if not ranked_cases:
         return None
-    counts = [len(ranked_case.case.subjects) for ranked_case in cases]
+    counts = [len(ranked_case.case.subjects) for ranked_case in ranked_cases]
     return calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
 
 

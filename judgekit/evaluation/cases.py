@@ -172,7 +172,7 @@ class Case(Strict):
 
     def label_error(self) -> InputError:
         """Return the error that the label means nothing for such a case, and what it may be."""
-        allowed = (labels for key, labels in _LABELS.items() if getattr(self, key))
+        allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
         expected = next(allowed, _OF_DOCUMENTS)
         if isinstance(self.label, float):
             got = f"{self.label:g}"
@@ -236,7 +236,7 @@ def _describe_problem(line: str, error: ValidationError) -> str:
         return str(problem)
     label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
     # The line is no case that could be asked for its keys.
-    allowed = (labels for key, labels in _LABELS.items() if f'"{key}"' in line)
+    allowed = (wording for key, wording in _LABELS.items() if f'"{key}"' in line)
     expected = next(allowed, "accept, improve or reject")
     return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 

@@ -146,7 +146,7 @@ def ask(
             count = 0
             for model, judge in zip(models, judges, strict=True):
                 tier_judge = _for_every_opinion(judge, model)
-                ask_tiers = partial(opinions, tier_judge, folder=folder)
+                ask_tiers = partial(ask_about_case, tier_judge, folder=folder)
                 limit = service.max_concurrency(tier_judge, at_once)
                 answered_cases = []
                 async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
@@ -208,7 +208,7 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{problem} {share} ({why}); {effect}; test the models with judgekit provider check"
 
 
-async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
+async def ask_about_case(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
     """Return by tier what it says about a case; raises `InputError` where no model is asked."""
     if case.variant == "rerun":  # else the cache would say again what it said before
         judge = replace(judge, cache=None)

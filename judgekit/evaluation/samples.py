@@ -256,7 +256,7 @@ class SampleReader(NamedTuple):
             return {WHOLE: tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
             scores_by_voter = []
-            for voter, scores in points(case, recorded).items():
+            for voter, scores in read_points(case, recorded).items():
                 scores_by_voter.append((voter.name, scores))
             means = ranking.mean_scores(scores_by_voter, case.letters)
             if means is None:
@@ -506,7 +506,7 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
     return None
 
 
-def points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
+def read_points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
     """Return by model and letter the scores that a text was given, none by a model that failed.
 
     Raises `InputError` where a model that did not fail has no points, or points for other texts.

@@ -168,14 +168,14 @@ def describe_run(
 ) -> str:
     """Return the line that ends a run: what was judged, what was skipped and why, what was not examined."""
     counts = Counter(row["word"] for row in judged)
-    words = {word: counts[word] for word in WORDS if counts[word]}
-    skip_reasons = {group["reason"]: group["count"] for group in skipped}
-    omission_reasons = Counter(omission["reason"] for omission in not_examined)
+    count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in this order
+    skips_by_reason = {group["reason"]: group["count"] for group in skipped}
+    omissions_by_reason = Counter(omission["reason"] for omission in not_examined)
     return "; ".join(
         [
-            _describe_part("judged", words),
-            _describe_part("skipped", skip_reasons),
-            _describe_part("not examined", omission_reasons),
+            _describe_part("judged", count_by_word),
+            _describe_part("skipped", skips_by_reason),
+            _describe_part("not examined", omissions_by_reason),
         ]
     )
 

@@ -85,7 +85,7 @@ class _Examination:
         old_tree = None if old_tip is None else self._read_tree(old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = origins.list_changes(self.wanted)  # before others read `origins.moved_from`
+        changes = origins.take_changes(self.wanted)  # the rest looks at what is left
         if pushed_history.gap or tree.repeated():
             changes += self._unexplained_changes(pushed_history, tree, old_tip, old_tree, origins)
         self._sort_out(changes, old_tree)
@@ -234,7 +234,7 @@ class _Origins:
     """
 
     tree: Tree
-    newest: dict[_File, ChangedFile] = field(default_factory=dict)
+    change_by_file: dict[_File, ChangedFile] = field(default_factory=dict)
     moved_from: dict[_File, str] = field(default_factory=dict)
     # By path: who changed the file that is there now, also under its earlier paths.
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
@@ -254,14 +254,16 @@ class _Origins:
                 lists_of_path.setdefault(step.path, []).append(own_list)
             file = (step.path, step.blob)
             files_from_here = files_moved_from.pop(file, [])
-            if self.tree.holds(step.path, step.blob) and file not in self.newest:
-                self.newest[file] = ChangedFile(step.commit, step.path, step.blob)
+            if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
+                self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
                 files_from_here.append(file)
             if step.moved_from is None:  # the step made the file
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
                 for made in files_from_here:
-                    self.newest[made] = self.newest[made]._replace(commit=step.commit)
+                    self.change_by_file[made] = self.change_by_file[made]._replace(
+                        commit=step.commit
+                    )
             else:  # an older step made it, at the earlier path
                 lists_of_path.setdefault(step.moved_from, []).extend(lists_of_path[step.path])
                 old_file = (step.moved_from, step.blob)
@@ -269,14 +271,13 @@ class _Origins:
         for (earlier_path, _), files in files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
-    def list_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return what is new to judge.
+    def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
+        """Return what is new to judge, and leave in `moved_from` only files that are not.
 
-        A file that was moved from a path where the gate judges it is not new. Only such files stay in
-        `moved_from`.
+        Those were moved from a path where the gate judges them.
         """
         changes: list[ChangedFile] = []
-        for file, change in self.newest.items():
+        for file, change in self.change_by_file.items():
             earlier_path = self.moved_from.get(file)
             if earlier_path is not None and wanted(change._replace(path=earlier_path)):
                 continue
@@ -293,7 +294,7 @@ class _Origins:
         """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:
-            return (path, blob) in self.newest
+            return (path, blob) in self.change_by_file
         return any(tree.holds(earlier_path, blob) for tree in sources)
 
 

@@ -105,9 +105,11 @@ def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> lis
     tips = list(filter(None, map(repository.commit, pushed)))
     if not tips:
         return []
-    limit = f"--max-count={_MAX_RULES}"
+    max_count = f"--max-count={_MAX_RULES}"
     try:
-        output = repository.ask("log", "--format=%H", "--full-history", limit, *tips, "--", *RULES)
+        output = repository.ask(
+            "log", "--format=%H", "--full-history", max_count, *tips, "--", *RULES
+        )
     except GitError:
         return []
     return output.decode().split()

@@ -239,7 +239,7 @@ def _judge_changes(
     unexamined = []
     for omission in pushed.unexamined:
         unexamined.append(Omission(name=encodable(omission["name"]), reason=omission["reason"]))
-    report = Report(
+    report_of_nothing = Report(
         rows=[],
         mode=run.mode or settings.gate.mode,
         notes=pushed.notes,
@@ -249,11 +249,11 @@ def _judge_changes(
         holds=settings.gate.undetermined == "block",
     )
     if not pushed.changes:
-        return report
+        return report_of_nothing
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
-    notes = list(pushed.notes)
-    mode = report.mode
+    notes = list(pushed.notes)  # all that follows may add to them
+    mode = report_of_nothing.mode
     if mode == "blocking":
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
@@ -269,15 +269,15 @@ def _judge_changes(
         choose_depth=choose_depth,
     )
     budget = settings.gate.budget - run.spent
-    holds = report.holds and mode == "blocking"
+    holds = report_of_nothing.holds and mode == "blocking"
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
     changes = sorted(pushed.changes, key=operator.attrgetter("path"))
-    files = _read_files(repository, changes)
+    files = _read_files(repository, changes)  # before the budget begins to count
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
     rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
-    return report._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
+    return report_of_nothing._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:

@@ -27,7 +27,7 @@ from making import (
 from scripted import scripted_endpoint
 
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation.calibrate import choose_rules, ranked, walk_tiers
+from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases, walk_tiers
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Sample, SampleReader, TierOpinion
 from judgekit.judging.compare import decide as judged
@@ -394,7 +394,7 @@ def test_the_judge_comes_to_what_was_measured(
     }
     settings = judge_settings(asked, LOADED, mode, timeout=60, finality=finality)
     judge = RankingJudge(replay.ReplayGateway(), settings)
-    for item in ranked(cases, RUBRIC, mode):
+    for item in read_ranked_cases(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )

@@ -19,7 +19,7 @@ from scripted import PROFILE, NothingOpen, ScriptedGateway, scores, scripted_end
 from judgekit.config.settings import user_file
 from judgekit.evaluation import report, runner, samples
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.runner import again, opinions
+from judgekit.evaluation.runner import again, ask_about_case
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
 from judgekit.judging.question import ModelTurn
@@ -304,7 +304,7 @@ def asked(
 ) -> dict[TierName, Recorded]:
     settings = judge_settings(panel, RANKING, "lenient", finality=finality_rules(), **limits)
     judge = DocumentJudge(gateway, settings)
-    return asyncio.run(opinions(judge, CASE, Path()))
+    return asyncio.run(ask_about_case(judge, CASE, Path()))
 
 
 def test_limits_of_cost_and_time_hold_for_the_case_and_not_for_each_call() -> None:
