@@ -423,7 +423,7 @@ def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[Tier
                 divided[step] = opinion.divided
     if final.tier is None or final.verdict != "improve":
         return final, list(outcomes)
-    # Of a pair it is a tie; a win of the tier before may stand against it.
+    # Of a pair an improve is a tie; a win of the tier before may stand against it.
     if sample.stands and rules.finality is not None:
         winner = rules.finality.stands(final.tier, outcomes, sample.margins)
         if winner is not None:

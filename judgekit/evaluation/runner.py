@@ -212,27 +212,32 @@ async def ask_about_case(judge: AnyJudge, case: Case, folder: Path) -> dict[Tier
     """Return by tier what it says about a case; raises `InputError` where no model is asked."""
     if case.variant == "rerun":  # else the cache would say again what it said before
         judge = replace(judge, cache=None)
-    judge, whole_subject = prepare(judge, case, folder)
-    subject, secrets = judge.redacted(whole_subject)
-    state = JudgingState(subject, judge.session(), judge.settings.refusal(secrets), secrets)
+    task_judge, whole_subject = prepare(judge, case, folder)
+    subject, secrets = task_judge.redacted(whole_subject)
+    state = JudgingState(
+        subject,
+        task_judge.session(),
+        refused=task_judge.settings.refusal(secrets),
+        secrets=secrets,
+    )
     cut_tiers = set()
-    if isinstance(judge, RankingJudge):
+    if isinstance(task_judge, RankingJudge):
         # Which texts go up to a tier depends on what is learned, so each tier is asked about all.
-        for tier, jury in judge.models_by_tier.items():
-            question = replace(judge.question(tier, state), letters=tuple(subject.letters))
+        for tier, jury in task_judge.models_by_tier.items():
+            question = replace(task_judge.question(tier, state), letters=tuple(subject.letters))
             calls = [partial(question.ask, endpoint, state.session) for endpoint in jury]
             state.turns[tier] = await gather_limited(calls, state.session)
             if question.is_cut:
                 cut_tiers.add(tier)
     else:
-        await judge.run(state)
+        await task_judge.run(state)
         cut_tiers.update(state.cut)
-    if isinstance(judge, DocumentJudge) and not state.turns:
+    if isinstance(task_judge, DocumentJudge) and not state.turns:
         raise case.wrong(f"no model was asked (not judged: {state.refused})")
     by_tier = {}
     for tier, turns in state.turns.items():
-        answers = [_record_answer(judge, case, turn) for turn in turns]
-        by_tier[tier] = _join_answers(answers, judge.settings, is_cut=tier in cut_tiers)
+        answers = [_record_answer(task_judge, case, turn) for turn in turns]
+        by_tier[tier] = _join_answers(answers, task_judge.settings, is_cut=tier in cut_tiers)
     return by_tier
 
 

@@ -82,22 +82,23 @@ class Issue(NamedTuple):
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     """Return the issue about a verdict; it has quotes and reasoning only `with_text`."""
     name = task_name(verdict.task_id)
-    # The same in every clone for the task of a path.
+    # Of a path's task the name is the same in every clone, and so is the token.
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     token = f"judgekit-task-{name_digest[:16]}"
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     fingerprint = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
-    line = verdict_line(verdict, text=with_text)
+    ledger_line = verdict_line(verdict, text=with_text)
     fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
+    rubric = ledger_line.rubric
     body = page.plain(
         _TEXT,
-        verdict=line,
+        verdict=ledger_line,
         name=name,
         token=token,
-        rubric=rubric_name(f"{line.rubric.id}@{line.rubric.version}", line.rubric.source),
-        reasoning=wrap(line.reasoning, 4 * _MAX_TEXT),
-        findings=_finding_lines(line),
+        rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
+        reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT),
+        findings=_finding_lines(ledger_line),
         command=f"judgekit override {task} accept --why '...'",
         inline=format_inline,
         block=format_block,
