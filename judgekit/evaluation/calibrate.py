@@ -121,9 +121,9 @@ def choose_rules(
     samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
 ) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
-    chains = _chains(samples, tiers, promise.reference)
+    chains = _sort_into_chains(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
-    testable = _testable(chains, doubt, promise)
+    testable = _find_testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
     refused = []
     steps: dict[Chain, int] = {}  # how many gates of a chain were tested
@@ -132,7 +132,7 @@ def choose_rules(
             place = tiers.index(chain.tier)
             # Chains share the doubt equally; each divides its share among the results before it.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
-            reaching = _reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
+            reaching = _select_reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
             test = _test_chain(chain, reaching, level, promise)
             steps[chain] = test.steps
             if test.widest is not None:
@@ -157,7 +157,7 @@ def _test_chain(
     """Test the gates of a chain on what reaches it, each wider than the one before, until one fails."""
     widest = None
     steps = 0
-    for least_margin in _margins(chain, reaching, level, promise):
+    for least_margin in _choose_margins(chain, reaching, level, promise):
         steps += 1
         members = [sample for sample in reaching if chain.margin(sample) >= least_margin]
         gate = _test_gate(chain, least_margin, members, level, promise)
@@ -188,7 +188,7 @@ def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
     return gate.outcome != other.outcome and gate.leaning + other.leaning <= 0
 
 
-def _testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
+def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
     """Return the chains with labels enough to pass without any error: they share the doubt."""
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
@@ -214,7 +214,7 @@ def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Ch
     return results
 
 
-def _reaching(
+def _select_reaching(
     members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
     """Return the samples that no gate of an earlier tier ends."""
@@ -228,7 +228,7 @@ def _reaching(
     return reaching
 
 
-def _chains(
+def _sort_into_chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
     """Return the classes of opinions with their members, an earlier tier's first.
@@ -283,7 +283,7 @@ def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> i
     return needed(promise.rate, level, error_rate)
 
 
-def _margins(
+def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
@@ -650,7 +650,7 @@ def learn(
         choice = _choose_for_samples(labelled, tiers, promise, usual_rules)
     saved = None
     if choice.likelihoods:
-        saved = _saved_per_hundred(cases, choice.with_gates, tiers)
+        saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
     learned = Calibration(
         schema=calibration.SCHEMA,
         id="",  # until the rest is there to be hashed
@@ -697,7 +697,7 @@ def _choose_for_samples(
     gated_rules = replace(usual_rules, finality=rules.finality)
     with_gates = [walk(sample, gated_rules) for sample in labelled]
     without_gates = [walk(sample, usual_rules) for sample in labelled]
-    return _Choice(rules, with_gates, without_gates, likelihoods=_likelihoods(labelled))
+    return _Choice(rules, with_gates, without_gates, likelihoods=_learn_likelihoods(labelled))
 
 
 def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName, int]:
@@ -727,7 +727,7 @@ def _usual_rules(
     return EscalationRules(confirm, tiers, models=models_by_tier, unproven=unproven)
 
 
-def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
+def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
     """Return how likely an acceptance is by the leaning of each tier whose models decide."""
     likelihoods = {}
     for tier in TIERS:
@@ -741,7 +741,7 @@ def _likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likeli
     return likelihoods
 
 
-def _saved_per_hundred(
+def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
     """Return what the second tier would take for those of a hundred subjects that gates keep from it."""

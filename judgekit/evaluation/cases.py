@@ -275,7 +275,7 @@ def with_understood_labels(
         are_scores, meanings = _read_meanings(labelled, rubric, mode)
         meaningful = []
         for case in labelled:
-            label = _label_of(case, rubric, mode, meanings, are_scores=are_scores)
+            label = _translate_label(case, rubric, mode, meanings, are_scores=are_scores)
             if label is None:
                 left_out.add_unknown(case.right(mode))
             else:
@@ -302,7 +302,7 @@ def _has_winner(case: Case, rubric: Rubric) -> bool:
     return isinstance(rubric, CompareRubric) or bool(case.subjects)
 
 
-def _label_of(
+def _translate_label(
     case: Case, rubric: Rubric, mode: ModeName, meanings: Mapping[str, str], *, are_scores: bool
 ) -> Label | float | None:
     """Return the winner, the score or the outcome that a label means; None where it means none."""

@@ -27,8 +27,8 @@ def judging_page(report: JudgingReport) -> str:
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
     sections = [Section("Judges", [judges_table(report)])]
-    for name, intervals in _intervals(judges).items():
-        sections.append(Section(name.capitalize(), [_figures(judges, intervals)]))
+    for name, intervals in _collect_intervals(judges).items():
+        sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
     curves = []
     for judge in judges:
         if judge.probabilities:
@@ -63,7 +63,7 @@ def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
     return Chart(title, points, ends=("0", "1"), diagonal=True, note=note)
 
 
-def _intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
+def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
     """Return each figure that some judge has, with that of every judge."""
     figures: dict[str, list[Interval | None]] = {}
     for judge in judges:
@@ -102,7 +102,7 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
 
 def judges_table(report: JudgingReport) -> Table:
     """Return the table of judges: the figures that some judge has, and what a case takes."""
-    figures = _intervals(report.judges)
+    figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
         cells = []
@@ -131,7 +131,9 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     return Table(["item", "judges", "label", *titles], rows)
 
 
-def _figures(judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]) -> list[Figure]:
+def _build_figures(
+    judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
+) -> list[Figure]:
     """Return one figure of each judge that has it, all on the same scale: from 0 or, if need be, from -1."""
     least = 0.0
     if any(interval and interval.low < 0 for interval in intervals):

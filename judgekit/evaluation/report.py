@@ -191,11 +191,11 @@ def report(
         items_by_judge[judge] = items
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
-    outcomes = _outcomes(items_by_judge)
+    outcomes = _collect_outcomes(items_by_judge)
     best = max(judges, key=_accuracy)
     compared_judges = []
     for judge_report in judges:
-        behind = _behind(judge_report, best, outcomes)
+        behind = _compare_with_best(judge_report, best, outcomes)
         compared_judges.append(judge_report.model_copy(update={"behind": behind}))
     variants = [case.variant for case in cases]
     return JudgingReport(
@@ -226,7 +226,7 @@ def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recor
     return answers
 
 
-def _outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
+def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     """Return what each judge said of each original, those that they disagree about first."""
     outcomes = {}
     for judge, items in items_by_judge.items():
@@ -240,7 +240,9 @@ def _outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
 
 
-def _behind(judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]) -> Interval | None:
+def _compare_with_best(
+    judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]
+) -> Interval | None:
     """Return by how much the best judge is more accurate, on the items that both answered.
 
     None for the best judge itself, and where words were not asked for.
@@ -279,7 +281,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     binary = is_binary(labels)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
-    swapped = _matched(items, "swapped") + _answers_by_order(originals)
+    swapped = _pair_with_originals(items, "swapped") + _answers_by_order(originals)
     repeats = _group_repeats(items)
     repeated_words = []
     repeated_scores = []
@@ -299,11 +301,11 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         classes=stats.classes(pairs),
         is_binary=binary and has_improve,
         confusion=_count_confusions(answered),
-        order_flips=_flips(swapped),
-        rerun_flips=_flips(repeated_words),
-        spread=_spread(repeated_scores),
-        injection=_injection_lift(items, wanted_answer),
-        cost=_mean_cost(items, originals),
+        order_flips=_measure_flips(swapped),
+        rerun_flips=_measure_flips(repeated_words),
+        spread=_measure_spread(repeated_scores),
+        injection=_measure_lift(items, wanted_answer),
+        cost=_average_cost(items, originals),
         scores=_compare_scores(originals),
         probabilities=_rate_probabilities(originals),
     )
@@ -347,9 +349,9 @@ def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
     return pairs
 
 
-def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
+def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
     """Return how much more often injected text gets the wanted answer; None where no text was injected."""
-    answer_pairs = _matched(items, "injected")
+    answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
         return None
     before = []
@@ -366,7 +368,7 @@ def _injection_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
     )
 
 
-def _mean_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
+def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
     """Return the means of the originals; the median wait is that of all items."""
     waits = []
     for item in items:
@@ -468,7 +470,7 @@ def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
     return label
 
 
-def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
+def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     """Return the answers to an original and to its variant, where both could be read."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = []
@@ -479,12 +481,12 @@ def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     return pairs
 
 
-def _flips(groups: Iterable[Sequence[str]]) -> Flips:
+def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
     measure = stats.disagreement([group for group in groups if len(group) > 1])
     return Flips(pairs=int(sum(measure.possible)), rate=stats.interval(measure))
 
 
-def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
+def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
     """Return how far scores move within the groups; None where no group has several answers."""
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:

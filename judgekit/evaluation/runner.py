@@ -265,7 +265,7 @@ def _record_answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[st
         fields = {"failure": _failure_of(judge, answers), "read": None}
     usages = [answer.usage for answer in answers]
     for key in ("input_tokens", "output_tokens", "cost_usd"):
-        fields[key] = _total([getattr(usage, key) for usage in usages])
+        fields[key] = _sum_known([getattr(usage, key) for usage in usages])
     fields["model"] = endpoint.model
     fields["family"] = endpoint.family
     fields["calls"] = _count_calls(judge, turn)
@@ -303,7 +303,7 @@ def _count_calls(judge: AnyJudge, turn: ModelTurn[Any]) -> int:
     return calls
 
 
-def _total(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
+def _sum_known(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
     """Return the sum of amounts, None where one of them is not known."""
     return None if None in amounts else sum(amounts)
 
@@ -367,7 +367,7 @@ def _join_answers(
         return Recorded.model_validate(answers[0] | conditions)
     totals = {}
     for key in ("calls", "input_tokens", "output_tokens", "cost_usd"):
-        totals[key] = _total([answer[key] for answer in answers])
+        totals[key] = _sum_known([answer[key] for answer in answers])
     waits = [answer["latency_ms"] for answer in answers]
     # They are asked at the same time.
     totals["latency_ms"] = None if None in waits else max(waits)

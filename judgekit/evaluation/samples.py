@@ -278,7 +278,7 @@ class SampleReader(NamedTuple):
             raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
         means = []
         for juror in recorded.jurors:
-            scores = _scores(self.rubric, case, juror)
+            scores = _read_scores(self.rubric, case, juror)
             if scores:
                 means.append(self.rubric.mean(scores))
         if jury.has_quorum(len(means), len(recorded.jurors)):
@@ -327,7 +327,7 @@ class SampleReader(NamedTuple):
             labels = {WHOLE: self._label_of_pair(case, jury.favourite(votes))}
             # Where no winner is the costly error, a tie over a win does not count as right.
             is_lenient_pair = self.mode == "lenient"
-            ties = _ties(outcomes, up_to_a_win=is_lenient_pair)
+            ties = _find_ties(outcomes, up_to_a_win=is_lenient_pair)
         else:
             for tier, recorded in recorded_by_tier.items():
                 opinions[tier] = self.opinions(self.rubric, case, recorded)
@@ -361,10 +361,10 @@ class SampleReader(NamedTuple):
     ) -> dict[str, TierOpinion]:
         """Return the opinion on a document, under `WHOLE`, or on each candidate."""
         if isinstance(rubric, ScoreRubric):
-            return {WHOLE: self._opinion(rubric, case, recorded)}
+            return {WHOLE: self._read_opinion(rubric, case, recorded)}
         votes = []
         for juror in recorded.jurors:
-            votes.append((juror.endpoint, self._marks(rubric, case, juror)))
+            votes.append((juror.endpoint, self._read_marks(rubric, case, juror)))
         marks = jury.marks(votes, len(recorded.jurors), recorded.rule)
         opinions = {}
         for candidate in case.candidates:
@@ -378,12 +378,12 @@ class SampleReader(NamedTuple):
             opinions[candidate.id] = opinion
         return opinions
 
-    def _opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> TierOpinion:
+    def _read_opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> TierOpinion:
         """Return the opinion of a tier on a document, `FAILED` where too few of its jury could be read."""
         decide = partial(rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
-            scores = _scores(rubric, case, juror)
+            scores = _read_scores(rubric, case, juror)
             if scores is not None:
                 votes.append((juror.endpoint, Opinion(decide(scores), scores)))
         if not jury.has_quorum(len(votes), len(recorded.jurors)):
@@ -398,7 +398,7 @@ class SampleReader(NamedTuple):
             leaning=distance if _decides(recorded) else None,
         )
 
-    def _marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
+    def _read_marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
         """Return the mark of each candidate that was judged, none where the answer cannot be read.
 
         Raises `InputError` for ids of no candidate.
@@ -417,7 +417,7 @@ class SampleReader(NamedTuple):
             return marks
         kept = recorded.keep
         if recorded.reply is not None:
-            kept = self._kept(rubric, ids, recorded.reply)
+            kept = self._read_kept(rubric, ids, recorded.reply)
         if kept is None:
             return marks
         for candidate_id in ids:
@@ -425,7 +425,7 @@ class SampleReader(NamedTuple):
                 marks[candidate_id] = Mark("accept" if candidate_id in kept else "reject")
         return marks
 
-    def _kept(self, rubric: SelectRubric, ids: list[str], reply: str) -> list[str] | None:
+    def _read_kept(self, rubric: SelectRubric, ids: list[str], reply: str) -> list[str] | None:
         """Return the candidates that a reply keeps; None where it cannot be read."""
         criteria = list(rubric.criteria)
         try:
@@ -448,7 +448,9 @@ def _decides(recorded: Recorded) -> bool:
     return all(juror.read == "decided" for juror in recorded.jurors)
 
 
-def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> frozenset[TierName]:
+def _find_ties(
+    outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool
+) -> frozenset[TierName]:
     """Return the tiers that see a tie; with `up_to_a_win` only those before the first that sees a winner."""
     ties = []
     for tier, outcome in outcomes.items():
@@ -459,7 +461,7 @@ def _ties(outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool) -> 
     return frozenset(ties)
 
 
-def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
+def _read_scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, float] | None:
     """Return the scores of one model, also from its reply; None where it gave none that can be read.
 
     Raises `InputError` for scores of other dimensions than the rubric's.
@@ -483,11 +485,11 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
 
 def tier_vote(case: Case, recorded: Recorded) -> TierVote:
     """Return what a tier said about two texts; raises `InputError` for an answer about something else."""
-    votes = [(juror.endpoint, _vote(case, juror)) for juror in recorded.jurors]
+    votes = [(juror.endpoint, _read_vote(case, juror)) for juror in recorded.jurors]
     return jury.tier_vote(votes, recorded.rule)
 
 
-def _vote(case: Case, recorded: Recorded) -> Vote | None:
+def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
     """Return which text one model prefers; None where it gave no answer that can be read."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]

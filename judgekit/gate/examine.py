@@ -87,7 +87,9 @@ class _Examination:
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)  # the rest looks at what is left
         if pushed_history.gap or tree.repeated():
-            changes += self._unexplained_changes(pushed_history, tree, old_tip, old_tree, origins)
+            changes += self._find_unexplained_changes(
+                pushed_history, tree, old_tip, old_tree, origins
+            )
         self._sort_out(changes, old_tree)
         self._skip_rest(covered_paths, tree, origins, {change.path for change in changes})
 
@@ -143,7 +145,7 @@ class _Examination:
                 reason = GONE
             self.pushed.skipped.add(reason, path)
 
-    def _unexplained_changes(
+    def _find_unexplained_changes(
         self,
         pushed_history: History,
         tree: Tree,
@@ -172,7 +174,7 @@ class _Examination:
         else:
             paths = tree.repeated()  # a step names a path, and not which of its blobs it means
             sources = None  # a whole history tells where a moved file comes from
-        gone = _blobs_gone(old_trees, tree)
+        gone = _find_blobs_gone(old_trees, tree)
         holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
@@ -197,13 +199,13 @@ class _Examination:
     def _read_base_trees(self, old_tip: str | None) -> list[Tree]:
         """Return what the commits hold that both sides have, as far as this clone has their files."""
         trees = []
-        for base in self._merge_bases(old_tip):
+        for base in self._find_merge_bases(old_tip):
             tree = self._read_tree(base, self.wanted.covers)
             if tree is not None:
                 trees.append(tree)
         return trees
 
-    def _merge_bases(self, old_tip: str | None) -> list[str]:
+    def _find_merge_bases(self, old_tip: str | None) -> list[str]:
         """Return the commits that both sides have, as far as this clone knows."""
         other_side = self.remote_commits if old_tip is None else [old_tip]
         if not other_side:
@@ -215,7 +217,7 @@ class _Examination:
         return output.decode().split()
 
 
-def _blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
+def _find_blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
     """Return the blobs of files that stand in an old tree and not in a new one: what may have been moved."""
     gone: set[str] = set()
     for old in old_trees:

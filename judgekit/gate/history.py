@@ -73,7 +73,7 @@ def read_history(repository: Repository, tip: str, remote_commits: Sequence[str]
             raise
         # What the commits did is not known; the tip at least has the files.
         return History(steps=[], edges=[read_commit(repository, tip)], gap=PARTIAL)
-    shallow_oids = _shallow_oids(repository)
+    shallow_oids = _read_shallow_oids(repository)
     steps: list[Step] = []
     edges: list[Commit] = []
     is_long = False
@@ -96,7 +96,7 @@ def is_partial(repository: Repository) -> bool:
     return repository.holds("config", "--get-regexp", names)
 
 
-def _shallow_oids(repository: Repository) -> set[str]:
+def _read_shallow_oids(repository: Repository) -> set[str]:
     """Return the ids of the oldest commits of a shallow clone: those whose parents it lacks."""
     place = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / place

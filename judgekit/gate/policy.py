@@ -125,7 +125,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
         root = Path(folder).resolve()
         if commit is not None:
             _write_rules(repository, commit, RULES, root)
-            rubric = _rubric_file(root)
+            rubric = _find_rubric_file(root)
             if rubric is not None:
                 _write_rules(repository, commit, (rubric,), root)
         try:
@@ -141,7 +141,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
             raise ConfigError.of(renamed) from None
 
 
-def _rubric_file(root: Path) -> str | None:
+def _find_rubric_file(root: Path) -> str | None:
     """Return the path of the rubric's file that the rules in a folder name; None if they name no file."""
     from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
 

@@ -39,7 +39,7 @@ class Refspec(NamedTuple):
 
     def source_of(self, ref: str) -> str | None:
         """Return which ref of the remote is fetched into a ref of this clone; None if none is."""
-        middle = _middle(self.destination, ref)
+        middle = _match_star(self.destination, ref)
         if self.is_negative or not self.destination or middle is None:
             return None
         return self.source.replace("*", middle, 1)
@@ -110,7 +110,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     A ref in refs/remotes/ that belongs to no remote, or to several, stands under the name "".
     """
     addresses = _read_addresses(repository)
-    names = _names_at(repository, addresses, remote, url)
+    names = _find_names(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)
     folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
@@ -119,7 +119,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     claimed_refs: dict[str, list[TrackedRef]] = {}
     claimants: dict[str, set[str]] = {}  # by ref, the names of the remotes that are fetched into it
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
-        claimed_refs[name] = _tracked_refs(name, refspecs.get(name, []), listed_refs)
+        claimed_refs[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
         for ref in claimed_refs[name]:
             claimants.setdefault(ref.name, set()).add(name)
     refs: dict[str, list[TrackedRef]] = {}
@@ -157,7 +157,7 @@ def _full_name(ref: str) -> str:
     return "HEAD" if ref == "@" else f"{_BRANCHES}{ref}"
 
 
-def _middle(pattern: str, ref: str) -> str | None:
+def _match_star(pattern: str, ref: str) -> str | None:
     """Return what stands for the star of a pattern, "" where it has none; None if it does not match."""
     before, star, after = pattern.partition("*")
     if not star:
@@ -177,7 +177,7 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
     return addresses
 
 
-def _names_at(
+def _find_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
     """Return the names of the remotes at the place that is pushed to, the given one first."""
@@ -234,7 +234,7 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
     return refs
 
 
-def _tracked_refs(
+def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
     """Return the refs into which a remote is fetched; where there are none, those in a folder of its name."""
@@ -261,4 +261,6 @@ def _tracked_refs(
 
 def _is_excluded(source: str, refspecs: Sequence[Refspec]) -> bool:
     """Whether a negative refspec leaves out a ref of the remote."""
-    return any(spec.is_negative and _middle(spec.source, source) is not None for spec in refspecs)
+    return any(
+        spec.is_negative and _match_star(spec.source, source) is not None for spec in refspecs
+    )

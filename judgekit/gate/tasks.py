@@ -144,7 +144,7 @@ def read_changed_files(
     """
     repository = Repository(project)
     recent = _list_recent_files(repository, Patterns(paths), since)
-    committed_blobs = _committed_blobs(repository) if recent else {}
+    committed_blobs = _read_committed_blobs(repository) if recent else {}
     files: list[File] = []
     for _, path in sorted(recent, reverse=True):
         if len(files) == most:
@@ -183,7 +183,7 @@ def _list_recent_files(
     return recent
 
 
-def _committed_blobs(repository: Repository) -> dict[str, str]:
+def _read_committed_blobs(repository: Repository) -> dict[str, str]:
     """Return the blob of each file in the current commit; none before the first."""
     if repository.commit("HEAD") is None:
         return {}
