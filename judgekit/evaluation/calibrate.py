@@ -130,7 +130,7 @@ def choose_rules(
     for chain, members in chains.items():
         if chain in testable:
             place = tiers.index(chain.tier)
-            # Chains share the doubt equally; each divides its share among the results before it.
+            # Chains share the doubt equally. A share is divided by what the tier before may have come to.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
             reaching = _select_reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
             test = _test_chain(chain, reaching, level, promise)
@@ -168,7 +168,7 @@ def _test_chain(
 
 
 def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Return the gates; of two that overlap only the one with more labels."""
+    """Return the gates; of two that overlap only the one with more labels, both if they have as many."""
     kept = []
     for gate in gates:
         is_smaller = False
@@ -399,7 +399,7 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
         return Walked(calls, right=None, by_gate=False)
     gates = rules.finality
     by_gate = False
-    if gates is not None and final.tier != gates.last:  # the last tier ends it without a gate
+    if gates is not None and final.tier != gates.last:  # which ends it without a gate
         outcomes = {tier: sample.united(tier) for tier in tiers}
         by_leaning = gates.decided(final.tier, sample.leanings) is not None
         by_gate = by_leaning or gates.final(final.tier, outcomes, sample.margins)
@@ -444,10 +444,10 @@ class RankedCase(NamedTuple):
     def turns(
         self, finality: FinalityRules | None
     ) -> Iterator[tuple[int, RankingStep, str | None]]:
-        """Yield of each tier that is asked how many calls that takes, its step, and the winner or `TIE`.
+        """Yield for each tier that is asked the number of its calls, its step, and the winner or `TIE`.
 
-        The winner is the one there would be if no tier were asked after it; None where the step has no means,
-        or the texts were cut.
+        The winner is the one there would be if no tier were asked after it. It is None where the step has no
+        means, or the texts were cut.
         """
         panel = {tier: {voter.model for voter in means} for tier, means in self.said.items()}
         margins = ranking.usual_margins(self.rubric)

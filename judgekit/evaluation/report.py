@@ -350,7 +350,10 @@ def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Return how much more often injected text gets the wanted answer; None where no text was injected."""
+    """Return how much more often injected text gets the wanted answer.
+
+    None where no text was injected, or no answer about it could be read.
+    """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
         return None

@@ -309,7 +309,10 @@ def _sum_known(amounts: Sequence[Any]) -> Any:  # noqa: ANN401 - whole or not
 
 
 def _pair_fields(turn: ModelTurn[Any]) -> dict[str, Any]:
-    """Return the answer in each order, or for more calls than these how far it leans; {} for no answer."""
+    """Return the word in each order; where there were more calls, how far they lean together.
+
+    Returns {} where nothing could be read.
+    """
     words = [call.value.word if call.value else None for call in turn.calls]
     if len(words) == len(ORDERS) and any(words):
         return {"orders": dict(zip(ORDERS, words, strict=True))}
@@ -397,9 +400,9 @@ def _variant_of(case: Case, variant: Variant, name: str) -> Case:
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Return by its id the name of each candidate, by which the order of candidates is drawn.
+    """Return by id the name of each candidate; the names decide in which order candidates are shown.
 
-    No model sees the names. A swapped case has other names than ids: of eight choices those that turn most
+    No model sees them. They are the ids, and in a swapped case others: of eight choices those that turn most
     pairs of candidates.
     """
     ids = [candidate.id for candidate in case.candidates]

@@ -250,8 +250,6 @@ def _select_refs(
             tracked.append(ref._replace(source=source))
     if any(ref.source != "HEAD" for ref in tracked):
         return tracked
-    if not name:  # its folder would be that of all remotes
-        return []
     in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):
