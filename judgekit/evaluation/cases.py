@@ -246,7 +246,7 @@ def read(path: Path) -> list[Case]:
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
-        is_original = case.id in originals
+        is_original = case.variant == "original"
         if is_original and case.pair:
             raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
         if not is_original and case.pair not in originals:

@@ -140,7 +140,14 @@ def parse_updates(text: str) -> list[RefUpdate]:
             raise InputError(
                 f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>"
             )
-        updates.append(RefUpdate(*fields))
+        local_ref, local_oid, remote_ref, remote_oid = fields
+        update = RefUpdate(
+            local_ref=local_ref,
+            local_oid=local_oid,
+            remote_ref=remote_ref,
+            remote_oid=remote_oid,
+        )
+        updates.append(update)
     return updates
 
 

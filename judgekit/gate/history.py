@@ -98,8 +98,8 @@ def is_partial(repository: Repository) -> bool:
 
 def _read_shallow_oids(repository: Repository) -> set[str]:
     """Return the ids of the oldest commits of a shallow clone: those whose parents it lacks."""
-    place = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
-    file = repository.folder / place
+    git_path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
+    file = repository.folder / git_path
     if file.exists():
         return set(lines_of(file.read_bytes().decode("ascii")))
     return set()
