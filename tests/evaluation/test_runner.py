@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import re
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,11 +116,11 @@ def first_text(asked: Asked) -> Answer:
 
 
 def test_a_model_that_answers_otherwise_is_found_out(measured: Measured) -> None:
-    seen: list[str] = []
+    times_asked = count(1)
 
     def answer(asked: Asked) -> Answer:
-        seen.append(f"{asked.body['model']}{'# 0' in asked.text}")
-        return says(BAD if seen[-1] == "smallTrue" and seen.count("smallTrue") == 2 else GOOD)
+        is_first_document = asked.body["model"] == "small" and "# 0" in asked.text
+        return says(BAD if is_first_document and next(times_asked) == 2 else GOOD)
 
     def rate(flips: Flips) -> tuple[int, float | None]:
         return flips.pairs, flips.rate.value if flips.rate else None
