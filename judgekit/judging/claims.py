@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SUBJECT: Final = (
     "an unsupported claim"  # what the dimension's terms must name, each word of meaning
 )
-_NAMED: Final = 2
+_LEAST_TERMS: Final = 2  # of those words that must be terms of the dimension: both
 _WORDS: Final[dict[str, str]] = environment.table(__file__, "claims.toml")
 _ABBREVIATIONS: Final = frozenset(_WORDS["abbreviations"].split())
 _BEFORE_NUMBERS: Final = frozenset(_WORDS["before_numbers"].split())
@@ -64,31 +64,32 @@ class Claim(NamedTuple):
 
 
 def split_claims(text: str) -> list[Claim]:
-    """Return all that a text may claim, in order; nothing with a letter or a digit in it is left out."""
+    """Return all that a text may claim, in order; nothing with a letter or a digit in it is left out.
+
+    A lead goes with every item of the list behind it, or with the one sentence behind it. Where nothing is
+    behind it, it is a claim by itself.
+    """
     claims: list[Claim] = []
     lead = ""
-    is_pending = False  # whether the lead was not yet asked with anything
-    in_list = False
+    is_lead_unused = False
+    is_in_list = False
     for block in _blocks(text):
         if block.kind == "lead":
-            if is_pending and lead:
-                lead = f"{lead} {block.text}"
-            else:
-                lead = block.text
-            is_pending = True
-            in_list = False
+            # A heading and the introduction behind it are one lead.
+            lead = f"{lead} {block.text}" if is_lead_unused else block.text
+            is_lead_unused = True
+            is_in_list = False
             continue
-        if block.kind == "item":
-            in_list = True
-        elif in_list:
-            in_list = False
-            lead = ""
+        is_item = block.kind == "item"
+        if is_in_list and not is_item:
+            lead = ""  # the list is over
+        is_in_list = is_item
         for sentence in _sentences(block):
             claims.append(Claim(sentence, lead))
-            is_pending = False
-            if not in_list:
+            is_lead_unused = False
+            if not is_item:
                 lead = ""
-    if is_pending and lead:
+    if is_lead_unused:
         claims.append(Claim(lead))
     return [claim for claim in claims if any(map(str.isalnum, claim.quote))]
 
@@ -101,56 +102,65 @@ class _Block(NamedTuple):
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    lines: list[str] = []
-    kind = "prose"
-    fence = ""
+    """Yield the blocks of a text, in order; rules and blank lines only part them."""
     all_lines = lines_of(text)
+    block_lines: list[str] = []  # of the block that has begun
+    kind = "prose"
+    open_fence = ""  # the mark that code began with, while it lasts
     for number, whole_line in enumerate(all_lines):
-        line = whole_line
-        mark = _FENCE.match(line)
-        if fence:
-            if mark and mark[1].startswith(fence):
-                yield from _block("code", lines)
-                lines = []
-                fence = ""
+        fence = _FENCE.match(whole_line)
+        if open_fence:
+            if fence and fence[1].startswith(open_fence):
+                yield from _end_block("code", block_lines)
+                block_lines = []
+                open_fence = ""
             else:
-                lines.append(line)
+                block_lines.append(whole_line)
             continue
-        line = line[_end(_QUOTING, line) :]
+        line = _without_mark(_QUOTING, whole_line)
+        is_heading = _HEADING.match(line) is not None
+        is_rule = _RULE.fullmatch(line) is not None
         is_row = line.lstrip().startswith("|")
-        starts_item = is_row or _MARKER.match(line)
-        if mark or starts_item or not line.strip() or _HEADING.match(line) or _RULE.fullmatch(line):
-            yield from _block(kind, lines)
-            lines = []
-            kind = "prose"
-        if mark:
-            fence = mark[1]
-        elif _HEADING.match(line):
-            yield from _block("lead", [line[_end(_HEADING, line) :].rstrip("# \t")])
-        elif is_row and _RULE.fullmatch("".join(all_lines[number + 1 : number + 2])):
-            yield from _block("lead", [line.strip("| \t")])
+        starts_item = is_row or _MARKER.match(line) is not None
+        is_plain = not (fence or is_heading or is_rule or starts_item) and bool(line.strip())
+        if is_plain:
+            block_lines.append(line)
+            continue
+        yield from _end_block(kind, block_lines)
+        block_lines = []
+        kind = "prose"
+        if fence:
+            open_fence = fence[1]
+        elif is_heading:
+            yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
+        elif is_row and _is_rule_at(number + 1, all_lines):  # the head of a table
+            yield from _end_block("lead", [line.strip("| \t")])
         elif starts_item:
             kind = "item"
-            lines = [line.strip("| \t") if is_row else line[_end(_MARKER, line) :]]
-        elif line.strip() and not _RULE.fullmatch(line):
-            lines.append(line)
-    yield from _block("code" if fence else kind, lines)
+            block_lines = [line.strip("| \t") if is_row else _without_mark(_MARKER, line)]
+    yield from _end_block("code" if open_fence else kind, block_lines)
 
 
-def _end(pattern: re.Pattern[str], line: str) -> int:
-    match = pattern.match(line)
-    return match.end() if match else 0
+def _without_mark(mark: re.Pattern[str], line: str) -> str:
+    """Return what stands behind a mark that a line may begin with."""
+    match = mark.match(line)
+    return line[match.end() :] if match else line
 
 
-def _block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
+def _is_rule_at(number: int, lines: Sequence[str]) -> bool:
+    return number < len(lines) and _RULE.fullmatch(lines[number]) is not None
+
+
+def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
+    """Yield what lines make, nothing where they are blank; prose may end with a lead, which is apart."""
     text = "\n".join(lines).strip()
     if not text:
         return
     if kind == "prose" and text.endswith((":", "\uff1a")):
-        *sentences, last = _sentences(_Block(kind, text))
+        *sentences, lead = _sentences(_Block(kind, text))
         if sentences:
-            yield _Block(kind, text[: text.rindex(last)].strip())
-        yield _Block("lead", last)
+            yield _Block(kind, text[: text.rindex(lead)].strip())
+        yield _Block("lead", lead)
     else:
         yield _Block(kind, text)
 
@@ -172,18 +182,19 @@ def _sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends where it may; a dot may stand behind an abbreviation, an initial or a day."""
-    if not match[0].startswith("."):
+    """Whether a match of `_END` ends a sentence, and no abbreviation, initial or day that has a dot."""
+    end = match[0]
+    if not end.startswith("."):
         return True
-    after = _NEXT.match(text, match.end())
-    following = after[1] if after else ""
-    if following.islower():
+    behind = _NEXT.match(text, match.end())
+    next_character = behind[1] if behind else ""
+    if next_character.islower():
         return False
-    if match[0] != ".":
+    if end != ".":  # more dots, or what closes a quotation
         return True
-    before = _LAST_WORD.search(text[max(0, match.start() - _LONGEST) : match.start()])
-    word = before[0].lower() if before else ""
-    if following.isdigit() and word in _BEFORE_NUMBERS:
+    in_front = _LAST_WORD.search(text[max(0, match.start() - _LONGEST) : match.start()])
+    word = in_front[0].lower() if in_front else ""
+    if next_character.isdigit() and word in _BEFORE_NUMBERS:
         return False
     is_initial = len(word) == 1 and word.isascii() and word.isalpha()
     return not (is_initial or word in _ABBREVIATIONS or _DAY.fullmatch(word))
@@ -201,7 +212,7 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
     if not rubric.given.sources or "sources" not in rubric.given.needs:
         return None
     for name, count in mentions(_SUBJECT, rubric).items():
-        if count >= _NAMED:
+        if count >= _LEAST_TERMS:
             return name
     return None
 
@@ -218,7 +229,7 @@ def claim_questions(
 
 
 def least_supported(
-    dimension: str, claims: Sequence[Claim], likely: Mapping[str, Mapping[str, float]]
+    dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
     """Return the distribution of the claim with the least support, which is that of the whole dimension.
 
@@ -228,24 +239,27 @@ def least_supported(
     many truths.
     """
     names = [_name(dimension, number) for number in range(1, len(claims) + 1)]
-    return min((likely[name] for name in names), key=lambda shares: shares[YES])
+    return min((answers[name] for name in names), key=lambda answer: answer[YES])
 
 
 def unsupported_claims(
-    dimension: str, claims: Sequence[Claim], likely: Mapping[str, Mapping[str, float]]
+    dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that is rather unsupported, the `MAX_FINDINGS` worst, in order."""
-    shares = {}
+    """Return a finding for each claim that is rather unsupported than not.
+
+    They are at most `MAX_FINDINGS`, the worst ones, in the order of the text.
+    """
+    support_by_number = {}
     for number in range(1, len(claims) + 1):
-        share = likely[_name(dimension, number)][YES]
-        if share < EVEN:
-            shares[number] = share
-    worst = sorted(shares, key=lambda number: shares[number])[:MAX_FINDINGS]
+        support = answers[_name(dimension, number)][YES]
+        if support < EVEN:
+            support_by_number[number] = support
+    worst = sorted(support_by_number, key=support_by_number.__getitem__)[:MAX_FINDINGS]
     findings = []
     for number in sorted(worst):
         finding = Finding(
             dimension=dimension,
-            issue=f"not supported by the sources (probability {shares[number]:.2f})",
+            issue=f"not supported by the sources (probability {support_by_number[number]:.2f})",
             quote=visible(claims[number - 1].quote),
         )
         findings.append(finding)
