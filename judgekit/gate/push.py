@@ -414,7 +414,7 @@ class _Gatekeeper:
 
             depth = self.choose_depth(change, document)
             judge_in_time = replace(
-                judge_in_time, instead=partial(review.at_depth, lambda _: depth)
+                judge_in_time, instead=partial(review.judge_at_depth, lambda _: depth)
             )
         verdict = tasks.require_findings(await judge_in_time.judge(document))
         is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"

@@ -325,10 +325,10 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             session,
             endpoint,
             request,
-            messages=partial(self._messages, self.rubrics_by_part[criterion], order, endpoint),
-            size=self.subject.size,
+            make_messages=partial(self._messages, self.rubrics_by_part[criterion], order, endpoint),
+            characters=self.subject.size,
             form=compare_reply_model(list(hashes)),
-            value=read_vote,
+            make_value=read_vote,
         )
 
     async def _ask_pointwise(

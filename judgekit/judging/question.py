@@ -122,7 +122,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         answers = list(chain.from_iterable(answers_by_sample))
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
         is_single = len(answers_by_sample) == 1
-        answer = joined(answers, opinion, started, always=is_single)
+        answer = joined(answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, answers, answer)
 
     async def _ask_samples(

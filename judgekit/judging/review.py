@@ -33,28 +33,36 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.state import JudgingState
 
-    Chosen = Callable[[Document], Depth]
-
 LEAST_QUOTE = 10  # characters: shorter ones are in many texts
 MOST_CUTS = 5  # in a quote
 MOST = 40  # findings of one text that are reviewed
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
 
-async def at_depth(chosen: Chosen, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Return the verdict on a prepared text at the depth that is `chosen` for it."""
+async def judge_at_depth(
+    choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
+) -> Verdict:
+    """Return the verdict on a prepared text at the depth that `choose` returns for it."""
     judge.note_refusal_and_cuts(state)
     if state.refused:
         return await judge.run(state)
-    judge, depth = await running.run_in_thread(
-        partial(deepened, judge, chosen(state.subject), state.subject)
-    )
-    verdict = await (_reviewed(judge, state) if depth.depth == "peers" else judge.run(state))
+    document = state.subject
+    deepen = partial(with_depth, judge, choose(document), document)
+    judge, depth = await running.run_in_thread(deepen)
+    if depth.depth == "peers":
+        verdict = await _judge_with_review(judge, state)
+    else:
+        verdict = await judge.run(state)
     return verdict.model_copy(update={"depth": depth})
 
 
-def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[DocumentJudge, Depth]:
-    """Return the judge with the models of a depth; as it is where a panel lacks a second family."""
+def with_depth(
+    judge: DocumentJudge, depth: Depth, subject: Document
+) -> tuple[DocumentJudge, Depth]:
+    """Return the judge with the models of a depth, and that depth.
+
+    Where a panel lacks a second family, it is the judge as it is, and the depth `tiers`.
+    """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
         return judge, depth
@@ -70,12 +78,12 @@ def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[Doc
     warning = settings.calibration_warning
     finality = settings.finality
     if finality is not None:
-        fit = f"it holds for the tiers, not for {depth.depth}"
-        warning = f"calibration {finality.id} not used: {fit}"
-    judge = judge.with_settings(
+        misfit = f"it holds for the tiers, not for {depth.depth}"
+        warning = f"calibration {finality.id} not used: {misfit}"
+    deeper_judge = judge.with_settings(
         models_by_tier=models_by_tier, finality=None, calibration_warning=warning
     )
-    return judge, depth
+    return deeper_judge, depth
 
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
@@ -86,8 +94,11 @@ def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ..
 
 
 @dataclass
-class _Raised:
-    """A finding, the families that raised it, and what other families say of it, with their quotes."""
+class _RaisedFinding:
+    """A finding, the families that raised it, and what other families say of it, with their quotes.
+
+    `dropped` says why it is not reviewed; "" where it is. It is `checked` once another family has answered.
+    """
 
     finding: Finding
     by: dict[str, None] = field(default_factory=dict)
@@ -116,24 +127,17 @@ class _Raised:
         )
 
 
-async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
+async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     """Return the verdict after each finding was checked by the families that did not raise it."""
-    verdict = await judge.run(state)
+    first_verdict = await judge.run(state)
     text = _plain("\n".join(file.text for file in state.subject.files))
-    raised = _raised(state, text)
+    raised = _collect_findings(state, text)
     families = {endpoint.family for _, endpoint, _ in state.voices}
     if len(families) == 1 or not raised:
-        return verdict
+        return first_verdict
     # In an order that does not tell who raised what.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
-    turns = state.turns["deep"]
-    calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
-    reviews = await gather_limited(calls, state.session)
-    for turn, answer in zip(turns, reviews, strict=True):
-        if answer.value:
-            _note_checks(raised, turn.endpoint.family, answer.value.checks, text)
-    turns_with_reviews = list(map(_add_cost, turns, reviews))
-    state.rounds = [*judge.question("deep", state).rounds(1, turns_with_reviews)]
+    await _check_findings(raised, text, judge, state)
     review = [finding.record() for finding in raised]
     if any(finding.checked or finding.dropped for finding in review):
         verdict = await _score_again(judge, state, review)
@@ -144,36 +148,61 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
         verdict = verdict.model_copy(update={"degraded": degraded})
     findings = []
     for finding in review:
-        if finding.held or not (finding.checked or finding.dropped):
+        is_unchecked = not (finding.checked or finding.dropped)
+        if finding.held or is_unchecked:
             fields = finding.model_dump(include=set(Finding.model_fields))
             findings.append(Finding.model_validate(fields))
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
     return outgoing.redact_replies(verdict) if judge.settings.redact else verdict
 
 
-def _raised(state: JudgingState[Document], text: str) -> list[_Raised]:
-    """Return what families found, each once; dropped where a quote is not in the `text`."""
-    merged: dict[tuple[str, ...], _Raised] = {}
+def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
+    """Return what families found, each finding once; dropped where its quote is not in the `text`."""
+    merged: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
-            same = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
-            raised = merged.setdefault(same, _Raised(finding))
+            key = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
+            raised = merged.setdefault(key, _RaisedFinding(finding))
             raised.by[endpoint.family] = None
-    for number, raised in enumerate(merged.values()):
+    for place, raised in enumerate(merged.values()):
         quote = raised.finding.quote
         if quote and not is_quoted(quote, text):
             raised.dropped = (
                 f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
             )
-        elif number >= MOST:
+        elif place >= MOST:
             raised.dropped = f"only {MOST} findings are reviewed"
     return list(merged.values())
 
 
-def _note_checks(
-    raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply], text: str
+async def _check_findings(
+    raised: Sequence[_RaisedFinding],
+    text: str,
+    judge: DocumentJudge,
+    state: JudgingState[Document],
 ) -> None:
-    """Note what a family says of others' findings: with a quote from the text, and not both."""
+    """Ask each model about the findings of other families, and note its checks in `raised`.
+
+    The rounds in `state` get the time and cost of the reviews.
+    """
+    turns = state.turns["deep"]
+    calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
+    reviews = await gather_limited(calls, state.session)
+    turns_with_reviews = []
+    for turn, review in zip(turns, reviews, strict=True):
+        if review.value:
+            _note_checks(raised, turn.endpoint.family, review.value.checks, text)
+        turns_with_reviews.append(_add_cost(turn, review))
+    state.rounds = [*judge.question("deep", state).rounds(1, turns_with_reviews)]
+
+
+def _note_checks(
+    raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
+) -> None:
+    """Note in `raised` what a family says of others' findings.
+
+    Only checks with a quote from the text count, and none where a family both confirms and refutes a finding.
+    """
     findings = _findings_for(family, raised)
     checks_by_number: dict[int, dict[bool, CheckReply]] = {}
     for check in checks:
@@ -188,7 +217,7 @@ def _note_checks(
             (finding.checks[family],) = checks_by_word.values()
 
 
-def _findings_for(family: str, raised: Sequence[_Raised]) -> dict[int, _Raised]:
+def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _RaisedFinding]:
     """Return what models of a family are asked about, by the numbers that they are told."""
     return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
@@ -196,7 +225,8 @@ def _findings_for(family: str, raised: Sequence[_Raised]) -> dict[int, _Raised]:
 def is_quoted(quote: str, text: str) -> bool:
     """Whether all parts of a quote, cut at ellipses, stand in a text that `_plain` has made plain."""
     parts = list(filter(None, map(_plain, _ELLIPSIS.split(quote, MOST_CUTS))))
-    return sum(map(len, parts)) >= LEAST_QUOTE and all(part in text for part in parts)
+    is_long_enough = sum(map(len, parts)) >= LEAST_QUOTE
+    return is_long_enough and all(part in text for part in parts)
 
 
 def _plain(text: str) -> str:
@@ -211,17 +241,20 @@ async def _ask_for_checks(
     judge: DocumentJudge,
     state: JudgingState[Document],
     turn: ModelTurn[Any],
-    raised: Sequence[_Raised],
+    raised: Sequence[_RaisedFinding],
 ) -> Answer[ReviewReply]:
-    """Have a model that gave an opinion check what others found; nothing where there is nothing for it."""
+    """Have a model that gave an opinion check what other families found.
+
+    The answer has neither value nor failure where there is nothing to check, or the model gave no opinion.
+    """
     endpoint = turn.endpoint
     document = state.subject
     limits = judge.rubric.tiers.deep
     findings = {}
-    for number, for_family in _findings_for(endpoint.family, raised).items():
-        findings[number] = _finding_text(for_family.finding)
+    for number, raised_finding in _findings_for(endpoint.family, raised).items():
+        findings[number] = _finding_text(raised_finding.finding)
     if not findings or not endpoint.writes or not turn.answer.value:
-        return Answer(None, None, Usage(), 0, endpoint.model)
+        return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
     request = Request(
         messages=(),
         call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
@@ -233,10 +266,10 @@ async def _ask_for_checks(
         state.session,
         endpoint,
         request,
-        messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
-        size=document.size,
+        make_messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
+        characters=document.size,
         form=ReviewReply,
-        value=lambda form, _: form,
+        make_value=lambda form, _: form,
     )
 
 
@@ -265,7 +298,11 @@ def _finding_text(finding: Finding) -> str:
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
-    """Have the scores given once more, in the light of what held; without, the first ones stand."""
+    """Ask the models once more for scores, and tell them which findings held; return the verdict.
+
+    The new rounds join those in `state`, and new scores replace the opinions there. The first scores stand
+    where too few models answer.
+    """
     upheld = []
     unchecked = []
     for finding in review:
@@ -275,7 +312,7 @@ async def _score_again(
             upheld.append(_finding_text(finding))
         elif not finding.checked:
             unchecked.append(_finding_text(finding))
-    # In the tier that reads what others said, with the instructions of the first reading.
+    # Limits of the tier that reads what others said, and the instructions of the first reading.
     question = ScoreQuestion(
         judge.settings,
         state.subject,
@@ -290,6 +327,7 @@ async def _score_again(
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     opinion = question.combine(voices)
     if opinion:
+        # The tier that gave the new scores is now the only one, and so it settles the verdict.
         judge = judge.with_settings(models_by_tier={"tiebreaker": models})
         state.opinions = {"tiebreaker": opinion}
         state.voices = []

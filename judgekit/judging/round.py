@@ -82,26 +82,35 @@ class Session:
         """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
         started = time.monotonic()
         key = request.call_key
-        about = " ".join(filter(None, (key.rubric, key.part)))
-        call = f"{key.tier} {endpoint.model} ({about})"
+        rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
+        call = f"{key.tier} {endpoint.model} ({rubric_and_part})"
         reply = None
         if self.cache is not None:
             reply = await running.run_in_thread(partial(self.cache.find, endpoint, request))
         if reply is None:
             self._check_limit()
             try:
-                reply = await self.gateway.complete(endpoint, request)
+                reply = await self._complete(endpoint, request)
             except GatewayError as error:
                 seconds = time.monotonic() - started
                 _LOG.info("%s: %s after %.1f s: %s", call, error.kind, seconds, error)
-                self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
                 raise
-            self.spent_usd += reply.usage.cost_usd or 0.0
-            self.unpriced |= reply.usage.cost_usd is None
         usage = reply.usage
-        came = "kept reply" if usage == KEPT else "replied"
+        source = "kept reply" if usage == KEPT else "replied"
+        seconds = time.monotonic() - started
         tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        _LOG.info("%s: %s in %.1f s, %s", call, came, time.monotonic() - started, tokens)
+        _LOG.info("%s: %s in %.1f s, %s", call, source, seconds, tokens)
+        return reply
+
+    async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return a model's reply; notes what it cost, also what a failed call did."""
+        try:
+            reply = await self.gateway.complete(endpoint, request)
+        except GatewayError as error:
+            self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
+            raise
+        self.spent_usd += reply.usage.cost_usd or 0.0
+        self.unpriced |= reply.usage.cost_usd is None
         return reply
 
     def _check_limit(self) -> None:
@@ -166,12 +175,16 @@ async def run_round(
     session: Session,
     endpoint: Endpoint,
     request: Request,
-    messages: Callable[[], tuple[Message, ...]],
-    size: int,
+    make_messages: Callable[[], tuple[Message, ...]],
+    characters: int,
     form: type[Form],
-    value: Callable[[Form, Reply], Value],
+    make_value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
-    """Ask once, and once more if the reply cannot be read; `messages` are made of `size` characters."""
+    """Ask once, and once more if the reply cannot be read; return the value, or why there is none.
+
+    `make_messages` handles so many `characters`: if they are many, it runs in a thread. `make_value` makes
+    the value of what was read and the reply that it was read from.
+    """
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
@@ -182,7 +195,8 @@ async def run_round(
         first_key = first_key.within(f"sample{request.sample}")
     for call_key in (first_key, first_key.within("reask")):
         try:
-            conversation = conversation or await session.prepare(messages, size)
+            if not conversation:
+                conversation = await session.prepare(make_messages, characters)
             sent = replace(
                 request,
                 messages=conversation,
@@ -208,11 +222,12 @@ async def run_round(
                 kind = FailureKind.INVALID_REPLY
             failure = make_failure(kind, str(error))
             if reply.text.strip():  # providers refuse an empty message
-                again = Message("user", f"That could not be read: {error}. {_AGAIN}")
-                conversation = (*conversation, Message("assistant", reply.text), again)
+                correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
+                conversation = (*conversation, Message("assistant", reply.text), correction)
         else:
             await session.keep(endpoint, sent, reply)
-            return Answer(value(content, reply), None, usage, ms_since(started), model)
+            value = make_value(content, reply)
+            return Answer(value, None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
 
 
@@ -221,13 +236,20 @@ def make_failure(kind: FailureKind, message: str) -> Failure:
 
 
 def joined(
-    answers: Sequence[Answer[Any]], value: Value | None, started: float, *, always: bool = False
+    answers: Sequence[Answer[Any]],
+    value: Value | None,
+    started: float,
+    *,
+    keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Return several calls as one answer with the first failure, beside a value only `always`."""
+    """Return several calls as one answer, with what they cost together and the value that they come to.
+
+    Where there is no value it says the first failure; with `keep_failure` also beside a value.
+    """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
-    failure = next((answer.failure for answer in answers if answer.failure), None)
-    if value is not None and not always:
-        failure = None
+    failure = None
+    if value is None or keep_failure:
+        failure = next((answer.failure for answer in answers if answer.failure), None)
     return Answer(value, failure, usage, ms_since(started), answers[-1].model)
 
 
@@ -237,8 +259,12 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Return the results in order, within the provider's concurrency; one by one under a cost limit."""
+    """Return the results in order, within the provider's concurrency; one by one under a cost limit.
+
+    Each of `calls` may make `calls_in_one` calls to the provider at a time.
+    """
     limit = endpoint.profile.limits.concurrency if endpoint else None
+    # Under a cost limit each call must know what the ones before it cost.
     if session.max_cost_usd is not None or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
     at_once = len(calls) or 1

@@ -94,10 +94,10 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
                 session,
                 endpoint,
                 request,
-                messages=partial(self._messages, rubric, endpoint),
-                size=self.subject.size,
+                make_messages=partial(self._messages, rubric, endpoint),
+                characters=self.subject.size,
                 form=_form_of(rubric),
-                value=partial(self._read, part),
+                make_value=partial(self._read, part),
             )
             calls.append(call)
         return calls

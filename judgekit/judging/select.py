@@ -95,7 +95,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         marks = {name: answer.value for name, answer in answers.items()}
         calls = list(answers.values())
         value = marks if any(marks.values()) else None
-        return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
+        return ModelTurn(endpoint, calls, joined(calls, value, started, keep_failure=True))
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
         calls: Calls[Holds] = []
@@ -116,10 +116,10 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
                 session,
                 endpoint,
                 request,
-                messages=partial(Messages, messages),
-                size=0,
+                make_messages=partial(Messages, messages),
+                characters=0,
                 form=select_reply_model(criteria, list(ids_by_label)),
-                value=partial(_holds, criteria, ids_by_label, batch),
+                make_value=partial(_holds, criteria, ids_by_label, batch),
             )
             calls.append(call)
         return calls
@@ -214,7 +214,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
                     yes[criterion] = likely[question.name][YES]
                 marks[candidate] = self._mark_of_yes(endpoint, yes)
         value = marks if any(marks.values()) else None
-        return ModelTurn(endpoint, [answer], joined([answer], value, started, always=True))
+        return ModelTurn(endpoint, [answer], joined([answer], value, started, keep_failure=True))
 
     def _questions(self, labels_by_id: Mapping[str, str]) -> dict[str, dict[str, DecisionQuestion]]:
         """Return the question about each criterion of each candidate."""

@@ -59,7 +59,7 @@ def document_judge(
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
         choose = partial(_choose_depth, request.depth, config)
-        judge = replace(judge, instead=partial(review.at_depth, choose))
+        judge = replace(judge, instead=partial(review.judge_at_depth, choose))
     return judge, settings.no_model_reason
 
 
@@ -229,7 +229,7 @@ def prompts(
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
         depth = _choose_depth(request.depth, configuration.load(project), subject)
-        judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
+        judge, _ = review.with_depth(judge.for_subject(subject), depth, subject)
     return judge.prompts_by_model(subject)
 
 
