@@ -53,9 +53,10 @@ class FinalityRules:
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
+        """Whether the calibration was learned from opinions that were read in these ways, by model."""
         return not self.read or all((tier, model, how) in self.read for model, how in sources)
 
-    def decides(self, tier: TierName) -> bool:
+    def has_leaning_rule(self, tier: TierName) -> bool:
         """Whether opinions of a tier are final by their leaning, whatever the outcome of its scores."""
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
@@ -71,57 +72,70 @@ class FinalityRules:
         return None
 
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
+        """Whether the opinion of a tier is final: as the last word, or because a rule lets it through."""
         if seen[tier] is None:
             return False
-        return tier == self.last or self._allows(tier, seen, margins.get(tier), None)
+        return tier == self.last or self._allows(tier, seen, margins.get(tier), stands=None)
 
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier whose win stands against the tie of `tier`, the next one in `seen`, if it does."""
-        before = _before(tier, seen)
+        """Return the tier before `tier` if its win stands against the tie of `tier`; else None."""
+        before = _tier_before(tier, seen)
         if before is None or seen[before] != "accept":
             return None
-        if self._allows(tier, seen, margins.get(before), before):
+        if self._allows(tier, seen, margins.get(before), stands=before):
             return before
         return None
 
     def _allows(
-        self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None
+        self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
+        """Whether a rule for such an opinion of `tier` asks for no larger margin.
+
+        The margin is that of the opinion, or of the win that `stands` against it. None is no margin.
+        """
         if margin is None:
             return False
-        before = _before(tier, seen)
+        before = _tier_before(tier, seen)
         after = seen[before] if before else None
         for rule in self.rules:
-            is_same = (rule.tier, rule.outcome, rule.after) == (tier, seen[tier], after)
-            is_same = is_same and rule.leaning is None
-            if is_same and rule.stands == stands and margin >= rule.least_margin:
+            if rule.leaning is not None:
+                continue
+            is_for_opinion = (rule.tier, rule.outcome, rule.after) == (tier, seen[tier], after)
+            if is_for_opinion and rule.stands == stands and margin >= rule.least_margin:
                 return True
         return False
 
 
-def _before(tier: TierName, seen: Seen) -> TierName | None:
+def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
+    """Return the tier that was asked before another one; None where that is the first."""
     tiers = list(seen)
-    if tiers[0] != tier:
-        return tiers[tiers.index(tier) - 1]
-    return None
+    if tiers[0] == tier:
+        return None
+    return tiers[tiers.index(tier) - 1]
 
 
 def margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Return how many points away another outcome is; if `signed`, how far scores are above acceptance."""
+    """Return how many points scores are away from another outcome.
+
+    If `signed`, it is how far they are above acceptance: negative, where they are below.
+    """
     rule: ScoreMode = getattr(rubric.modes, mode)
     values = [scores[name] for name in rubric.dimensions]
-    above = [min(values) - rule.accept.each]
+    above_acceptance = min(values) - rule.accept.each
     if rule.accept.mean is not None:
-        above.append(rubric.mean(scores) - rule.accept.mean)
-    below = rule.reject.any_below - min(values)
-    least_above = min(above)
+        above_acceptance = min(above_acceptance, rubric.mean(scores) - rule.accept.mean)
     if signed:
-        return round(least_above, DIGITS)
-    distances = {"accept": least_above, "reject": below, "improve": min(-below, -least_above)}
+        return round(above_acceptance, DIGITS)
+    below_rejection = rule.reject.any_below - min(values)
+    distances = {
+        "accept": above_acceptance,
+        "reject": below_rejection,
+        "improve": min(-below_rejection, -above_acceptance),
+    }
     return round(distances[rubric.decide(scores, mode)], DIGITS)
 
 
@@ -176,102 +190,130 @@ class EscalationRules:
         divided: Mapping[TierName, bool] = {},
         leanings: Mapping[TierName, float] = {},
     ) -> TierName | Final:
-        """Return the tier to ask now or the end; `divided` says of split juries if most agree with it.
+        """Return the tier to ask now, or the end.
 
-        `leanings` of decision models are above 0 on the side of acceptance: how far scores are above it, or
-        by how much a candidate is likelier to be kept than not.
+        `seen` are the outcomes so far. `divided` says of each split jury whether most of it agree with its
+        outcome. `leanings` of decision models are above 0 on the side of acceptance: how far scores are above
+        it, or by how much a candidate is likelier to be kept than not.
         """
-        if any(self._ends_with(tier) and not most for tier, most in divided.items()):
+        if any(self._is_last_word(tier) and not most for tier, most in divided.items()):
             return ESCALATE
-        settled: dict[TierName, Outcome | None] = {}
+        outcomes: dict[TierName, Outcome | None] = {}
         for tier, outcome in seen.items():
-            is_left_open = tier in divided and not self._ends_with(tier)
-            settled[tier] = None if is_left_open else outcome
-        calibrated = None
+            # A divided jury counts as one that failed, where another tier can settle it.
+            is_left_open = tier in divided and not self._is_last_word(tier)
+            outcomes[tier] = None if is_left_open else outcome
+        step_by_gates = None
         if self.finality and len(self.tiers) > 1:
-            calibrated = self._calibrated(settled, margins, leanings)
-        step = calibrated or self._step(settled, margins)
-        if isinstance(step, str):
+            step_by_gates = self._next_by_gates(self.finality, outcomes, margins, leanings)
+        step = step_by_gates or self._next_by_table(outcomes, margins)
+        if not isinstance(step, Final):
             return step
         if step.verdict == "accept":
-            accepting = {tier for tier, outcome in settled.items() if outcome == "accept"}
+            accepting = {tier for tier, outcome in outcomes.items() if outcome == "accept"}
             if accepting <= set(self.truncated):
                 return UNDETERMINED
-            if calibrated is None and accepting <= set(self.unproven):
+            if step_by_gates is None and accepting <= set(self.unproven):
                 return UNDETERMINED
         if step.tier in divided:
             return step._replace(consensus="majority")
-        return ESCALATE if step == UNDETERMINED and divided else step
+        if step == UNDETERMINED and divided:
+            return ESCALATE
+        return step
 
-    def _ends_with(self, tier: TierName) -> bool:
+    def _is_last_word(self, tier: TierName) -> bool:
         """Whether no tier is left to settle what divides the jury of this one."""
-        return tier == self.tiers[-1] or (tier == "deep" and not self._has_third())
+        return tier == self.tiers[-1] or (tier == "deep" and not self._has_third_voice())
 
-    def _has_third(self) -> bool:
+    def _has_third_voice(self) -> bool:
         """Whether the tiebreaker has a voice that neither quick nor deep had."""
         quick, deep, third = self._models_by_tier()
         return "tiebreaker" in self.tiers and (not third or bool(third - quick - deep))
 
-    def _calibrated(
-        self, seen: Seen, margins: Mapping[TierName, float], leanings: Mapping[TierName, float]
+    def _next_by_gates(
+        self,
+        finality: FinalityRules,
+        seen: Seen,
+        margins: Mapping[TierName, float],
+        leanings: Mapping[TierName, float],
     ) -> TierName | Final | None:
-        finality = self.finality or FinalityRules()
-        for tier in self.tiers:
+        """Return the end, by the first opinion that a calibration's gates let through, or the tier to ask.
+
+        None leaves it to the table: no opinion was let through, and the tier whose opinion is the last word
+        by the calibration was asked, or is none of these.
+        """
+        for place, tier in enumerate(self.tiers):
             if tier not in seen:
-                if finality.last in self.tiers[self.tiers.index(tier) :]:
-                    return tier
-                return None
+                return tier if finality.last in self.tiers[place:] else None
             outcome = seen[tier]
+            if outcome is None:
+                continue
             is_final = finality.final(tier, seen, margins)
-            if outcome is not None and finality.decides(tier):
-                decided = finality.decided(tier, leanings)
-                is_final = is_final or decided is not None
-                outcome = decided or outcome
-            barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
-            if outcome is not None and not barred and is_final:
-                agreed = len(seen) > 1 and set(seen.values()) == {outcome}
-                return Final(outcome, "unanimous" if agreed else "single", tier)
+            if finality.has_leaning_rule(tier):
+                outcome_by_leaning = finality.decided(tier, leanings)
+                if outcome_by_leaning is not None:
+                    is_final = True
+                    outcome = outcome_by_leaning
+            is_barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
+            if is_final and not is_barred:
+                do_all_agree = len(seen) > 1 and set(seen.values()) == {outcome}
+                return Final(outcome, "unanimous" if do_all_agree else "single", tier)
         return None
 
-    def _step(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
+    def _next_by_table(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
+        """Return the tier to ask, or the end, by the table: quick, then deep, then the tiebreaker."""
         first = self.tiers[0]
         if first not in seen:
             return first
-        outcome = seen[first]
+        first_outcome = seen[first]
         if len(self.tiers) == 1:
-            return Final(outcome, "single", first) if outcome else UNDETERMINED
-        quick = outcome if first == "quick" else None
-        cut = quick == "accept" and "quick" in self.truncated
-        sure = quick not in ("improve", self.confirm) and not cut and self.finality is None
-        if quick is not None and sure and not self._is_close("quick", margins):
+            return Final(first_outcome, "single", first) if first_outcome else UNDETERMINED
+        quick = first_outcome if first == "quick" else None
+        if quick is not None and self._is_quick_final(quick, margins):
             return Final(quick, "single", "quick")
-        if "deep" not in seen:
-            if "deep" in self.tiers:
-                return "deep"
-            return self._third(quick, None, seen)
-        deep = seen["deep"]
-        if deep is None:
-            return self._third(quick, None, seen)
+        if "deep" in self.tiers and "deep" not in seen:
+            return "deep"
+        deep = seen.get("deep")
+        if deep is None:  # it failed, or there is none
+            return self._next_by_tiebreaker(quick, None, seen)
         if quick == deep:
             return Final(deep, "unanimous", "deep")
         if quick is None or "improve" in (quick, deep):
-            if self._is_close("deep", margins) and self._has_third():
-                return self._third(quick, deep, seen)
+            if self._is_close("deep", margins) and self._has_third_voice():
+                return self._next_by_tiebreaker(quick, deep, seen)
             return Final(deep, "single", "deep")
-        # A tiebreaker that is one of those that disagree would only vote for itself.
-        quick_models, deep_models, third_models = self._models_by_tier()
-        voters = quick_models | deep_models
-        would_repeat = third_models and quick_models != deep_models and third_models <= voters
-        return ESCALATE if would_repeat else self._third(quick, deep, seen)
+        if self._would_third_repeat():
+            return ESCALATE
+        return self._next_by_tiebreaker(quick, deep, seen)
+
+    def _is_quick_final(self, quick: Outcome, margins: Mapping[TierName, float]) -> bool:
+        """Whether the table lets a quick opinion be final alone."""
+        if self.finality is not None or quick in ("improve", self.confirm):
+            return False
+        if quick == "accept" and "quick" in self.truncated:
+            return False
+        return not self._is_close("quick", margins)
+
+    def _would_third_repeat(self) -> bool:
+        """Whether the tiebreaker is one of those that disagree, and would only vote for itself."""
+        quick, deep, third = self._models_by_tier()
+        return bool(third) and quick != deep and third <= quick | deep
 
     def _models_by_tier(self) -> list[set[str]]:
         return [set(self.models.get(tier, ())) for tier in TIERS]
 
     def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
-        close = self.finality is None and margins.get(tier, self.margin) < self.margin
-        return close or tier in self.partial
+        """Whether an opinion is not final alone: it is partial, or near to another outcome.
 
-    def _third(self, quick: Outcome | None, deep: Outcome | None, seen: Seen) -> TierName | Final:
+        One whose margin is not known is not near, and under a calibration its gates look at the margin.
+        """
+        if tier in self.partial:
+            return True
+        return self.finality is None and margins.get(tier, self.margin) < self.margin
+
+    def _next_by_tiebreaker(
+        self, quick: Outcome | None, deep: Outcome | None, seen: Seen
+    ) -> TierName | Final:
         """Let the tiebreaker settle what the others left open, or stand in for a deep tier that failed."""
         outcomes = {outcome for outcome in (quick, deep) if outcome is not None}
         open_end = ESCALATE if {"accept", "reject"} <= outcomes else UNDETERMINED
