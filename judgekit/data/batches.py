@@ -28,7 +28,7 @@ from judgekit.errors import (
     UsageError,
     usage_of_failed_call,
 )
-from judgekit.judging.cache import ReplyCache, key
+from judgekit.judging.cache import ReplyCache, hash_of_call
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import INEXACT
 from judgekit.providers import batches, registry, retrying, running
@@ -561,7 +561,7 @@ def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     """Return what stands for all that is sent but for the fence's nonce; a second ask differs."""
-    text = f"{key(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
+    text = f"{hash_of_call(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 

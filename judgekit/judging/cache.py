@@ -50,7 +50,7 @@ class ReplyCache:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         if endpoint.profile.kind == "replay":
             return None
-        kept = self._store.read_reply(key(endpoint, request))
+        kept = self._store.read_reply(hash_of_call(endpoint, request))
         # One that is dated in the future was kept under a wrong clock: nobody knows its age.
         if kept is None or abs(kept.age) >= MAX_SECONDS:
             return None
@@ -69,7 +69,7 @@ class ReplyCache:
                 "held": reply.schema_enforced,
             }
         )
-        self._store.write_reply(key(endpoint, request), text)
+        self._store.write_reply(hash_of_call(endpoint, request), text)
 
 
 def _parse_reply(text: str) -> Reply | None:
@@ -87,38 +87,45 @@ def _parse_reply(text: str) -> Reply | None:
     return None
 
 
-def key(endpoint: Endpoint, request: Request) -> str:
-    """Return a hash of what is sent, without its nonces, and to whom: of an environment the addresses."""
+def hash_of_call(endpoint: Endpoint, request: Request) -> str:
+    """Return a hash of what is sent, without its nonces, and to whom: the key of its reply in a store.
+
+    Of an environment it holds the addresses, and no secrets.
+    """
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
-    profile = endpoint.profile
-    secrets = secret_values(endpoint)
-    described = profile.model_dump(mode="json", exclude=_DESCRIBING)
-    if not described.get("reads_reasoning"):
+    profile_fields = endpoint.profile.model_dump(mode="json", exclude=_DESCRIBING)
+    if not profile_fields.get("reads_reasoning"):
         # As it was before profiles had it: earlier replies are found again.
-        described.pop("reads_reasoning", None)
-    parameters = {}
-    for name, value in endpoint.parameters.items():
-        if profile.kind == "command":
-            is_sent = any(word in name for word in _ADDRESSES)
-        else:
-            is_sent = value not in secrets
-        if is_sent:
-            parameters[name] = value
-    whom = [described, endpoint.api_base, endpoint.model]
-    how: list[Any] = [
+        profile_fields.pop("reads_reasoning", None)
+    recipient = [profile_fields, endpoint.api_base, endpoint.model]
+    options: list[Any] = [
         endpoint.output,
-        parameters,
+        _parameters_to_hash(endpoint),
         request.max_tokens,
         request.schema,
         request.top_logprobs,
     ]
     if request.sample:
-        how.append(request.sample)
+        options.append(request.sample)
     if request.questions:
         questions = []
         for question in request.questions:
             instruction = without_nonce(question.instruction)
             questions.append(question._replace(instruction=instruction))
-        how.append(sent_questions(questions))
-    text = json.dumps([__version__, whom, how, messages], sort_keys=True)
+        options.append(sent_questions(questions))
+    text = json.dumps([__version__, recipient, options, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _parameters_to_hash(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the parameters of a call that are no secrets; of a command's environment the addresses."""
+    secrets = secret_values(endpoint)
+    parameters = {}
+    for name, value in endpoint.parameters.items():
+        if endpoint.profile.kind == "command":
+            is_hashed = any(word in name for word in _ADDRESSES)
+        else:
+            is_hashed = value not in secrets
+        if is_hashed:
+            parameters[name] = value
+    return parameters

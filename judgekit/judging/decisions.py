@@ -20,7 +20,6 @@ from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply,
 from judgekit.providers.decisions import (
     MOST_LEVELS,
     MOST_QUESTIONS,
-    DecisionAnswer,
     DecisionOption,
     DecisionQuestion,
     read_answers,
@@ -119,13 +118,10 @@ async def ask_decisions(
     More questions than a request takes are asked side by side, within the same `timeout` seconds.
     """
     started = time.monotonic()
-    for question in questions:
-        levels = len(question.options)
-        if question.kind == "score" and levels > MOST_LEVELS:
-            why = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
-            why += ": use a rubric with a smaller scale (1 to 5), or a model that writes"
-            refused = make_failure(FailureKind.BAD_REQUEST, why)
-            return Answer(None, refused, Usage(), 0, endpoint.model)
+    scale_problem = _scale_problem(questions)
+    if scale_problem is not None:
+        failure = make_failure(FailureKind.BAD_REQUEST, scale_problem)
+        return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
     chunks = [
         tuple(questions[start : start + MOST_QUESTIONS])
         for start in range(0, len(questions), MOST_QUESTIONS)
@@ -135,21 +131,32 @@ async def ask_decisions(
         key = state.call_key
         if len(chunks) > 1:
             key = key.within(f"questions{number}")
-        calls.append(partial(_ask, session, endpoint, state.messages, chunk, key, timeout))
+        calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
     answers = await gather_limited(calls, session, endpoint)
     distributions: Distributions = {}
     usage = Usage()
-    failure = next((answer.failure for answer in answers if answer.failure), None)
+    first_failure = next((answer.failure for answer in answers if answer.failure), None)
     model = endpoint.model
     for answer in answers:
         usage = usage.plus(answer.usage)
         if answer.value is not None:
             distributions |= answer.value
             model = answer.model
-    return Answer(distributions or None, failure, usage, ms_since(started), model)
+    return Answer(distributions or None, first_failure, usage, ms_since(started), model)
 
 
-async def _ask(
+def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
+    """Say why a question cannot be asked of a decision model; None where all can."""
+    for question in questions:
+        levels = len(question.options)
+        if question.kind == "score" and levels > MOST_LEVELS:
+            why = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
+            remedy = "use a rubric with a smaller scale (1 to 5), or a model that writes"
+            return f"{why}: {remedy}"
+    return None
+
+
+async def _ask_once(
     session: Session,
     endpoint: Endpoint,
     messages: Messages,
@@ -157,7 +164,10 @@ async def _ask(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Return the answers of one request; none is made twice in a session."""
+    """Return the answers of one request, beside why one question has none.
+
+    No request is made twice in a session. A reply that answers all questions is kept for later ones.
+    """
     started = time.monotonic()
     try:
         request = Request(
@@ -169,27 +179,24 @@ async def _ask(
         )
         reply, is_new = await _reply(session, endpoint, request)
         answers = read_answers(reply.text, questions)
-        problem = next(filter(_problem, answers.values()), None)
-        if is_new and problem is None:
+        unanswered = [answer for answer in answers.values() if answer.problem]
+        if is_new and not unanswered:
             await session.keep(endpoint, request, reply)
     except GatewayError as error:
-        failed = make_failure(error.kind, error.message)
+        call_failure = make_failure(error.kind, error.message)
         usage = usage_of_failed_call(error)
-        return Answer(None, failed, usage, ms_since(started), endpoint.model)
+        return Answer(None, call_failure, usage, ms_since(started), endpoint.model)
     failure: Failure | None = None
-    if problem is not None:
-        kind = FailureKind.REFUSAL if problem.is_refusal else FailureKind.INVALID_REPLY
-        failure = make_failure(kind, f"{reply.model}: {problem.problem}")
+    if unanswered:
+        first = unanswered[0]
+        kind = FailureKind.REFUSAL if first.is_refusal else FailureKind.INVALID_REPLY
+        failure = make_failure(kind, f"{reply.model}: {first.problem}")
     distributions: Distributions = {}
     for name, answer in answers.items():
         if not answer.problem:
             distributions[name] = answer.probabilities
     usage = reply.usage.of_call() if is_new else KEPT
     return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
-
-
-def _problem(answer: DecisionAnswer) -> str:
-    return answer.problem
 
 
 async def _reply(session: Session, endpoint: Endpoint, request: Request) -> tuple[Reply, bool]:

@@ -22,6 +22,8 @@ from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.judging.verdict import Failure
+
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
 IDLE = "How long is the river Danube?"
@@ -41,12 +43,15 @@ IDLE_MEMORY = PromptCandidate(
 )
 """A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
 
-_UNSEEN = 1e-6
-_AROUND = " \t\r\n*_`\"'.:"
+_UNSEEN = 1e-6  # the probability of an answer that is not among the alternatives
+_AROUND = " \t\r\n*_`\"'.:"  # what a token may have around its word
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Return how likely each of `tokens` is among them; raises `GatewayError` below `LEAST_MASS` together."""
+    """Return how likely each of `tokens` is among them; together they are 1.
+
+    Raises `GatewayError` where a reply gives no probabilities, or gives them less than `LEAST_MASS` together.
+    """
     if not reply.logprobs:
         why = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
@@ -80,10 +85,14 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     even. That an input without content measures a prompt's own leaning is from "Calibrate Before Use" (Zhao
     et al. 2021, arXiv:2102.09690).
     """
-    # Where one answer is not among the alternatives the other seems certain.
-    sure, other = (min(max(probability, _UNSEEN), 1 - _UNSEEN) for probability in (yes, idle))
-    gain = sure / (1 - sure) / (other / (1 - other))
+    gain = _odds(yes) / _odds(idle)
     return min(yes, gain / (gain + least))
+
+
+def _odds(probability: float) -> float:
+    """Return the odds of an answer; finite, though it seems certain where the other one was not seen."""
+    bounded = min(max(probability, _UNSEEN), 1 - _UNSEEN)
+    return bounded / (1 - bounded)
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
@@ -98,8 +107,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
 
 def centred(yes: float, threshold: float) -> float:
     """Return yes by its odds over those of the `threshold`, at which a model is undecided: 0.5 there."""
-    yes = min(max(yes, _UNSEEN), 1 - _UNSEEN)
-    odds = yes / (1 - yes) * (1 - threshold) / threshold
+    odds = _odds(yes) * (1 - threshold) / threshold
     return odds / (1 + odds)
 
 
@@ -139,38 +147,41 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token; none is asked twice in a session.
+    """Return for each question the probability of each token, or the first failure and no value.
 
-    Together the questions may take `timeout` seconds for each.
+    None is asked twice in a session. Together the questions may take `timeout` seconds for each.
     """
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
-    likely: dict[str, dict[str, float]] = {}
-    long = [token for token in points.tokens if token.isdecimal() and len(token) > 1]
-    if long:
-        why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
-        return Answer(None, make_failure(FailureKind.BAD_REQUEST, why), usage, 0, model)
+    long_numbers = [token for token in points.tokens if token.isdecimal() and len(token) > 1]
+    if long_numbers:
+        problem = f"a pointwise model answers in one digit and the scale has {long_numbers[-1]}"
+        refusal = make_failure(FailureKind.BAD_REQUEST, f"{problem}; use one within 0 to 9")
+        return Answer(value=None, failure=refusal, usage=usage, latency_ms=0, model=model)
+    answers: dict[str, dict[str, float]] = {}
+    failure: Failure | None = None
     try:
         timeout_of_all = session.timeout_of_call(timeout * len(points.questions))
         deadline = started + timeout_of_all
         for name, messages in zip(points.questions, points.prompts(), strict=True):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                count = f"{len(likely)} of {len(points.questions)} questions"
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
+                count = f"{len(answers)} of {len(points.questions)} questions"
                 why = f"no time left: {count} were answered in {timeout_of_all:g} s"
                 failure = make_failure(FailureKind.TIMEOUT, why)
-                return Answer(None, failure, usage, ms_since(started), endpoint.model)
-            reply = await _ask_one(session, endpoint, points, name, messages, left)
+                break
+            reply = await _ask_one(session, endpoint, points, name, messages, seconds_left)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
-            likely[name] = probabilities(reply, points.tokens)
+            answers[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
         # What the questions before it cost is not lost with it.
-        spent = usage.plus(usage_of_failed_call(error))
+        usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
-        return Answer(None, failure, spent, ms_since(started), endpoint.model)
-    return Answer(likely, None, usage, ms_since(started), model)
+    if failure is not None:
+        return Answer(None, failure, usage, ms_since(started), endpoint.model)
+    return Answer(answers, None, usage, ms_since(started), model)
 
 
 async def _ask_one(
@@ -181,7 +192,7 @@ async def _ask_one(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Return the reply to one question, as it is remembered where it was asked in this session before."""
+    """Return the reply to one question; without cost, where the same was asked in this session before."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)

@@ -192,7 +192,9 @@ HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_
 def key_of(own: Endpoint, **changes: Any) -> str:  # noqa: ANN401 - any field
     """Return the key of a fenced question with other values of some fields."""
     fenced = (Message("user", Fence().around("text")),)
-    return reply_cache.key(own, dataclasses.replace(REQUEST, **{"messages": fenced, **changes}))
+    return reply_cache.hash_of_call(
+        own, dataclasses.replace(REQUEST, **{"messages": fenced, **changes})
+    )
 
 
 def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
