@@ -114,32 +114,33 @@ def search(
     started = time.perf_counter()
     home = project or environment.project_root(str(Path.cwd()))
     config = configuration.load(Path(home))
-    mode = mode or config.retrieval.search_mode
+    search_mode = mode or config.retrieval.search_mode
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
     probabilities: dict[int, float] = {}
-    degraded = [ranked.degraded]
+    degradations = [ranked.degraded]
     notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
         selection: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             candidates = _texts_of(query, ranked.candidates, config, profiles)
-            selection = running.run(_judge(config, Path(home), candidates, mode=mode))
+            selection = running.run(_judge(config, Path(home), candidates, mode=search_mode))
         if not isinstance(selection, str):
             probabilities = likely(selection)
-            notes += filter(None, [selection.stale])
+            if selection.stale:
+                notes.append(selection.stale)
         top_k = config.retrieval.fallback_top_k
-        kept, problem = apply(selection, ranked.candidates, mode, top_k)
-        degraded.append(problem)
+        kept, degraded = choose_results(selection, ranked.candidates, search_mode, top_k)
+        degradations.append(degraded)
     results = []
     for candidate, kept_by in kept[:limit]:
         place = ranked.candidates.index(candidate)
         results.append(_result(candidate, kept_by, probabilities.get(place)))
     return SearchResult(
         query=encodable(query),
-        mode=mode,
-        degraded="; ".join(filter(None, degraded)) or None,
+        mode=search_mode,
+        degraded="; ".join(filter(None, degradations)) or None,
         results=results,
         duration_ms=round((time.perf_counter() - started) * 1000),
         notes=notes,
@@ -168,18 +169,17 @@ def _propose(
 ) -> RankedCandidates:
     """Return what retrieval finds, and more than `limit` where models choose among it."""
     retrieval = config.retrieval
-    if judge:
-        limit = max(limit, ON_DEMAND_POOL, retrieval.pool)
+    pool = max(limit, ON_DEMAND_POOL, retrieval.pool) if judge else limit
     folders = [_folder(root) for root in roots or ()]
     options = {
         "project": home,
-        "limit": limit,
+        "limit": pool,
         "trusted": folders or configuration.user_roots() or (),
         "profiles": profiles,
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    program = None if folders else retrieval.command
+    program = None if folders else retrieval.command  # whoever names folders wants what is in them
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
 
@@ -189,7 +189,8 @@ def _texts_of(
     """Return candidates as models see them: with the beginning of each text, and without secrets."""
     texts = []
     for candidate in candidates:
-        if config.judge.redact:  # no secret is cut in two
+        if config.judge.redact:
+            # With a margin, so that no secret is cut in two before it is found.
             text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
@@ -218,19 +219,17 @@ def judged_hook(
     payload: Mapping[str, Any],
     project: str,
 ) -> Judged | str:
-    """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
+    """Return the kept and the undecided of `hits`, and what models selected; or why no model is asked.
+
+    Of the undecided, the first ones are kept, too. `parts` are the best parts of the prompt, and `payload` is
+    what the client tells the hook.
+    """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
     transcript_path = str(payload.get("transcript_path") or "")
     turns = transcript.last_turns(transcript_path, retrieval.context_turns)
-    profiles = None  # the bundled ones, where the project's are wrong: said where candidates were looked for
-    with suppress(ConfigError):
-        profiles = Profiles(compile_profiles(Path(project)))
-    texts = []
-    for passage, body in api.passages(prompt, hits, profiles):
-        texts.append(_snippet(passage, body) if config.judge.redact else passage[:SNIPPET_CHARS])
-    query = Query(_best_first(prompt, parts, config), turns)
-    candidates = _add_texts(query, hits, texts)
+    query = Query(_with_best_parts_first(prompt, parts, config), turns)
+    candidates = _add_texts(query, hits, _passages_of(prompt, hits, config, project))
     selection = running.run(
         _judge(config, Path(project), candidates, mode=retrieval.mode, hook=True)
     )
@@ -248,6 +247,20 @@ def judged_hook(
     return kept, undecided, selection
 
 
+def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
+    """Return the passage of each hit that fits the prompt, as models are shown it."""
+    profiles = None  # the bundled ones, where the project's are wrong: said where candidates were looked for
+    with suppress(ConfigError):
+        profiles = Profiles(compile_profiles(Path(project)))
+    texts = []
+    for passage, body in api.passages(prompt, hits, profiles):
+        if config.judge.redact:
+            texts.append(_snippet(passage, body))
+        else:
+            texts.append(passage[:SNIPPET_CHARS])
+    return texts
+
+
 def likely(selection: Selection) -> dict[int, float]:
     """Return how likely decision models keep each candidate, by its place; nothing of other models."""
     probabilities = {}
@@ -259,49 +272,60 @@ def likely(selection: Selection) -> dict[int, float]:
 
 
 def _snippet(passage: str, body: str) -> str:
-    """Return the beginning of a passage without secrets."""
-    text = passage[:SNIPPET_CHARS]
-    if not text:
-        return text
-    # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
-    whole = redaction.redact(body[:WHOLE_CHARS])
-    text = whole.text if whole.secrets else redaction.words(text)
+    """Return the beginning of a passage without secrets; of a memory that has one, its own beginning."""
+    beginning = passage[:SNIPPET_CHARS]
+    if not beginning:
+        return beginning
+    # A passage may begin or end within a secret, where it is not found.
+    memory = redaction.redact(body[:WHOLE_CHARS])
+    text = memory.text if memory.secrets else redaction.words(beginning)
     return " ".join(text.split())[:SNIPPET_CHARS]
 
 
-def _best_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Return a prompt that is longer than models are shown with its best parts first, and no secret cut."""
+def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
+    """Return a prompt after its best `parts`, if it is longer than what models are shown of it.
+
+    Secrets are left out before, since the prompt will be cut. A prompt that is refused for them comes back as
+    it is, so that the judge finds them.
+    """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
+    shown_prompt = prompt
+    shown_parts = parts
     if config.judge.redact:
-        redacted = redaction.redact(prompt[:WHOLE_CHARS]).text
-        if config.judge.redact == "refuse" and redacted != prompt[:WHOLE_CHARS]:
+        whole = prompt[:WHOLE_CHARS]
+        shown_prompt = redaction.redact(whole).text
+        if config.judge.redact == "refuse" and shown_prompt != whole:
             return prompt
-        prompt = redacted
-        parts = [redaction.redact(part).text for part in parts]
-    prompt = " ".join(prompt.split())
-    return "\n".join([*[part for part in parts if part in prompt], prompt])
+        shown_parts = [redaction.redact(part).text for part in parts]
+    shown_prompt = " ".join(shown_prompt.split())
+    parts_within = [part for part in shown_parts if part in shown_prompt]
+    return "\n".join([*parts_within, shown_prompt])
 
 
-def apply(
-    judged: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
+def choose_results(
+    selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> tuple[list[tuple[Candidate, str]], str | None]:
-    """Return the candidates that stand, what kept each (BM25 where nothing was decided), and why, if so."""
-    if isinstance(judged, str):
+    """Return the candidates that stand, each with what kept it, and what the answer lacks, if something.
+
+    That is the tier that decided, or "bm25" where none did: of these, strict mode takes only the best, up to
+    `top_k`. Where no model was asked, `selection` is the reason.
+    """
+    if isinstance(selection, str):
         if mode == "strict":
             sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
             candidates = sure[:top_k]
-        return [(hit, "bm25") for hit in candidates], judged
+        return [(hit, "bm25") for hit in candidates], selection
     fallback = candidates
     if mode == "strict":
         fallback = [hit for hit in candidates[:top_k] if hit.rated]
     kept: list[tuple[Candidate, str]] = []
-    for candidate, decision in zip(candidates, judged.decisions, strict=True):
+    for candidate, decision in zip(candidates, selection.decisions, strict=True):
         if decision.decision == "kept":
             kept.append((candidate, decision.tier or ""))
         elif decision.decision == "undetermined" and candidate in fallback:
             kept.append((candidate, "bm25"))
-    return kept, judged.degraded
+    return kept, selection.degraded
 
 
 async def _judge(

@@ -356,12 +356,13 @@ def test_where_nothing_was_decided_bm25_decides() -> None:
         ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
     ]
     for mode, decided, kept in cases:
-        found, degraded = search.apply(selection(**decided), FOUND, mode, top_k=2)
+        found, degraded = search.choose_results(selection(**decided), FOUND, mode, top_k=2)
         assert "".join(hit.id for hit, _ in found) == kept
         assert (degraded is not None) == ("undetermined" in decided.values())
         for hit, keeper in found:
             assert keeper == ("bm25" if decided[hit.id] == "undetermined" else "quick")
-        alone, why = search.apply("no model found", FOUND, mode, top_k=2)  # without any judge
+        # Without any judge.
+        alone, why = search.choose_results("no model found", FOUND, mode, top_k=2)
         expected = "ac" if mode == "strict" else "abcd"
         assert ("".join(hit.id for hit, _ in alone), why) == (expected, "no model found")
 
