@@ -171,14 +171,16 @@ def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) 
 
 
 _ROUNDED = 1e-6  # bounds are written with six digits
+Flaw: TypeAlias = tuple[str, str]
+"""The key that is wrong, and what was expected of it."""
 
 
-def flaws(calibration: Calibration) -> Iterator[tuple[str, str]]:
+def flaws(calibration: Calibration) -> Iterator[Flaw]:
     """Yield the keys that do not follow from the others, and what was expected of each."""
     tiers = _tiers(calibration)
-    last = calibration.promise.reference
-    if last is not None and last not in tiers[1:]:
-        yield "promise.reference", f"expected a tier after the first one, got {last}"
+    reference = calibration.promise.reference
+    if reference is not None and reference not in tiers[1:]:
+        yield "promise.reference", f"expected a tier after the first one, got {reference}"
     for key, count, most in _limits(calibration):
         if count > most:
             yield key, f"expected {most} at most, got {count}"
@@ -190,6 +192,7 @@ def flaws(calibration: Calibration) -> Iterator[tuple[str, str]]:
 
 
 def _tiers(calibration: Calibration) -> list[TierName]:
+    """Return the tiers that have models, in the order in which they are asked."""
     return [tier for tier in TIERS if tier in calibration.models]
 
 
@@ -203,32 +206,32 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
             yield f"{name}.{place}.labels", rule.labels, calibration.cases
             yield f"{name}.{place}.errors", rule.errors, rule.labels
             yield f"{name}.{place}.gains", rule.gains, most_gains
-    ways = (("with_gates", calibration.with_gates), ("without", calibration.without))
-    for name, measured in ways:
+    measurements = (("with_gates", calibration.with_gates), ("without", calibration.without))
+    for name, measured in measurements:
         yield f"{name}.decided", measured.decided, calibration.cases
         yield f"{name}.errors", measured.errors, measured.decided
         yield f"{name}.by_gate", measured.by_gate, measured.decided
 
 
-def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the opinions that a gate is for: the key within it, and what was expected."""
+def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+    """Yield what is wrong with the opinions that a gate is for; keys are those within the gate."""
     tiers = _tiers(calibration)
-    last = calibration.promise.reference
+    first = tiers[0]
+    reference = calibration.promise.reference
     if gate.stands:
-        allowed = tiers[1:2]
-    elif last:
-        allowed = tiers[: tiers.index(last)]
+        allowed = tiers[1:2]  # a win stands against the tie of the second tier
+    elif reference:
+        allowed = tiers[: tiers.index(reference)]
     else:
         allowed = tiers[:-1]
     if gate.tier not in allowed:
         yield ".tier", f"expected {' or '.join(allowed) or 'none'}, got {gate.tier}"
-    first = tiers[0]
     if gate.stands and (gate.outcome, gate.after, gate.stands) != ("improve", "accept", first):
         yield ".stands", f"expected a win of {first} against a tie of {gate.tier}"
     if gate.after is not None and gate.tier == first:
         yield ".after", f"expected none, because {gate.tier} is the first tier"
-    same = [other for other in calibration.gates if _class_of(other) == _class_of(gate)]
-    if len(same) > 1:
+    gates_of_class = [other for other in calibration.gates if _class_of(other) == _class_of(gate)]
+    if len(gates_of_class) > 1:
         yield "", "expected one gate for each class of opinions, got several"
 
 
@@ -236,22 +239,23 @@ def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
     return (gate.tier, gate.outcome, gate.after, gate.stands)
 
 
-def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[tuple[str, str]]:
-    """Yield where the counts of a gate do not support it: the key within it, and what was expected."""
+def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+    """Yield where the counts of a gate do not support it; keys are those within the gate."""
     cases = calibration.cases
     promise = calibration.promise
     # The classes of one tier have no opinion in common.
-    labels = 0
+    labels_of_tier = 0
     for other in calibration.gates:
         if other.tier == gate.tier and not other.stands:
-            labels += other.labels
-    if labels > cases:
-        yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels}"
+            labels_of_tier += other.labels
+    if labels_of_tier > cases:
+        yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels_of_tier}"
+    # At the largest share of the doubt that a gate can have been tested at.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
-    least = bound(gate.labels, gate.errors, gate.gains, level, promise)
-    if least > promise.rate:
+    least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
+    if least_bound > promise.rate:
         count = f"{gate.errors} wrong of {gate.labels}"
         support = f"{count} does not support a rate of at most {promise.rate:g}"
-        yield ".labels", f"{support}: it may be up to {least:.3g}"
-    if not least - _ROUNDED <= gate.bound <= promise.rate + _ROUNDED:
-        yield ".bound", f"expected {least:.6f} to {promise.rate:g}, got {gate.bound:g}"
+        yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
+    if not least_bound - _ROUNDED <= gate.bound <= promise.rate + _ROUNDED:
+        yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"

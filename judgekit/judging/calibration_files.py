@@ -39,29 +39,32 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # that are scored to be compared
 ) -> tuple[FinalityRules | None, str | None]:
-    """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
+    """Return the gates of the newest calibration that fits, the project's first; None where none fits.
+
+    Beside them stands in one line which calibrations are not used, and why; None where nothing is to be said.
+    """
     # A calibration says what need not go up a tier: with one tier nothing does.
     if len(settings.models_by_tier) <= 1:
         return None, None
     calibrations: list[Calibration] = []
     problems: list[str] = []
     for folder, of_project in _folders(project):
-        newest, wrong = _read_folder(folder, settings, of_project=of_project)
-        calibrations += newest
-        problems += wrong
+        calibrations_there, problems_there = _read_folder(folder, settings, of_project=of_project)
+        calibrations += calibrations_there
+        problems += problems_there
     if not calibrations and not problems:
-        return None, None
+        return None, None  # what follows takes a while
     warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
-    now = fingerprint(settings)
+    panel = fingerprint(settings)
     misfit_warnings = []
     for calibration in calibrations:
         is_of_several = calibration.subjects is not None
         if is_of_several != (subjects > 0):
             continue
-        why = next(misfits(calibration, settings.loaded, now, subjects), None)
-        if why is None:
+        misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
+        if misfit is None:
             return calibration.rules(), "; ".join(warnings) or None
-        misfit_warnings.append(f"calibration {calibration.id} not used: {why}; {AGAIN}")
+        misfit_warnings.append(f"calibration {calibration.id} not used: {misfit}; {AGAIN}")
     return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
 
 
@@ -75,7 +78,11 @@ def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
 def _read_folder(
     folder: Path, settings: JudgeSettings, *, of_project: bool
 ) -> tuple[list[Calibration], list[str]]:
-    """Return a folder's calibrations for a judge's rubric and mode, the newest first, and its problems."""
+    """Return a folder's calibrations for a judge's rubric and mode, the newest first, and its problems.
+
+    Files are read whose names do not say that they are for another rubric or mode. Of those that are wrong,
+    only ones that mention both are a problem.
+    """
     rubric = settings.loaded.rubric.rubric
     mode = settings.mode
     calibrations = []
@@ -89,9 +96,10 @@ def _read_folder(
         try:
             calibration = read(path, of_project=of_project)
         except ConfigError as error:
-            text = _text_of(path)
+            text = _name_and_beginning(path)
             if rubric in text and mode in text:
-                problems.append(str(error).partition("\n")[0])
+                first_line, _, _ = str(error).partition("\n")
+                problems.append(first_line)
             continue
         if (calibration.rubric.id, calibration.mode) == (rubric, mode):
             calibrations.append(calibration)
@@ -105,7 +113,7 @@ def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
     return match is None or match[1] == f"{rubric}-{mode}"
 
 
-def _text_of(path: Path) -> str:
+def _name_and_beginning(path: Path) -> str:
     """Return the name and the beginning of a file that is no calibration."""
     text = path.name
     if path.is_file():  # a pipe may have no end
@@ -117,17 +125,29 @@ def _text_of(path: Path) -> str:
 def read(path: Path, *, of_project: bool = False) -> Calibration:
     """Return a calibration, a project's only if the user accepted it; raises `ConfigError`."""
     if of_project:
-        yamlfile.check_own(path, path.parents[2])
+        yamlfile.check_own(path, _project_of(path))
     calibration = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
-    if of_project and hashlib.sha256(path.read_bytes()).hexdigest() not in _accepted():
-        shown = path.relative_to(path.parents[2])
-        problem = "it belongs to the project and you have not accepted it"
-        raise ConfigError(
-            f"{problem}; see what it does with judgekit calibrate accept {shown}", path=shown
-        )
-    for key, wrong in flaws(calibration):
-        raise ConfigError(f"{wrong}; {AGAIN}", path=path, key=key)
+    if of_project:
+        _check_accepted(path)
+    first_flaw = next(flaws(calibration), None)
+    if first_flaw is not None:
+        key, expected = first_flaw
+        raise ConfigError(f"{expected}; {AGAIN}", path=path, key=key)
     return calibration
+
+
+def _project_of(path: Path) -> Path:
+    return path.parents[2]  # PROJECT/.judgekit/calibrations/FILE
+
+
+def _check_accepted(path: Path) -> None:
+    """Raise `ConfigError` unless the user accepted a project's file."""
+    if hashlib.sha256(path.read_bytes()).hexdigest() in _accepted():
+        return
+    shown = path.relative_to(_project_of(path))
+    problem = "it belongs to the project and you have not accepted it"
+    remedy = f"see what it does with judgekit calibrate accept {shown}"
+    raise ConfigError(f"{problem}; {remedy}", path=shown)
 
 
 class Accepted(Strict):
@@ -141,20 +161,21 @@ def accept(path: Path) -> None:
     """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
     calibration = read(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    kept = Path(environment.ACCEPTED.path())
+    file = Path(environment.ACCEPTED.path())
     try:
-        environment.private_folder(str(kept.parent))
-        with locks.file_lock(kept.with_suffix(".lock"), timeout=_WAIT):
-            now = Accepted(calibrations={**_accepted(), digest: calibration.id})
-            text = now.model_dump_json(by_alias=True, indent=2) + "\n"
-            outputs.write_atomically(str(kept), text, private=True)
+        environment.private_folder(str(file.parent))
+        with locks.file_lock(file.with_suffix(".lock"), timeout=_WAIT):
+            accepted = Accepted(calibrations={**_accepted(), digest: calibration.id})
+            text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
+            outputs.write_atomically(str(file), text, private=True)
     except OSError as error:
         raise InputError(
-            f"{kept}: cannot be written ({error.strerror}); check the folder"
+            f"{file}: cannot be written ({error.strerror}); check the folder"
         ) from None
 
 
 def _accepted() -> dict[str, str]:
+    """Return the ids of the calibrations that the user accepted, by the hashes of their files."""
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read(path, Accepted, version_key="schema").calibrations
@@ -163,10 +184,11 @@ def _accepted() -> dict[str, str]:
 
 def check(out: Path | None = None) -> None:
     """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
+    is_private = out is None
     path = out or Path(environment.CALIBRATIONS.path("new.json"))
     problem = _write_problem(path)
     try:
-        outputs.place_of(str(path), private=out is None)
+        outputs.place_of(str(path), private=is_private)
     except OSError as error:
         problem = problem or str(error.strerror)
     if problem:
@@ -176,11 +198,7 @@ def check(out: Path | None = None) -> None:
 
 def _write_problem(path: Path) -> str:
     """Say why a file could not be written, as far as its folders show; "" where they let it."""
-    nearest = path.parent
-    for place in (path, *path.parents):
-        if place.exists():
-            nearest = place
-            break
+    nearest = next((place for place in (path, *path.parents) if place.exists()), path.parent)
     if nearest != path and not nearest.is_dir():
         return f"{nearest} is not a folder"
     if path.is_dir():

@@ -37,18 +37,18 @@ class PanelFingerprint(NamedTuple):
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     """Return which models a judge asks, and how."""
     has_scores = isinstance(settings.loaded.rubric, ScoreRubric)
-    names: dict[TierName, str] = {}
-    sources_by_model: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
+    names_by_tier: dict[TierName, str] = {}
+    sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     asking: Asking = {}
     for tier, models in settings.models_by_tier.items():
-        names[tier] = together(model.model for model in models)
-        sources_by_model[tier] = {}
+        names_by_tier[tier] = together(model.model for model in models)
+        sources_by_tier[tier] = {}
         asking[tier] = {}
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         for name in dict.fromkeys(model.model for model in models):
             same = [model for model in models if model.model == name]
             sources = [possible_sources(model, scores=has_scores) for model in same]
-            sources_by_model[tier][name] = frozenset().union(*sources)
+            sources_by_tier[tier][name] = frozenset().union(*sources)
             digest = _profiles_sha256(same)
             if digest is not None:
                 asking[tier][name] = digest
@@ -58,7 +58,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         jury=settings.jury,
         redact=bool(settings.redact),
     )
-    return PanelFingerprint(models=names, asked=asked, able=sources_by_model, asking=asking)
+    return PanelFingerprint(models=names_by_tier, asked=asked, able=sources_by_tier, asking=asking)
 
 
 def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
@@ -68,68 +68,75 @@ def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
         digest = profile_sha256(model)
         if digest is not None:
             hashes.append(digest)
-    if len(hashes) > 1:
-        return sha256(sorted(hashes))
-    return next(iter(hashes), None)
+    if not hashes:
+        return None
+    if len(hashes) == 1:
+        return hashes[0]
+    return sha256(sorted(hashes))
 
 
 def profile_sha256(endpoint: Endpoint) -> str | None:
     """Return a hash of all that its profile says about how a model is asked; None of a recording."""
     profile = endpoint.profile
+    how_it_asks: dict[str, Any]
     if isinstance(profile, registry.LitellmProfile):
-        asks: dict[str, Any] = {
+        how_it_asks = {
             "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
             "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
         }
         thresholds = pointwise.thresholds(endpoint)
         if thresholds:
-            asks["thresholds"] = thresholds
+            how_it_asks["thresholds"] = thresholds
     elif isinstance(profile, registry.DecisionsProfile):
-        asks = {"wording": decisions.WORDING}
+        how_it_asks = {"wording": decisions.WORDING}
     elif isinstance(profile, registry.CommandProfile):
         keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
-        asks = profile.model_dump(include=keys)
+        how_it_asks = profile.model_dump(include=keys)
     else:
         return None
-    return sha256([asks, endpoint.output, profile.limits.context_chars])
+    return sha256([how_it_asks, endpoint.output, profile.limits.context_chars])
 
 
 def misfits(
-    calibration: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int = 0
+    calibration: Calibration, loaded: LoadedRubric, panel: PanelFingerprint, subjects: int = 0
 ) -> Iterator[str]:
-    """Yield in a few words why a calibration does not fit; `size` is how many subjects are compared."""
+    """Yield in a few words each reason why a calibration does not fit; nothing where it does.
+
+    `subjects` is how many are scored to be compared; a calibration of single documents does not look at it.
+    """
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
         yield f"it was made for a different {rubric.id} ({rubric.version})"
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
+    # None is in calibrations that were made before this hash was.
     if calibration.wording_sha256 not in (None, wording(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
     several = calibration.subjects
-    if several and not several.least <= size <= several.most:
+    if several and not several.least <= subjects <= several.most:
         fitting = f"{several.most}"
         if several.least < several.most:
             fitting = f"{several.least} to {several.most}"
-        yield f"it was made for {fitting} texts, not for {size}"
-    for tier in calibration.models | now.models:
-        before = calibration.models.get(tier, "nobody")
-        model = now.models.get(tier, "nobody")
-        if together(before.split(TOGETHER)) != model:
-            yield f"{tier} was {before} and is {model} now"
-    for name in _options_in_play(calibration, loaded.rubric, now):
-        was = getattr(calibration.asked, name)
-        is_now = getattr(now.asked, name)
-        if was != is_now:
-            yield f"judge.{name} was {str(was).lower()} and is {str(is_now).lower()} now"
-    yield from _other_readings(calibration, now)
+        yield f"it was made for {fitting} texts, not for {subjects}"
+    for tier in calibration.models | panel.models:
+        models_then = calibration.models.get(tier, "nobody")
+        models_now = panel.models.get(tier, "nobody")
+        if together(models_then.split(TOGETHER)) != models_now:
+            yield f"{tier} was {models_then} and is {models_now} now"
+    for name in _options_in_play(calibration, loaded.rubric, panel):
+        value_then = getattr(calibration.asked, name)
+        value_now = getattr(panel.asked, name)
+        if value_then != value_now:
+            yield f"judge.{name} was {str(value_then).lower()} and is {str(value_now).lower()} now"
+    yield from _other_readings(calibration, panel)
 
 
 def _options_in_play(
-    calibration: Calibration, rubric: Rubric, now: PanelFingerprint
+    calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
     """Yield the options of `Asked` that play a part in how these models are asked."""
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
-    all_able = [able for models in now.able.values() for able in models.values()]
+    all_able = [able for models in panel.able.values() for able in models.values()]
     is_pointwise = all(able in ({"points"}, {"decided"}) for able in all_able)
     asks_alone = is_pointwise and not isinstance(rubric, CompareRubric)
     if not is_pointwise:
@@ -137,23 +144,26 @@ def _options_in_play(
     if len(rubric.questions) > 1 and not asks_alone:
         yield "criteria"
     # Where several subjects are ranked their scores are averaged, whatever juries come to elsewhere.
-    if not calibration.subjects and any(TOGETHER in names for names in now.models.values()):
+    if not calibration.subjects and any(TOGETHER in names for names in panel.models.values()):
         yield "jury"
     yield "redact"
 
 
-def _other_readings(calibration: Calibration, now: PanelFingerprint) -> Iterator[str]:
+def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
     """Yield which models' answers are read otherwise than they were, or asked for otherwise."""
-    for tier, models in now.able.items():
-        for model, able in models.items():
-            source = calibration.read.get(tier, {}).get(model)
-            words = SOURCE_WORDS[_source_of(able)]
-            if source is None and "expected" in able:
-                yield f"it does not say how the scores of {tier} were read, and they are {words} now"
-            if source is not None and source not in able:
-                yield f"what {tier} said was {SOURCE_WORDS[source]} and is {words} now"
-            digest = now.asking.get(tier, {}).get(model)
-            if digest and calibration.asking.get(tier, {}).get(model, digest) != digest:
+    for tier, models in panel.able.items():
+        for model, possible in models.items():
+            source_then = calibration.read.get(tier, {}).get(model)
+            words_now = SOURCE_WORDS[_source_of(possible)]
+            if source_then is None:
+                if "expected" in possible:
+                    yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
+            elif source_then not in possible:
+                yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
+            # A recording has no profile, and an older calibration no hash of one: they are not compared.
+            hash_now = panel.asking.get(tier, {}).get(model)
+            hash_then = calibration.asking.get(tier, {}).get(model)
+            if hash_now and hash_then is not None and hash_then != hash_now:
                 yield f"how its provider's profile asks {model} has changed"
 
 
