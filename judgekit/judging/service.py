@@ -26,7 +26,7 @@ from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
-from judgekit.providers.resolve import Panel, Tiers, resolve
+from judgekit.providers.resolve import Others, Panel, Tiers, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 from judgekit.text import encodable, lines_of
@@ -48,7 +48,10 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
+    """Return the judge that is asked for, and in one line which models it found, or why none.
+
+    Raises `ConfigError` or `UsageError`.
+    """
     config = configuration.load(project)
     if config.server.url is not None and not is_replaying(environment.environ()):
         return _remote_judge(gateway, config, project, request)
@@ -76,8 +79,8 @@ def _remote_judge(
         problem = "the shared judge (server.url) chooses models; leave it out"
         raise UsageError(f"--model {model}: {problem}")
     if request.depth:
-        problem = "the shared judge (server.url) chooses the depth"
-        raise UsageError(f"{problem}; leave --depth and --review out")
+        problem = "the shared judge (server.url) chooses the depth; leave --depth and --review out"
+        raise UsageError(problem)
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request, tiers=())
     judge = DocumentJudge(gateway, settings, reply_cache(request), instead=server.judge)
@@ -85,18 +88,21 @@ def _remote_judge(
 
 
 def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
-    """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
+    """Return how deep a document is judged: as wanted, or for `auto` by the gate's rules.
+
+    Where the gate has none, it is by the usual ones.
+    """
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
-    users_rules = configuration.load(None).gate
-    rules = config.gate
-    if not rules.depth and rules.review is None:
-        rules = configuration.GateConfig.model_validate({"depth": "usual"})
-        users_rules = rules
     file = document.files[0]
-    return depth.choose(users_rules, rules, file.path, len(lines_of(file.text)))
+    lines = len(lines_of(file.text))
+    users_rules = configuration.load(None).gate
+    if config.gate.depth or config.gate.review is not None:
+        return depth.choose(users_rules, config.gate, file.path, lines)
+    usual_rules = configuration.GateConfig.model_validate({"depth": "usual"})
+    return depth.choose(usual_rules, usual_rules, file.path, lines)
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
@@ -120,9 +126,12 @@ def judge_settings(
     tiers: Collection[TierName] = TIERS,
     subjects: int = 0,  # so many texts are scored to compare them
 ) -> JudgeSettings:
-    """Return the settings of a judge that asks the models of `tiers`; raises `ConfigError`."""
+    """Return the settings of a judge that asks the models of `tiers`, with a calibration that fits.
+
+    Raises `ConfigError`, or `UsageError` where the request has a cost limit and no price is known.
+    """
     settings = JudgeSettings.of(config.judge, request, loaded)
-    resolved = Panel({}, None, "")
+    resolved = Panel({}, None, "")  # of no tiers: no provider is looked for
     if tiers:
         panel_request = panel.requested_panel(config, project, model=request.model)
         resolved = resolve(panel_request, environment.environ())
@@ -134,10 +143,7 @@ def judge_settings(
     if settings.max_cost_usd:
         is_asked = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, asked=is_asked)
-
-        def others() -> Sequence[Tiers]:
-            return [tiers for tiers in resolved.others() if not _unpriced(tiers)]
-
+        others = partial(_priced_panels, resolved.others)
     project_named_families: frozenset[str] = frozenset()
     if settings.author_family:
         project_named_families = panel.project_named_families(config, project, request.model)
@@ -152,6 +158,11 @@ def judge_settings(
     return replace(settings, finality=finality, calibration_warning=warning)
 
 
+def _priced_panels(others: Others) -> list[Tiers]:
+    """Return the panels of other providers of which every model has a price."""
+    return [models_by_tier for models_by_tier in others() if not _unpriced(models_by_tier)]
+
+
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
     """Return where replies are kept; None where a request wants none, or replies are recorded."""
     if request.cache and not is_recording(environment.environ()):
@@ -162,15 +173,15 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
-    """Refuse a cost limit without prices: `UsageError` where the caller asked, else `ConfigError`."""
+    """Raise an error for a limit without prices: `UsageError` if the caller `asked`, else `ConfigError`."""
     names = _unpriced(tiers) if limit else []
     if not names:
         return
-    profiles = set()
+    providers = set()
     for models in tiers.values():
-        profiles |= {model.profile.provider for model in models}
-    home = Path(environment.PROVIDERS.path())
-    where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
+        providers |= {model.profile.provider for model in models}
+    folder = Path(environment.PROVIDERS.path())
+    where = " or ".join(str(folder / f"{provider}.yaml") for provider in sorted(providers))
     problem = (
         f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "
         f"provider's profile ({where}, a copy of the bundled one), or remove the limit"
@@ -181,6 +192,7 @@ def check_prices(
 
 
 def _unpriced(tiers: Tiers) -> list[str]:
+    """Return the models of which no price is known."""
     return unpriced(chain.from_iterable(tiers.values()))
 
 
@@ -236,6 +248,7 @@ def prompts(
 async def acompare(
     texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> Comparison:
+    """Compare texts; raises `ConfigError` or `UsageError`. A model's failure is in the result."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await running.run_in_thread(
             partial(comparison_judge, gateway, texts, project, request)
@@ -245,12 +258,11 @@ async def acompare(
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
     """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
-    if families is None or isinstance(families, str):
-        families = (families,)
-    names = tuple(name and encodable(name) for name in families)
+    listed = (families,) if families is None or isinstance(families, str) else families
+    names = tuple(name and encodable(name) for name in listed)
     if len(names) == 1:
         return names * count
-    if names and len(names) != count:
+    if names and len(names) != count:  # an empty list says nothing of any
         problem = f"expected one for all or {count}, one for each; got {len(names)}"
         raise UsageError(f"author family: {problem}")
     return names
@@ -259,30 +271,31 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
 def comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
-    """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
+    """Return the judge that is asked for; raises `ConfigError`, or `UsageError` where texts do not fit."""
     count = len(texts.files)
     for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not LEAST_TEXTS <= count <= MOST_TEXTS:
         raise UsageError(f"compare: expected {LEAST_TEXTS} to {MOST_TEXTS} texts, got {count}")
-    name = request.rubric
-    if name is None:
-        name = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
+    usual_rubric = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
+    name = usual_rubric if request.rubric is None else request.rubric
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
-    kind: type[PairJudge | RankingJudge] = PairJudge
-    subjects = 0
-    if not isinstance(loaded.rubric, CompareRubric):
-        kind = RankingJudge
-        subjects = len(texts.distinct)
-    elif count > LEAST_TEXTS:
-        problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
-        raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
-    settings = judge_settings(config, loaded, project, request, subjects=subjects)
+    judge_class: type[PairJudge | RankingJudge]
+    if isinstance(loaded.rubric, CompareRubric):
+        if count > LEAST_TEXTS:
+            problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
+            raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")
+        judge_class = PairJudge
+        scored_subjects = 0
+    else:
+        judge_class = RankingJudge
+        scored_subjects = len(texts.distinct)
+    settings = judge_settings(config, loaded, project, request, subjects=scored_subjects)
     reason = _no_comparison_reason(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)
-    return kind(gateway, settings, reply_cache(request))
+    return judge_class(gateway, settings, reply_cache(request))
 
 
 def _no_comparison_reason(config: Config, reason: str) -> str:
