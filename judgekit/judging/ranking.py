@@ -69,33 +69,35 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Return the mean score of each subject over models that scored all; a group weighs as one.
+    """Return the mean score of each subject over models that scored all; a group of models weighs as one.
 
-    None where no model did, or less than half of those `asked`.
+    None where no model did, or no more than half of those `asked`.
     """
     complete = []
-    for group, points in means_by_group:
-        if all(map(points.get, letters)):
-            complete.append((group, points))
-    if not complete or (asked is not None and not jury.has_quorum(len(complete), asked)):
+    for group, points_by_letter in means_by_group:
+        if all(points_by_letter.get(letter) for letter in letters):
+            complete.append((group, points_by_letter))
+    if not complete:
+        return None
+    if asked is not None and not jury.has_quorum(len(complete), asked):
         return None
     sizes = Counter(group for group, _ in complete)
     means = {}
     for letter in letters:
-        points_of_letter: list[float] = []
+        points: list[float] = []
         weights: list[float] = []
-        for group, points in complete:
-            points_of_letter += points[letter]
-            weights += [1 / sizes[group]] * len(points[letter])
-        means[letter] = fmean(points_of_letter, weights)
+        for group, points_by_letter in complete:
+            points += points_by_letter[letter]
+            weights += [1 / sizes[group]] * len(points_by_letter[letter])
+        means[letter] = fmean(points, weights)
     return means
 
 
 def contending(means: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
     least = max(means.values()) - margin - EQUAL_WITHIN
-    near = [letter for letter, mean in means.items() if mean >= least]
-    return sorted(near, key=lambda letter: (-means[letter], letter))
+    near_best = [letter for letter, mean in means.items() if mean >= least]
+    return sorted(near_best, key=lambda letter: (-means[letter], letter))
 
 
 def lead_of(means: Mapping[str, float]) -> float:
@@ -105,17 +107,20 @@ def lead_of(means: Mapping[str, float]) -> float:
 
 
 def last_word(means: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
-    """Return the winner where no further tier can be asked, None for a tie; in lenient mode any lead wins."""
-    near = contending(means, margin if mode == "strict" else 0.0)
-    return near[0] if len(near) == 1 else None
+    """Return the winner where no further tier can be asked; None for a tie.
+
+    In strict mode it must be ahead by more than `margin`; in lenient mode any lead wins.
+    """
+    near_best = contending(means, margin if mode == "strict" else 0.0)
+    return near_best[0] if len(near_best) == 1 else None
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
     calls = 0
-    for points in means_by_voter.values():
+    for points_by_letter in means_by_voter.values():
         for letter in letters:
-            calls += max(1, len(points.get(letter, ())))
+            calls += max(1, len(points_by_letter.get(letter, ())))
     return calls
 
 
@@ -138,6 +143,7 @@ class RankingStep(NamedTuple):
 
     @property
     def has_result(self) -> bool:
+        """Whether the ranking ends with this step, because no tier is left or one subject."""
         return self.means is not None and (self.is_last or len(self.contenders) == 1)
 
     @property
@@ -146,6 +152,7 @@ class RankingStep(NamedTuple):
 
     @property
     def outcome(self) -> Outcome | None:
+        """What a calibration sees: an acceptance is a lead of the best, `improve` a tie."""
         if self.means is None:
             return None
         return "accept" if self.lead else "improve"
@@ -179,31 +186,36 @@ class RankingRules(NamedTuple):
         is_cut: bool = False,
         is_barred: bool = False,
     ) -> RankingStep:
-        """Return the result of a tier after `before`; one that `is_barred` ends nothing by calibration."""
+        """Return the result of a tier after the steps `before`: without means, where too few models answered.
+
+        A tier that `is_barred` ends nothing by calibration.
+        """
         contenders = before[-1].contenders if before else self.letters
         step = RankingStep(tier, contenders, means_by_voter, is_cut=is_cut)
         means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
-        tier_means = mean_scores(means_by_name, contenders, len(self.panel[tier]))
+        tier_means = mean_scores(means_by_name, contenders, asked=len(self.panel[tier]))
         if tier_means is None:
             return step
-        counted = [*_complete(before), step]
-        means, voters = _pooled(counted, contenders)
+        counted_steps = [*_complete(before), step]
+        means, voters = _pooled(counted_steps, contenders)
         leader = max(tier_means, key=tier_means.__getitem__)
         step = step._replace(means=means, leader=leader, voters=voters)
+        # Which tier is next depends on the voters of the step.
         is_reference = self.finality is not None and tier == self.finality.last
-        step = step._replace(is_last=is_reference or self._after([*before, step]) is None)
+        is_last = is_reference or self._after([*before, step]) is None
+        step = step._replace(is_last=is_last)
         best = contending(means, 0.0)[0]
         families = {voter.family for voter in voters}
         is_partial = families <= set(self.favouring_families.get(best, ()))
-        if not (is_barred or is_partial) and self._is_final(before, step):
+        if self._is_final(before, step) and not (is_barred or is_partial):
             return step._replace(contenders=(best,), is_by_calibration=True)
-        near = contending(means, self.margins.get(tier, 0.0))
-        # One tier alone must not settle it.
-        is_strict = self.finality is not None or self.mode == "strict" or is_partial
-        needs_another = is_cut or (len(counted) == 1 and is_strict)
-        if len(near) == 1 and needs_another:
-            near = contending(means, inf)[:2]
-        return step._replace(contenders=tuple(near))
+        near_best = contending(means, self.margins.get(tier, 0.0))
+        if len(near_best) == 1:
+            is_first = len(counted_steps) == 1
+            must_not_be_alone = self.finality is not None or self.mode == "strict" or is_partial
+            if is_cut or (is_first and must_not_be_alone):
+                near_best = contending(means, inf)[:2]  # the next goes up with it
+        return step._replace(contenders=tuple(near_best))
 
     def _is_final(self, before: Steps, step: RankingStep) -> bool:
         """Whether a calibration says that the lead of a tier is large enough to end the ranking."""
@@ -213,25 +225,31 @@ class RankingRules(NamedTuple):
         return self.finality.final(step.tier, outcomes, {step.tier: step.lead})
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
+        """Return the tier to ask after `steps`; None where the ranking has ended."""
         if steps and steps[-1].has_result:
             return None
         return self._after(steps)
 
     def _after(self, steps: Sequence[RankingStep]) -> TierName | None:
-        """Return the tier that can be asked next: no tiebreaker of which every model was heard."""
-        tiers = list(self.panel)
+        """Return the tier that can be asked next, if one can.
+
+        After a deep tier that answered, that is no tiebreaker of which every model was heard.
+        """
+        tiers_left = list(self.panel)
         if steps:
-            tiers = tiers[tiers.index(steps[-1].tier) + 1 :]
-        after = next(iter(tiers), None)
+            tiers_left = tiers_left[tiers_left.index(steps[-1].tier) + 1 :]
+        if not tiers_left:
+            return None
+        next_tier = tiers_left[0]
         complete = _complete(steps)
-        if after == "tiebreaker" and any(step.tier == "deep" for step in complete):
-            models = {voter.model for voter in complete[-1].voters}
-            if set(self.panel[after]) <= models:
+        if next_tier == "tiebreaker" and any(step.tier == "deep" for step in complete):
+            heard_models = {voter.model for voter in complete[-1].voters}
+            if set(self.panel[next_tier]) <= heard_models:
                 return None
-        return after
+        return next_tier
 
     def winner(self, step: RankingStep) -> str | None:
-        """Return who wins, if no tier is asked after a step; None for a tie."""
+        """Return who wins if no tier is asked after `step`; None for a tie, and for a step without means."""
         if step.is_by_calibration or step.means is None:
             return step.best
         return last_word(step.means, self.margins.get(step.tier, 0.0), self.mode)
@@ -243,13 +261,13 @@ def _complete(steps: Steps) -> list[RankingStep]:
 
 
 def _pooled(steps: Steps, letters: Sequence[str]) -> tuple[dict[str, float], frozenset[Voter]]:
-    """Return the means of subjects over several tiers, and the models that scored all of them."""
+    """Return the means of subjects over several tiers, and the models that scored every subject."""
     means_by_group = []
     voters = set()
     for step in steps:
-        for voter, points in step.means_by_voter.items():
-            means_by_group.append(((step.tier, voter.name), points))
-            if all(points.get(letter) for letter in letters):
+        for voter, points_by_letter in step.means_by_voter.items():
+            means_by_group.append(((step.tier, voter.name), points_by_letter))
+            if all(points_by_letter.get(letter) for letter in letters):
                 voters.add(voter)
     return mean_scores(means_by_group, letters) or {}, frozenset(voters)
 
@@ -305,12 +323,14 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     async def _ask_about(
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
+        """Ask about one subject in a session of its own, and note in `session` what that cost."""
         spent_before = session.spent_usd
         # Of other subjects a model is to remember nothing.
-        apart = replace(session, fence=Fence(), remembered={})
-        turn = await self.score_question(letter).ask(endpoint, apart)
-        session.spent_usd += apart.spent_usd - spent_before
-        session.unpriced |= apart.unpriced
+        own_session = replace(session, fence=Fence(), remembered={})
+        turn = await self.score_question(letter).ask(endpoint, own_session)
+        # Other subjects may have been asked about meanwhile, so what this one cost is added.
+        session.spent_usd += own_session.spent_usd - spent_before
+        session.unpriced |= own_session.unpriced
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
@@ -324,10 +344,10 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         sources = set()
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinions in voices:
+            voter = Voter(endpoint.model, endpoint.family)
             for letter, opinion in (opinions or {}).items():
-                voter = Voter(endpoint.model, endpoint.family)
-                points = means_by_voter.setdefault(voter, defaultdict(list))
-                points[letter].append(self.rubric.mean(opinion.scores))
+                points_by_letter = means_by_voter.setdefault(voter, defaultdict(list))
+                points_by_letter[letter].append(self.rubric.mean(opinion.scores))
                 sources.add((endpoint.model, score_source(endpoint, opinion)))
         finality = self.rules.finality
         is_barred = finality is not None and not finality.knows(self.tier, sources)
@@ -344,6 +364,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
+        """Return a round for each subject and model, subject by subject."""
         rounds: list[CompareRound] = []
         for place, letter in enumerate(self.letters):
             for turn in turns:
