@@ -170,19 +170,20 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 
 
 def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
+    """Return the subjects as a record has them, with the scores of those that have one."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
-        mean = None
+        score = None
         tier = None
         if letter in scores:
             mean, tier = scores[letter]
-            mean = round(mean, DIGITS)
+            score = round(mean, DIGITS)
         contestant = Contestant(
             letter=letter,
             path=file.path,
             sha256=file.sha256,
             family=", ".join(subject.families(letter)) or None,
-            score=mean,
+            score=score,
             tier=tier,
         )
         contestants.append(contestant)
@@ -207,11 +208,12 @@ def pair_messages(
 ) -> Messages:
     """Return the messages that ask which of two texts is better; their paths are labels."""
     fence = Fence()
-    offered = [text.path for text in texts]
+    labels_of_texts = [text.path for text in texts]
     # In which order a jury's models are named plays no part.
     opinions = sorted(earlier, key=lambda opinion: (opinion[0] or "", opinion[1]))
-    random.Random("".join(sorted(offered))).shuffle(opinions)  # noqa: S311 - an order, not a secret
-    answer = f'{{"reasoning": "<what decided it>", "better": "<{" or ".join([*offered, TIE])}>"}}'
+    random.Random("".join(sorted(labels_of_texts))).shuffle(opinions)  # noqa: S311 - an order, not a secret
+    choices = " or ".join([*labels_of_texts, TIE])
+    answer = f'{{"reasoning": "<what decided it>", "better": "<{choices}>"}}'
     rules = [getattr(rubric.prompt.instructions, tier), _criteria_text(rubric)]
     blocks = [prompt.pair_context(fence, question, texts)]
     if opinions:
@@ -246,6 +248,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return prompts
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
+        """Return a call for each part of the rubric in each order; `rounds` counts on this order of calls."""
         calls: Calls[Vote] = []
         for part, order in product(self.rubrics_by_part, ORDERS):
             if endpoint.decides:
@@ -276,9 +279,11 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         rounds: list[CompareRound] = []
         for turn in turns:
             samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
-            numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
-            calls = product(numbers, self.rubrics_by_part, ORDERS)
-            for (sample, criterion, order), answer in zip(calls, turn.calls, strict=True):
+            sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
+            if samples > 1:
+                sample_numbers = range(1, samples + 1)
+            asked = product(sample_numbers, self.rubrics_by_part, ORDERS)
+            for (sample, criterion, order), answer in zip(asked, turn.calls, strict=True):
                 row = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,
@@ -292,9 +297,9 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
 
     def readable(self, text: str) -> str:
         """Return a model's words with the letters of the texts, which users know, for their labels."""
-        letters = {self.label(letter): letter for letter in WINS}
-        labels_of_texts = re.compile(rf"\b({'|'.join(map(re.escape, letters))})\b")
-        return labels_of_texts.sub(lambda match: letters[match[0]], text)
+        letter_by_label = {self.label(letter): letter for letter in WINS}
+        any_label = re.compile(rf"\b({'|'.join(map(re.escape, letter_by_label))})\b")
+        return any_label.sub(lambda match: letter_by_label[match[0]], text)
 
     def label(self, letter: str) -> str:
         return self._labels[self.subject.file(letter).sha256]
@@ -307,19 +312,19 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     async def _ask(
         self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
-        hashes = {label: sha256 for sha256, label in self._labels.items()}
-        letters = {self.label(letter): letter for letter in WINS}
+        hash_by_label = {label: sha256 for sha256, label in self._labels.items()}
+        letter_by_label = {self.label(letter): letter for letter in WINS}
         request = Request(
             messages=(),
             call_key=self._key(criterion, order),
             timeout=self.limits.timeout,
             max_tokens=REPLY_TOKENS,
-            labels=hashes,
+            labels=hash_by_label,
             sample=sample,
         )
 
         def read_vote(reply: CompareReply, _: Reply) -> Vote:
-            return Vote(letters.get(reply.better, "tie"), visible(reply.reasoning))
+            return Vote(letter_by_label.get(reply.better, "tie"), visible(reply.reasoning))
 
         return await run_round(
             session,
@@ -327,7 +332,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
             request,
             make_messages=partial(self._messages, self.rubrics_by_part[criterion], order, endpoint),
             characters=self.subject.size,
-            form=compare_reply_model(list(hashes)),
+            form=compare_reply_model(list(hash_by_label)),
             make_value=read_vote,
         )
 
@@ -353,17 +358,18 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     ) -> Answer[Vote]:
         started = time.monotonic()
         rubric = self.rubrics_by_part[criterion]
-        state = _state_of(
-            self._pointwise_questions(rubric, order, endpoint, session.fence, criterion)
-        )
+        points = self._pointwise_questions(rubric, order, endpoint, session.fence, criterion)
+        state = _state_of(points)
         answer = await decisions.ask_decisions(
             session, endpoint, state, [_pair_question(rubric)], self.limits.timeout
         )
         if not answer.value:
             return joined([answer], None, started)
         likely = answer.value["better"]
-        by_letter = {letter: likely[point] for letter, point in zip(order, POINTS, strict=True)}
-        vote = _vote_of_points(likely, order)._replace(probabilities=by_letter)
+        probabilities = {}
+        for letter, point in zip(order, POINTS, strict=True):
+            probabilities[letter] = likely[point]
+        vote = _vote_of_points(likely, order)._replace(probabilities=probabilities)
         return joined([answer], vote, started)
 
     def _key(self, criterion: str, order: str) -> CallKey:
@@ -415,7 +421,10 @@ def _pair_question(rubric: CompareRubric) -> DecisionQuestion:
 
 
 def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
-    """Return the vote of a pointwise model by how likely it prefers the first text and the second."""
+    """Return the vote by how likely a model prefers the text that it was shown first, and the second.
+
+    In `order` the letter of the first text comes first.
+    """
     first = likely[FIRST]
     second = likely[SECOND]
     if max(first, second) < LEAST_LEANING:
@@ -430,23 +439,24 @@ def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
 class PairJudge(ComparisonJudge[CompareRubric]):
     def note_refusal_and_cuts(self, state: Compared) -> None:
         ComparisonJudge.note_refusal_and_cuts(self, state)
-        state.cut = self.cut(state)
+        state.cut = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
-        heard = [opinion for opinion in state.opinions.values() if opinion.votes]
-        earlier: list[EarlierOpinion] = []
-        for opinion in heard:
+        answered_tiers = [opinion for opinion in state.opinions.values() if opinion.votes]
+        earlier_opinions: list[EarlierOpinion] = []
+        for opinion in answered_tiers:
             for vote in opinion.votes:
                 label = None if vote.word == TIE else question.label(vote.word)
-                earlier.append((label, redact.words(vote.reasoning)))
+                earlier_opinions.append((label, redact.words(vote.reasoning)))
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
-        instructions: TierName = tier if len(heard) > 1 else "deep"
-        return replace(question, instructions_tier=instructions, earlier_opinions=earlier)
+        instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
+        return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def step(self, state: Compared) -> TierName | Final:
+        """Return the tier to ask now, or the end, seen from the side of the first winner."""
         leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
         return self._rules(state).next(outcomes(state.opinions), leads)
 
@@ -455,31 +465,34 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         subject = state.subject
         partial_tiers: set[TierName] = set()
         for tier, vote in state.opinions.items():
-            favouring: set[str] = set()
-            if vote.word in WINS:
-                # A family that wrote every text has no favourite.
-                favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
+            if vote.word not in WINS:
+                continue
+            # A family that wrote every text has no favourite.
+            favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
             if vote.families and vote.families <= favouring:
                 partial_tiers.add(tier)
         return replace(self.settings.escalation_rules(state.cut), partial=partial_tiers)
 
     def record(self, state: Compared, final: Final) -> Comparison:
+        """Return the record of what the tiers voted, with a note on the texts that were cut."""
         votes: dict[TierName, TierVote] = state.opinions
         result = decide(final, votes, self.settings.mode, self._rules(state))
         models = {model.model for tier in votes for model in self.models_by_tier[tier]}
         # One model in two tiers is one voice, however often it agrees with itself.
         if result.judge_tier and len(models) == 1:
             result = result._replace(consensus="single")
+        # Labels are the same in every tier: any tier's question can read them.
         reasoning = self.question("quick", state).readable(result.reasoning)
         result = result._replace(reasoning=reasoning)
-        cut = []
-        for tier, letters in self.cut(state).items():
+        cuts = []
+        for tier, letters in self.cut_texts(state).items():
             if tier in votes:
-                cut.append(f"{letters} for {tier}")
-        return self.comparison(state, result, f"cut: {', '.join(cut)}" if cut else "")
+                cuts.append(f"{letters} for {tier}")
+        note = f"cut: {', '.join(cuts)}" if cuts else ""
+        return self.comparison(state, result, note)
 
-    def cut(self, state: Compared) -> dict[TierName, str]:
-        """Return by tier, which texts some model of it does not see whole."""
+    def cut_texts(self, state: Compared) -> dict[TierName, str]:
+        """Return by tier in words which texts some model of it does not see whole; no tier that sees all."""
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)
@@ -495,21 +508,27 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 def decide(
     final: Final, votes: Mapping[TierName, TierVote], mode: ModeName, rules: EscalationRules
 ) -> ComparisonResult:
-    """Return the end of a comparison to which the rules led, with what they know of the tiers."""
-    first = favourite(votes)
-    other = WINS[first == "A"] if first else None
-    words = {"accept": first, "reject": other, "improve": TIE}
+    """Return what a comparison came to, by its end and by the votes of the tiers.
+
+    For the `rules` the first winner is the subject: `accept` is its win, `reject` the other's.
+    """
+    first_winner = favourite(votes)
+    other = None
+    if first_winner is not None:
+        other = "B" if first_winner == "A" else "A"
+    words = {"accept": first_winner, "reject": other, "improve": TIE}
     word = words.get(final.verdict) or final.verdict
     tier = final.tier
     consensus = final.consensus
     if mode == "lenient" and final.verdict == "improve":
         winning_tier = _win_that_stands(tier, votes, rules)
         if winning_tier is not None:
-            word = str(first)
+            word = str(first_winner)
             tier = winning_tier
             consensus = "single"
-    leading_word = first if final.verdict == "undetermined" else word
-    if leading_word is not None and _only_cut_tiers(leading_word, votes, rules):
+    # An end without a verdict may come from a win that rests on cut texts.
+    word_to_check = first_winner if final.verdict == "undetermined" else word
+    if word_to_check is not None and _only_cut_tiers(word_to_check, votes, rules):
         return ComparisonResult(
             degraded="no model saw the whole of both texts, so the result is open",
             truncated=bool(rules.truncated),
@@ -522,10 +541,10 @@ def decide(
             truncated=bool(rules.truncated),
             families=_families(votes.values()),
         )
-    behind = [vote for vote in votes.values() if vote.word == word]
+    votes_for_word = [vote for vote in votes.values() if vote.word == word]
     consensus = votes[tier].agreement or consensus
-    if consensus == "unanimous" and any(vote.agreement for vote in behind):
-        consensus = "majority"
+    if consensus == "unanimous" and any(vote.agreement for vote in votes_for_word):
+        consensus = "majority"  # of one of these tiers not all families agreed
     return ComparisonResult(
         verdict=word,
         consensus=consensus,
@@ -533,20 +552,21 @@ def decide(
         lead=votes[tier].lead,
         reasoning=votes[tier].reasoning,
         truncated=tier in rules.truncated,
-        families=_families(behind),
+        families=_families(votes_for_word),
     )
 
 
 def _win_that_stands(
     tier: TierName | None, votes: Mapping[TierName, TierVote], rules: EscalationRules
 ) -> TierName | None:
-    """Return the tier whose win the tie of the next one, `tier`, does not undo in lenient mode.
+    """Return the tier before `tier` if its win stands against the tie of `tier`; else None.
 
-    Labels must allow it, and the win may rest neither on a cut text nor on none but the winner's own family.
+    A calibration must allow it. The win may rest neither on a cut text nor on the winner's own family alone.
     """
     if rules.finality is None or tier is None:
         return None
     barred = {*rules.truncated, *rules.partial}
+    # A win without a lead does not stand.
     leads = {name: vote.lead for name, vote in votes.items() if name not in barred}
     return rules.finality.stands(tier, outcomes(votes), leads)
 
