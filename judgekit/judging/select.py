@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,7 +50,7 @@ LABEL_TOKENS = 16
 
 def batches(candidates: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:
     """Return candidates in as few runs of at most `BATCH` as possible, of nearly equal length."""
-    count = -(-len(candidates) // BATCH)
+    count = math.ceil(len(candidates) / BATCH)
     cuts = [round(len(candidates) * number / count) for number in range(count + 1)]
     return [candidates[start:end] for start, end in pairwise(cuts)]
 
@@ -59,22 +60,26 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     """What a tier is asked about candidates: a batch at a time, or one by one of a pointwise model."""
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        candidates = self.subject.candidates
-        prompts: list[Messages] = []
         if endpoint is not None and endpoint.decides:
             state, labels_by_id = self._state(endpoint, fence)
             questions = self._questions(labels_by_id)
             return [decisions.shown(state, _flat(questions))]
-        if endpoint is None or not endpoint.pointwise:
-            for batch, rubric in product(batches(candidates), self.rubrics_by_part.values()):
-                messages, _ = self._messages(rubric, batch, endpoint)
-                prompts.append(messages)
-            return prompts
-        key = self._key(candidates)
-        for candidate in candidates:
-            prompts += self._pointwise_questions(
-                fence, candidate, self.subject.query, key
-            ).prompts()
+        if endpoint is not None and endpoint.pointwise:
+            return self._pointwise_prompts(fence)
+        prompts = []
+        batches_of_all = batches(self.subject.candidates)
+        for batch, rubric in product(batches_of_all, self.rubrics_by_part.values()):
+            messages, _ = self._messages(rubric, batch, endpoint)
+            prompts.append(messages)
+        return prompts
+
+    def _pointwise_prompts(self, fence: Fence) -> list[Messages]:
+        """Return the prompts about each candidate, and those that its yes may be weighed against."""
+        prompts = []
+        key = self._key(self.subject.candidates)
+        for candidate in self.subject.candidates:
+            query = self.subject.query
+            prompts += self._pointwise_questions(fence, candidate, query, key).prompts()
             for idle, _ in self._idle(fence, candidate, key):
                 prompts += idle.prompts()
         return prompts
@@ -82,20 +87,9 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
         if endpoint.decides:
             return await self._ask_together(endpoint, session)
-        if not endpoint.pointwise:
-            return await TierQuestion.ask(self, endpoint, session)
-        # One candidate after another, until the deadline is over.
-        started = time.monotonic()
-        key = self._key(self.subject.candidates)
-        answers = {}
-        for candidate in self.subject.candidates:
-            call_key = key.within(candidate.id)
-            answer = await self._ask_alone(candidate, endpoint, session, call_key)
-            answers[candidate.id] = answer
-        marks = {name: answer.value for name, answer in answers.items()}
-        calls = list(answers.values())
-        value = marks if any(marks.values()) else None
-        return ModelTurn(endpoint, calls, joined(calls, value, started, keep_failure=True))
+        if endpoint.pointwise:
+            return await self._ask_one_by_one(endpoint, session)
+        return await TierQuestion.ask(self, endpoint, session)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
         calls: Calls[Holds] = []
@@ -125,18 +119,19 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         return calls
 
     def opinion(self, samples: Sequence[Sequence[Holds | None]]) -> Marks | None:
+        """Return the marks of one sample, or by how many of several keep a candidate; None without any."""
         marks_by_sample = [self._marks(sample) for sample in samples]
         if len(samples) == 1:
             return {**marks_by_sample[0]} or None
-        votes: dict[str, list[bool]] = {}
-        for sample_marks in marks_by_sample:
-            for candidate, mark in sample_marks.items():
-                votes.setdefault(candidate, []).append(mark.outcome == "accept")
+        is_kept_by_sample: dict[str, list[bool]] = {}
+        for marks_of_sample in marks_by_sample:
+            for candidate, mark in marks_of_sample.items():
+                is_kept_by_sample.setdefault(candidate, []).append(mark.outcome == "accept")
         marks: Marks = {}
-        for candidate, kept in votes.items():
+        for candidate, is_kept in is_kept_by_sample.items():
             marks[candidate] = None
-            if jury.has_quorum(len(kept), len(samples)):
-                share = fmean(kept)
+            if jury.has_quorum(len(is_kept), len(samples)):
+                share = fmean(is_kept)
                 marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
         return marks if any(marks.values()) else None
 
@@ -170,21 +165,25 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
         """Return candidates as a model is shown them: they share its limit."""
-        # It might drop the rest in silence, and judge it all the same.
-        context_limit = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
+        # A model might drop in silence what is beyond its context, and judge it all the same.
+        context_limit = CONTEXT_CHARS
+        if endpoint is not None:
+            context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
         limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(candidates))
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
-        whole: Holds = {}
-        for part in holds:
-            for candidate, answers in (part or {}).items():
-                whole[candidate] = whole.get(candidate, {}) | answers
-        count = len(self.rubric.criteria)
-        return {
-            name: self._mark(answers) for name, answers in whole.items() if len(answers) == count
-        }
+        answers_by_candidate: Holds = {}
+        for holds_of_call in holds:
+            for candidate, answers in (holds_of_call or {}).items():
+                earlier_answers = answers_by_candidate.get(candidate, {})
+                answers_by_candidate[candidate] = earlier_answers | answers
+        marks = {}
+        for candidate, answers in answers_by_candidate.items():
+            if len(answers) == len(self.rubric.criteria):
+                marks[candidate] = self._mark(answers)
+        return marks
 
     def _mark(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
@@ -204,15 +203,15 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         questions = self._questions(labels_by_id)
         timeout = self.limits.timeout
         answer = await decisions.ask_decisions(session, endpoint, state, _flat(questions), timeout)
-        likely = answer.value or {}
+        distributions = answer.value or {}
         marks: Marks = {}
-        for candidate, by_criterion in questions.items():
-            marks[candidate] = None
-            if all(question.name in likely for question in by_criterion.values()):
-                yes = {}
-                for criterion, question in by_criterion.items():
-                    yes[criterion] = likely[question.name][YES]
-                marks[candidate] = self._mark_of_yes(endpoint, yes)
+        for candidate, questions_by_criterion in questions.items():
+            yes = {}
+            for criterion, question in questions_by_criterion.items():
+                if question.name in distributions:
+                    yes[criterion] = distributions[question.name][YES]
+            is_complete = len(yes) == len(questions_by_criterion)
+            marks[candidate] = self._mark_of_yes(endpoint, yes) if is_complete else None
         value = marks if any(marks.values()) else None
         return ModelTurn(endpoint, [answer], joined([answer], value, started, keep_failure=True))
 
@@ -237,10 +236,27 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         )
         return state, labels_by_id
 
+    async def _ask_one_by_one(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
+        """Ask a pointwise model about each candidate, until the deadline is over; the rest have no mark."""
+        started = time.monotonic()
+        key = self._key(self.subject.candidates)
+        answers = {}
+        for candidate in self.subject.candidates:
+            call_key = key.within(candidate.id)
+            answer = await self._ask_alone(candidate, endpoint, session, call_key)
+            answers[candidate.id] = answer
+        marks = {name: answer.value for name, answer in answers.items()}
+        calls = list(answers.values())
+        value = marks if any(marks.values()) else None
+        return ModelTurn(endpoint, calls, joined(calls, value, started, keep_failure=True))
+
     async def _ask_alone(
         self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, key: CallKey
     ) -> Answer[Mark]:
-        """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
+        """Ask about one candidate, and as long as it would be kept, whether yes is due to something else.
+
+        The answer has no mark where one of the calls failed.
+        """
         started = time.monotonic()
         timeout = self.limits.timeout
         points = self._pointwise_questions(session.fence, candidate, self.subject.query, key)
@@ -248,51 +264,50 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         likely = answers[0].value
         if likely is None:
             return joined(answers, None, started)
-        yes = {name: probabilities["yes"] for name, probabilities in likely.items()}
-        earned = yes
-        for idle_points, least in self._idle(session.fence, candidate, key):
-            if self._mark_of_yes(endpoint, earned).outcome != "accept":
+        yes = {criterion: probabilities["yes"] for criterion, probabilities in likely.items()}
+        earned_yes = yes
+        for idle_points, least_gain in self._idle(session.fence, candidate, key):
+            if self._mark_of_yes(endpoint, earned_yes).outcome != "accept":
                 break
             answers.append(await ask_pointwise(session, endpoint, idle_points, timeout))
             idle = answers[-1].value
             if idle is None:
                 return joined(answers, None, started)
             still_earned = {}
-            for name, probability in yes.items():
-                share = pointwise.earned(probability, idle[name]["yes"], least)
-                still_earned[name] = min(earned[name], share)
-            earned = still_earned
-        return joined(answers, self._mark_of_yes(endpoint, earned), started)
+            for criterion, probability in yes.items():
+                share = pointwise.earned(probability, idle[criterion]["yes"], least_gain)
+                still_earned[criterion] = min(earned_yes[criterion], share)
+            earned_yes = still_earned
+        return joined(answers, self._mark_of_yes(endpoint, earned_yes), started)
 
     def _mark_of_yes(self, endpoint: Endpoint, yes: Mapping[str, float]) -> Mark:
         """Return the mark of a candidate by how likely yes is for each criterion."""
         thresholds = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
         threshold = thresholds.get(self.mode, KEEP_AT)
-        likely = {}
-        for name, probability in yes.items():
-            likely[name] = pointwise.centred(probability, threshold)
+        centred = {}
+        for criterion, probability in yes.items():
+            centred[criterion] = pointwise.centred(probability, threshold)
         if getattr(self.rubric.modes, self.mode).keep == "all":
-            probability = min(likely.values())
+            deciding_probability = min(centred.values())
         else:
-            probability = max(likely.values())
-        holds = {name: share >= KEEP_AT for name, share in likely.items()}
-        return self._mark(holds, round(probability, 4))
+            deciding_probability = max(centred.values())
+        holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
+        return self._mark(holds, round(deciding_probability, jury.DIGITS))
 
     def _idle(
         self, fence: Fence, candidate: PromptCandidate, key: CallKey
     ) -> Iterator[tuple[PointwiseQuestions, float]]:
-        """Yield what yes is weighed against, and how many times those odds it needs."""
+        """Yield the questions that yes is weighed against, each with how many times their odds it needs."""
         query = self.subject.query
-        idle = query._replace(text=pointwise.IDLE)
-        yield (
-            self._pointwise_questions(fence, candidate, idle, key.within("idle")),
-            pointwise.LEAST_GAIN,
-        )
+        idle_query = query._replace(text=pointwise.IDLE)
+        idle_key = key.within("idle")
+        idle_request = self._pointwise_questions(fence, candidate, idle_query, idle_key)
+        yield idle_request, pointwise.LEAST_GAIN
         if query.turns:  # the same for each candidate: asked once in a session
-            memory = self._pointwise_questions(
-                fence, pointwise.IDLE_MEMORY, query, key.within("idle-memory")
-            )
-            yield memory, pointwise.LEAST_GAIN_OVER_MEMORY
+            memory_key = key.within("idle-memory")
+            memory = pointwise.IDLE_MEMORY
+            idle_memory = self._pointwise_questions(fence, memory, query, memory_key)
+            yield idle_memory, pointwise.LEAST_GAIN_OVER_MEMORY
 
     def _pointwise_questions(
         self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey
@@ -329,14 +344,16 @@ def _holds(
     _: Reply,
 ) -> Holds:
     """Return which criteria hold for each candidate of a batch by a reply."""
-    labels = reply.model_dump()
-    kept = {}
-    for name in criteria:
-        key = KEEP if len(criteria) == 1 else name
-        kept[name] = {ids_by_label[label] for label in labels[key]}
+    labels_by_key = reply.model_dump()
+    ids_by_criterion = {}
+    for criterion in criteria:
+        key = KEEP if len(criteria) == 1 else criterion
+        ids_by_criterion[criterion] = {ids_by_label[label] for label in labels_by_key[key]}
     holds = {}
     for candidate in batch:
-        holds[candidate.id] = {name: candidate.id in kept[name] for name in criteria}
+        holds[candidate.id] = {
+            criterion: candidate.id in ids_by_criterion[criterion] for criterion in criteria
+        }
     return holds
 
 
@@ -358,21 +375,21 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.settings.redact:
             return subject, 0
-        most = redact.MARGIN
+        # A prompt has less of each text: with the margin no secret is cut in two before it is found.
         turns = []
         for turn in subject.query.turns:
-            turns.append(redact.words(turn[: 4 * documents.TURN_CHARS + most]))
-        text = redact.words(subject.query.text[: documents.PROMPT_CHARS + most])
+            turns.append(redact.words(turn[: 4 * documents.TURN_CHARS + redact.MARGIN]))
+        text = redact.words(subject.query.text[: documents.PROMPT_CHARS + redact.MARGIN])
         candidates = tuple(map(_redacted, subject.candidates))
-        sent = (text, *turns, *map(candidate_text, candidates))
-        secrets = sum(words.count(redact.MARK) for words in sent)
+        shown_texts = (text, *turns, *map(candidate_text, candidates))
+        secrets = sum(shown_text.count(redact.MARK) for shown_text in shown_texts)
         return Candidates(Query(text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         subject = state.subject
         contested = []
         for candidate in subject.candidates:
-            if self._next(state, candidate.id) == tier:
+            if self._next_for(candidate.id, state) == tier:
                 contested.append(candidate)
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
@@ -384,10 +401,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> TierName | Final:
-        waiting = {self._next(state, candidate.id) for candidate in state.subject.candidates}
+        """Return the first tier that some candidate needs, or an end, in which each candidate has its own."""
+        waiting = {self._next_for(candidate.id, state) for candidate in state.subject.candidates}
         return next((tier for tier in self.models_by_tier if tier in waiting), UNDETERMINED)
 
-    def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
+    def _next_for(self, candidate: str, state: JudgingState[Candidates]) -> TierName | Final:
+        """Return the tier to ask about one candidate, by its id, or the end for it."""
         outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
         divided: dict[TierName, bool] = {}
@@ -396,7 +415,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             if candidate not in marks:
                 continue
             mark: Mark | None = marks[candidate]
-            if not mark:
+            if mark is None:
                 outcomes[tier] = None
                 continue
             outcomes[tier] = mark.outcome
@@ -415,19 +434,18 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], final: Final) -> Selection:
+        """Return the decision on each candidate; `degraded` says why some are undetermined, if so."""
         del final  # each candidate has its own
-        decisions = []
-        for candidate in state.subject.candidates:
-            decisions.append(self._decision(state, candidate.id))
+        decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         degraded = None
-        if any(decision.decision == "undetermined" for decision in decisions):
+        if any(decision.decision == "undetermined" for decision in decided):
             degraded = failures(state.rounds) or self._unproven_reason(state)
         if state.refused:
             degraded = f"not judged: {state.refused}"
         return Selection(
             stale=self.settings.calibration_warning,
             by_decisions=self._is_by_decisions(state),
-            decisions=decisions,
+            decisions=decided,
             degraded=degraded,
             **state.common_fields(self.settings),
         )
@@ -444,7 +462,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return decisions.unproven_reason(row.model for row in state.rounds)
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        end = self._next(state, candidate)
+        end = self._next_for(candidate, state)
         # `improve` means exactly between keeping and dropping: it decides nothing.
         if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined")
