@@ -56,24 +56,21 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
+        """Return what a tier is asked; the tiebreaker is shown the opinions of the others."""
         question = ScoreQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
-        # In which order a jury's models are named plays no part.
-        tiers = list(state.opinions)
-        voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
-        earlier = []
-        for _, _, opinion in voices:
-            earlier.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
-        # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
-        random.Random(state.subject.sha256).shuffle(earlier)  # noqa: S311 - an order, not a secret
-        opinions = [opinion for opinion in state.opinions.values() if opinion]
-        disagree = len(opinions) > 1 or any(opinion.divided is not None for opinion in opinions)
+        tier_opinions = [opinion for opinion in state.opinions.values() if opinion]
+        is_jury_divided = any(opinion.divided is not None for opinion in tier_opinions)
+        has_disagreement = len(tier_opinions) > 1 or is_jury_divided
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
-        instructions: TierName = "tiebreaker" if disagree else "deep"
-        return replace(question, instructions_tier=instructions, earlier_opinions=earlier)
+        instructions: TierName = "tiebreaker" if has_disagreement else "deep"
+        return replace(
+            question, instructions_tier=instructions, earlier_opinions=_shuffled_opinions(state)
+        )
 
     def step(self, state: JudgingState[Document]) -> TierName | Final:
+        """Return the tier to ask now, or the end; decision models end nothing that needs reasons."""
         finality = self.settings.finality
         outcomes: dict[TierName, Outcome | None] = {}
         margins: dict[TierName, float] = {}
@@ -93,13 +90,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 divided[tier] = opinion.divided
         rules = self.settings.escalation_rules(state.cut, self.settings.margin)
         step = rules.next(outcomes, margins, divided, leanings)
-        if self._owes_reasons(step, state):
-            # Beside a tier that writes, those that only decide end nothing.
-            rules = replace(rules, partial=self.settings.deciding_tiers)
-            step = rules.next(outcomes, margins, divided, leanings)
-        if isinstance(step, Final) and self._owes_reasons(step, state):
-            return self._explained(step, state)
-        return step
+        if not self._owes_reasons(step, state):
+            return step
+        # Beside a tier that writes, those that only decide end nothing.
+        stricter_rules = replace(rules, partial=self.settings.deciding_tiers)
+        stricter_step = stricter_rules.next(outcomes, margins, divided, leanings)
+        if isinstance(stricter_step, Final) and self._owes_reasons(stricter_step, state):
+            return self._next_for_reasons(stricter_step, state)
+        return stricter_step
 
     def _owes_reasons(self, step: TierName | Final, state: JudgingState[Document]) -> bool:
         """Whether a judging ends with what needs reasons, by models that give none; findings are reasons."""
@@ -110,21 +108,27 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         is_explained = self.settings.request.explain
         return step.verdict == "improve" or (step.verdict == "reject" and is_explained)
 
-    def _explained(self, step: Final, state: JudgingState[Document]) -> TierName | Final:
-        """Return the tier to ask for reasons, or the end with those that it gave; else the same step."""
+    def _next_for_reasons(self, end: Final, state: JudgingState[Document]) -> TierName | Final:
+        """Return the first tier that can give reasons for an `end`; once it has answered, the new end.
+
+        That has its reasons where it agrees, and is to escalate where it does not. Where no tier can, or all
+        failed, it is `end` itself.
+        """
         for tier in self.models_by_tier:
             if tier in self.settings.deciding_tiers:
                 continue
             if tier not in state.opinions:
                 return tier
             opinion: Opinion | None = state.opinions[tier]
-            if opinion is not None and opinion.outcome == step.verdict:
-                return Final(step.verdict, "unanimous", tier)
-            if opinion is not None:
-                return ESCALATE
-        return step
+            if opinion is None:
+                continue
+            if opinion.outcome == end.verdict:
+                return Final(end.verdict, "unanimous", tier)
+            return ESCALATE
+        return end
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
+        """Return the verdict; an acceptance by the author's own family is none, where that is required."""
         document = state.subject
         families = _families_behind(final, state)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
@@ -175,24 +179,24 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _degraded_reason(self, final: Final, state: JudgingState[Document]) -> str | None:
         """Say in one line what the verdict lacks, if there is something."""
         if state.rounds:
-            reason = failures(state.rounds)
+            failure = failures(state.rounds)
         else:
-            reason = f"not judged: {state.refused or self.settings.no_model_reason}"
+            failure = f"not judged: {state.refused or self.settings.no_model_reason}"
+        uncovered = None
+        if self.settings.finality:
+            uncovered = self._uncovered_reason(self.settings.finality, state)
+        reasons = [failure, self.settings.calibration_warning, uncovered]
         accepting = set()
         for tier, opinion in state.opinions.items():
             if opinion and opinion.outcome == "accept":
                 accepting.add(tier)
-        if final.verdict == "undetermined" and accepting and accepting <= set(state.cut):
-            reason = reason or "no model saw the whole text, so it cannot be accepted"
-        elif final.verdict == "undetermined" and accepting and self._is_unproven(accepting):
-            unproven = decisions.unproven_reason(_names(state, accepting))
-            reason = "; ".join(filter(None, (unproven, reason)))
-        uncovered = None
-        if self.settings.finality:
-            uncovered = self._uncovered_reason(self.settings.finality, state)
-        return (
-            "; ".join(filter(None, (reason, self.settings.calibration_warning, uncovered))) or None
-        )
+        if final.verdict == "undetermined" and accepting:
+            if accepting <= set(state.cut):
+                if failure is None:
+                    reasons.insert(0, "no model saw the whole text, so it cannot be accepted")
+            elif self._is_unproven(accepting):
+                reasons.insert(0, decisions.unproven_reason(_names(state, accepting)))
+        return "; ".join(filter(None, reasons)) or None
 
     def _is_unproven(self, accepting: set[TierName]) -> bool:
         """Whether only decision models accept, where an acceptance needs more than that."""
@@ -202,13 +206,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def refuse_own_family(
         self, verdict: Verdict, document: Document, families: Iterable[str]
     ) -> Verdict:
-        """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
+        """Return an acceptance as it is; undetermined, where the author's own family may not accept alone.
+
+        `families` are those behind it.
+        """
         reason = panel.independence_problem(
             self.settings.independence, document.author_families, set(families)
         )
         if not reason:
             return verdict
-        undetermined: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "verdict": "undetermined",
             "consensus": "none",
             "scores": None,
@@ -219,13 +226,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             "findings": [],
             "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
         }
-        return verdict.model_copy(update=undetermined)
+        return verdict.model_copy(update=changes)
 
     def _uncovered_reason(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        last_tiers = list(self.models_by_tier)[-1:]
+        last_tiers = list(self.models_by_tier)[-1:]  # whose opinions need no gate
         unknown_tiers = []
         ways = set()
         for tier in state.opinions:
@@ -239,6 +246,21 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         tiers = ", ".join(unknown_tiers)
         scores = f"its scores were {' and '.join(sorted(ways))}"
         return f"calibration {finality.id} does not cover {tiers}: {scores}"
+
+
+def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
+    """Return all models' opinions without secrets, in an order that depends on the subject alone.
+
+    So the tiebreaker cannot learn whose opinion stands first.
+    """
+    tiers = list(state.opinions)
+    # In which order a jury's models are named plays no part.
+    voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
+    opinions = []
+    for _, _, opinion in voices:
+        opinions.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
+    random.Random(state.subject.sha256).shuffle(opinions)  # noqa: S311 - an order, not a secret
+    return opinions
 
 
 def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
@@ -256,10 +278,11 @@ def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:
 
 
 def _consensus(final: Final, state: JudgingState[Document]) -> Consensus:
+    """Return the consensus of an end: `single` where one model alone answered, however often."""
     if not final.tier:
         return final.consensus
-    # One model in two tiers is one voice, however often it agrees with itself.
-    if len({endpoint.model for _, endpoint, _ in state.voices}) == 1:
+    models = {endpoint.model for _, endpoint, _ in state.voices}
+    if len(models) == 1:
         return "single"
     tiers = [tier for tier, opinion in state.opinions.items() if opinion]
     if final.consensus == "single" and tiers == [final.tier]:
@@ -268,6 +291,7 @@ def _consensus(final: Final, state: JudgingState[Document]) -> Consensus:
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
+    """Return the models of a tier that answered, each with how its scores were read."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:
