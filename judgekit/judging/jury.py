@@ -36,6 +36,7 @@ def voter(model: str, family: str) -> str:
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
+    """Return what models said, family by family; a model of an unknown one is a family of its own."""
     families: dict[str, list[Value]] = {}
     for endpoint, value in voices:
         families.setdefault(voter(endpoint.model, endpoint.family), []).append(value)
@@ -43,6 +44,7 @@ def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
 
 
 def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
+    """Return whether most families came to `outcome`, where they came to different ones; else None."""
     if len(set(families)) == 1:
         return None
     return has_quorum(families.count(outcome), len(families))
@@ -71,22 +73,25 @@ class Opinion:
 
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
-    """Return the one opinion of a jury: what all families say, else by `rule` that of the mean or of most."""
+    """Return the one opinion of a jury: what all families say, else by `rule` that of the mean or of most.
+
+    Its reasoning is that of the model whose scores are nearest, its findings are those of all models.
+    """
     if len(voices) == 1:
         return voices[0][1]
-    families = [_pooled(family, rule, decide) for family in by_family(voices)]
-    pooled = _pooled(families, rule, decide)
-    opinions = [opinion for _, opinion in voices]
-    closest = nearest(opinions, pooled)
-    findings: dict[Finding, None] = {}
-    for opinion in opinions:
-        findings |= dict.fromkeys(opinion.findings)
+    family_opinions = [_pooled(opinions, rule, decide) for opinions in by_family(voices)]
+    pooled = _pooled(family_opinions, rule, decide)
+    model_opinions = [opinion for _, opinion in voices]
+    closest = nearest(model_opinions, pooled)
+    findings: dict[Finding, None] = {}  # each once, in order
+    for model_opinion in model_opinions:
+        findings |= dict.fromkeys(model_opinion.findings)
     return replace(
         pooled,
         reasoning=closest.reasoning,
         dimensions=closest.dimensions,
         findings=tuple(findings),
-        divided=_division(pooled.outcome, [family.outcome for family in families]),
+        divided=_division(pooled.outcome, [family.outcome for family in family_opinions]),
     )
 
 
@@ -103,7 +108,8 @@ def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opin
         if not has_quorum(votes, len(outcomes)):
             outcome = "improve"
         counted = [opinion for opinion in opinions if opinion.outcome == outcome] or opinions
-    return Opinion(outcome, {name: round(value, 2) for name, value in mean_scores(counted).items()})
+    scores = {name: round(score, 2) for name, score in mean_scores(counted).items()}
+    return Opinion(outcome, scores)
 
 
 def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
@@ -132,6 +138,7 @@ class Mark(NamedTuple):
 
     @property
     def chance(self) -> float:
+        """How likely the candidate is to be kept; 1 or 0, where the model gave no probability."""
         if self.probability is None:
             return float(self.outcome == "accept")
         return self.probability
@@ -141,14 +148,14 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None where a round
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Return the marks of a jury of `asked` models; a candidate that half of them did not mark has none."""
+    """Return the marks of a jury of `asked` models; a candidate that half of them did not mark has None."""
     if asked == 1:
         return voices[0][1] if voices else {}
     marks_by_candidate: dict[str, list[tuple[Endpoint, Mark]]] = {}
-    for endpoint, marks in voices:
-        for candidate, mark in marks.items():
+    for endpoint, marks_of_model in voices:
+        for candidate, mark in marks_of_model.items():
             marks_of_candidate = marks_by_candidate.setdefault(candidate, [])
-            if mark:
+            if mark is not None:
                 marks_of_candidate.append((endpoint, mark))
     jury_marks: Marks = {}
     for candidate, marks_of_candidate in marks_by_candidate.items():
@@ -160,27 +167,29 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     """Return the one mark that models come to about a candidate, a family a vote."""
-    chances = [[mark.chance for mark in family] for family in by_family(marks)]
-    shares = [_share(family, rule) for family in chances]
-    outcomes = [leaning(share) for share in shares]
-    if len(set(outcomes)) == 1:
-        outcome = outcomes[0]
+    chances_by_family = [[mark.chance for mark in family] for family in by_family(marks)]
+    family_shares = [_share(chances, rule) for chances in chances_by_family]
+    family_outcomes = [leaning(share) for share in family_shares]
+    if len(set(family_outcomes)) == 1:
+        outcome = family_outcomes[0]
     else:
-        outcome = leaning(_share(shares, rule))
+        outcome = leaning(_share(family_shares, rule))
     probability = None
     if all(mark.probability is not None for _, mark in marks):
-        probability = round(fmean(map(fmean, chances)), DIGITS)
-    return Mark(outcome, probability, _division(outcome, outcomes))
+        probability = round(fmean(map(fmean, chances_by_family)), DIGITS)
+    return Mark(outcome, probability, _division(outcome, family_outcomes))
 
 
 def _share(chances: Sequence[float], rule: JuryRule) -> float:
+    """Return the mean chance, or by `majority` the share of those that keep: half a vote is one between."""
     if rule == "mean":
         return fmean(chances)
-    whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    return fmean(whole[leaning(chance)] for chance in chances)
+    votes = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
+    return fmean(votes[leaning(chance)] for chance in chances)
 
 
 def leaning(share: float) -> Outcome:
+    """Return whether a share, or a chance, is for keeping, for dropping, or exactly between."""
     if share == EVEN:
         return "improve"
     return "accept" if share > EVEN else "reject"
@@ -195,6 +204,7 @@ _SHARE_DIGITS = 9  # sums of the same shares, added otherwise, are equal
 
 
 def word_of(lean: float) -> PairWord:
+    """Return who a lean is for: above 0 it is A, below 0 B."""
     if lean > 0:
         return "A"
     return "B" if lean < 0 else "tie"
@@ -236,21 +246,26 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Return what a model's calls come to, by sample, criterion, order; the first criterion won decides."""
+    """Return what a model's calls come to; None unless more than half of its samples are complete.
+
+    The answers stand by sample, then criterion, then order. In a sample, the first criterion that is won
+    decides.
+    """
     votes = [vote(pair) for pair in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
-    complete: list[Vote] = []
+    sample_votes: list[Vote] = []
     for sample in samples:
         answered = [vote for vote in sample if vote is not None]
         if len(answered) == criteria:
             wins = [vote for vote in answered if vote.word in WINS]
-            complete.append(wins[0] if wins else answered[0])
-    if not has_quorum(len(complete), len(samples)):
+            sample_votes.append(wins[0] if wins else answered[0])
+    if not has_quorum(len(sample_votes), len(samples)):
         return None
-    ahead = round(fmean(vote.lean for vote in complete), _SHARE_DIGITS)
-    word = word_of(ahead)
-    reasoning = next((vote.reasoning for vote in complete if vote.word == word), SPLIT)
-    return Vote(word, reasoning, abs(ahead) if ahead else 1.0)
+    lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
+    word = word_of(lean)
+    reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
+    # A tie has no lead to measure: all of the model's voice is for it.
+    return Vote(word, reasoning, share=abs(lean) if lean else 1.0)
 
 
 def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
@@ -258,19 +273,21 @@ def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
 
 
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
-    """Return the vote of a tier's models, a family one voice; nothing unless more than half have a word."""
+    """Return the vote of a tier's models, a family one voice; no word unless more than half have one."""
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
-    leans = []
-    for family in by_family(answered):
-        leans.append(round(fmean(vote.lean for vote in family), _SHARE_DIGITS))
-    words = [word_of(lean) for lean in leans]
+    family_leans = []
+    for votes_of_family in by_family(answered):
+        lean = fmean(vote.lean for vote in votes_of_family)
+        family_leans.append(round(lean, _SHARE_DIGITS))
+    family_words = [word_of(lean) for lean in family_leans]
     if rule == "majority":
-        has_winner = any(has_quorum(words.count(word), len(words)) for word in WINS)
-        leans = [Vote(word).lean if has_winner else 0.0 for word in words]
-    ahead = round(fmean(leans), _SHARE_DIGITS)
-    word = word_of(ahead)
+        tier_lean = _lean_of_majority(family_words)
+    else:
+        tier_lean = fmean(family_leans)
+    tier_lean = round(tier_lean, _SHARE_DIGITS)
+    word = word_of(tier_lean)
     families = set()
     reasons = []
     for endpoint, vote in answered:
@@ -279,25 +296,33 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
             reasons.append(vote.reasoning)
     return TierVote(
         word=word,
-        lead=abs(ahead),
+        lead=abs(tier_lean),
         reasoning=reasons[0] if reasons else "",
-        agreement=_agreement(words, word),
+        agreement=_agreement(family_words, word),
         families=frozenset(families),
         votes=tuple(vote for _, vote in answered),
     )
+
+
+def _lean_of_majority(words: Sequence[PairWord]) -> float:
+    """Return by which share of families a word is ahead; 0 where neither text has more than half of them."""
+    if not any(has_quorum(words.count(word), len(words)) for word in WINS):
+        return 0.0
+    return fmean(Vote(word).lean for word in words)
 
 
 def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
     """Return how many families agree with the word of their tier; None where all do."""
     if len(set(words)) == 1:
         return None
-    same = words.count(word)
-    if has_quorum(same, len(words)):
+    families = words.count(word)
+    if has_quorum(families, len(words)):
         return "majority"
-    return "single" if same == 1 else "none"
+    return "single" if families == 1 else "none"
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
+    """Return the text that the first tier with a winner prefers; None where no tier has one."""
     return next((vote.word for vote in votes.values() if vote.word in WINS), None)
 
 
