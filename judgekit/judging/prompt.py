@@ -9,6 +9,7 @@ from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels
 from judgekit.providers.base import Message
 from judgekit.redaction.lookalikes import plain
+from judgekit.replies.forms import KEEP
 from judgekit.rubric.schema import (
     CompareRubric,
     Dimension,
@@ -35,22 +36,25 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
+    """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings.
+
+    For a rubric with sources these are all files but the first; for others all files are the document.
+    """
     blocks = []
     for role in TASK_ROLES:
         text = getattr(task, role)
         heading = getattr(given, role)
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
-    texts = files
+    judged_files = files
     if given.sources:
-        texts = files[:1]
+        judged_files = files[:1]
         sources = files[1:]
         if sources:
             blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
     if given.text:
         blocks.append(f"{given.text}:")
-    return "\n\n".join([*blocks, *_fenced(fence, texts)])
+    return "\n\n".join([*blocks, *_fenced(fence, judged_files)])
 
 
 def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
@@ -68,7 +72,10 @@ def score_messages(
     earlier: Sequence[Opinion] = (),
     findings: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Message, ...]:
-    """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
+    """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors.
+
+    After a review, `findings` are those that were upheld, and those that nobody checked.
+    """
     fence = Fence()
     blocks = [document_context(fence, files, task, rubric.given)]
     if earlier:
@@ -89,13 +96,13 @@ def _score_rules(rubric: ScoreRubric, tier: TierName) -> list[str]:
     """Return what a tier is told to rate, and on which scale."""
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
-    scales = [dimension.scale for dimension in rubric.dimensions.values()]
-    if not all(scales):
+    is_yes_or_no = [bool(dimension.scale) for dimension in rubric.dimensions.values()]
+    if not all(is_yes_or_no):
         points = []
         for value, label in sorted(rubric.scale.labels.items()):
             points.append(f"  {value}: {label}")
-        others = " that is not answered yes or no" if any(scales) else ""
-        heading = f"Scale, the same for every dimension{others}:"
+        exception = " that is not answered yes or no" if any(is_yes_or_no) else ""
+        heading = f"Scale, the same for every dimension{exception}:"
         rules.append("\n".join([heading, *points]))
     if rubric.prompt.few_shot:
         rules += _examples(rubric)
@@ -113,14 +120,14 @@ def _score_shape(rubric: ScoreRubric) -> str:
 
 def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
     """Return scores as they were asked for: a number, or yes or no."""
-    answers = {float(point): answer for answer, point in rubric.scale.answers.items()}
-    words = []
+    answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
+    parts = []
     for name, score in scores.items():
         word = f"{score:g}"
         if rubric.dimensions[name].scale:
-            word = answers.get(score, word)
-        words.append(f"{name} {word}")
-    return ", ".join(words)
+            word = answer_by_score.get(score, word)  # a mean of yes and no is no answer
+        parts.append(f"{name} {word}")
+    return ", ".join(parts)
 
 
 def review_messages(
@@ -162,6 +169,7 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
 
 
 def _examples(rubric: ScoreRubric) -> list[str]:
+    """Return a heading, and each example of a rubric with its scores."""
     given = rubric.given
     examples = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
@@ -212,7 +220,7 @@ def select_messages(
     questions = "\n".join(
         f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
     )
-    keys = list(rubric.criteria) if len(rubric.criteria) > 1 else ["keep"]
+    keys = list(rubric.criteria) if len(rubric.criteria) > 1 else [KEEP]
     shape = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
     rules = [
         getattr(rubric.prompt.instructions, tier),
@@ -273,11 +281,7 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             instruction = instructions.quick
         questions = ["Questions, asked of each memory:"]
         questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
-        which = "the question"
-        if len(rubric.criteria) > 1:
-            keeps_all = getattr(rubric.modes, mode).keep == "all"
-            which = "every question" if keeps_all else "at least one question"
-        rules = [_WORDS["agent_select"] % which]
+        rules = [_WORDS["agent_select"] % _questions_to_hold(rubric, mode)]
     else:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
         if rubric.prompt.few_shot:
@@ -286,6 +290,15 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     return "\n\n".join(
         [rubric.prompt.system, instruction, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )
+
+
+def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
+    """Return in words which questions must be answered yes for a memory to be kept."""
+    if len(rubric.criteria) == 1:
+        return "the question"
+    if getattr(rubric.modes, mode).keep == "all":
+        return "every question"
+    return "at least one question"
 
 
 def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
@@ -298,12 +311,8 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
     rule = getattr(rubric.modes, mode)
     accept = f"every score is at least {rule.accept.each:g}"
     if rule.accept.mean is not None:
-        weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
-        weighted = ""
-        if set(weights.values()) != {1}:
-            words = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
-            weighted = f", weighted {words},"
-        accept += f" and their mean{weighted} is at least {rule.accept.mean:g}"
+        mean = f"their mean{_weights_in_words(rubric)} is at least {rule.accept.mean:g}"
+        accept = f"{accept} and {mean}"
     reject = f"any score is below {rule.reject.any_below:g}"
     answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
     return [
@@ -311,6 +320,15 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
         f"Accept when {accept}. Reject when {reject}. Otherwise the verdict is improve.",
         f"Answer with {answer}.",
     ]
+
+
+def _weights_in_words(rubric: ScoreRubric) -> str:
+    """Return how scores are weighted, between commas; "" where all weigh the same."""
+    weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
+    if set(weights.values()) == {1}:
+        return ""
+    listed = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+    return f", weighted {listed},"
 
 
 def query_context(fence: Fence, query: Query) -> str:

@@ -107,9 +107,10 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
+        """Return the opinion of one sample, or of several the mean, in the words of the nearest one."""
         opinions = []
         for sample in samples:
-            replies = [reply for reply in sample if reply]
+            replies = [reply for reply in sample if reply is not None]
             if len(replies) == len(sample):
                 opinions.append(self._sample_opinion(replies))
         if not jury.has_quorum(len(opinions), len(samples)):
@@ -182,20 +183,20 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         content = form.model_dump()
         scores: dict[str, float] = {}
         for name, answer in content["scores"].items():
-            if isinstance(answer, str):
+            if isinstance(answer, str):  # yes or no
                 scores[name] = scale.answers[answer]
             else:
                 scores[name] = answer
-        expected: dict[str, float] = {}
+        expectations: dict[str, float] = {}
         if reply.tokens:
             points = range(scale.min, scale.max + 1)
-            expected = logprobs.expectations(reply, form, points)
+            expectations = logprobs.expectations(reply, form, points)
         return RatedReply(
-            scores=scores | expected,
+            scores=scores | expectations,
             reasoning=visible(form.reasoning),
             findings=read_findings(part, content["findings"]),
             said=visible(form.verdict) or None,
-            expected=tuple(expected),
+            expected=tuple(expectations),
         )
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
@@ -221,17 +222,17 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _questions(self, stated: Sequence[Claim], fence: Fence) -> list[DecisionQuestion]:
         """Return what a decision model is asked: a question about each dimension, or about its claims."""
-        by_claim = claims.claims_dimension(self.rubric) if stated else None
+        claims_dimension = claims.claims_dimension(self.rubric) if stated else None
         questions = []
         for name, dimension in self.rubric.dimensions.items():
-            if name != by_claim:
+            if name != claims_dimension:
                 questions.append(decisions.dimension_question(self.rubric, name, dimension))
-        if by_claim:
-            questions += claims.claim_questions(by_claim, stated, fence)
+        if claims_dimension is not None:
+            questions += claims.claim_questions(claims_dimension, stated, fence)
         return questions
 
     async def _ask_decisions(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
-        """Ask about all dimensions and claims at once."""
+        """Ask about all dimensions and claims at once; no value unless every question is answered."""
         started = time.monotonic()
         if is_cut(self.subject.visible_files(self.limits, endpoint)):
             most = characters_seen(self.limits, endpoint)
@@ -243,23 +244,25 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         questions = self._questions(stated, session.fence)
         timeout = self.limits.timeout
         answer = await decisions.ask_decisions(session, endpoint, state, questions, timeout)
-        likely = dict(answer.value or {})
-        if set(likely) != {question.name for question in questions}:
+        distributions = answer.value or {}
+        if set(distributions) != {question.name for question in questions}:
             return joined([answer], None, started)
-        return joined([answer], self._decided(stated, likely), started)
+        return joined([answer], self._rate_by_distributions(stated, distributions), started)
 
-    def _decided(
-        self, stated: Sequence[Claim], likely: dict[str, Mapping[str, float]]
+    def _rate_by_distributions(
+        self, stated: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
     ) -> RatedReply:
-        """Return what the answers to all questions come to."""
-        by_claim = claims.claims_dimension(self.rubric) if stated else None
+        """Return what the answers to all questions come to; the worst claim is that of its dimension."""
+        claims_dimension = claims.claims_dimension(self.rubric) if stated else None
         findings: tuple[Finding, ...] = ()
-        if by_claim:
-            findings = claims.unsupported_claims(by_claim, stated, likely)
-            likely = {by_claim: claims.least_supported(by_claim, stated, likely), **likely}
-        of_dimensions = {name: likely[name] for name in self.rubric.dimensions}
+        probabilities = dict(answers)
+        if claims_dimension is not None:
+            findings = claims.unsupported_claims(claims_dimension, stated, answers)
+            worst = claims.least_supported(claims_dimension, stated, answers)
+            probabilities = {claims_dimension: worst, **answers}
+        of_dimensions = {name: probabilities[name] for name in self.rubric.dimensions}
         scores = self._expectations(of_dimensions)
-        return RatedReply(scores, findings=findings, probabilities=likely)
+        return RatedReply(scores, findings=findings, probabilities=probabilities)
 
     def _state(self, endpoint: Endpoint, fence: Fence) -> State:
         parts = self.subject.visible_files(self.limits, endpoint)
@@ -270,7 +273,10 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         )
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
-        """Ask about each dimension; where that would accept the text, about an idle subject too."""
+        """Ask about each dimension; where that would accept the text, about an idle subject too.
+
+        There is no value where one of the two calls failed.
+        """
         started = time.monotonic()
         timeout = self.limits.timeout
         points = self._pointwise_questions(endpoint, session.fence)
@@ -280,11 +286,13 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         scores = self._expectations(answer.value)
         if self.compared or self._opinion_of_scores(scores).outcome != "accept":
             return joined([answer], RatedReply(scores), started)
-        # Numbers are compared with a number, yes and no with yes and no.
-        questions: dict[str, str] = {}
+        # Numbers are compared with a number, yes and no with yes and no: one idle question for each kind.
+        idle_questions: dict[str, str] = {}
         for dimension in self.rubric.dimensions.values():
-            questions[_idle_name(dimension)] = prompt.idle_question(self.rubric, dimension.scale)
-        idle_points = points._replace(questions=questions)
+            idle_questions[_idle_name(dimension)] = prompt.idle_question(
+                self.rubric, dimension.scale
+            )
+        idle_points = points._replace(questions=idle_questions)
         idle = await ask_pointwise(session, endpoint, idle_points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
@@ -307,14 +315,16 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         scale = self.rubric.scale
         bar = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
-            alike = {}
+            scores_of_kind = {}
             for name, dimension in self.rubric.dimensions.items():
                 if _idle_name(dimension) == idle_name:
-                    alike[name] = scores[name]
-            earned |= pointwise.earned_scores(alike, idle_score, bar, scale.max - scale.min)
+                    scores_of_kind[name] = scores[name]
+            span = scale.max - scale.min
+            earned |= pointwise.earned_scores(scores_of_kind, idle_score, bar, span)
         return earned
 
     def _pointwise_questions(self, endpoint: Endpoint, fence: Fence) -> PointwiseQuestions:
+        """Return what a model of one token is asked about each dimension: a number, or yes or no."""
         scale = self.rubric.scale
         dimensions = self.rubric.dimensions
         scales = {dimension.scale for dimension in dimensions.values()}

@@ -51,30 +51,34 @@ class Trial:
 
     @property
     def observed(self) -> str:
-        """What was seen, in one line: how replies are held to the schema, and what differs from usual."""
+        """What was seen, in one line: how replies are held to the schema, and what differs from usual.
+
+        "" for a model that is not called by litellm, or that writes no replies.
+        """
         if self.endpoint.decides:
-            return _decided(self.answer)
+            return _decisions_in_words(self.answer)
         if self.endpoint.profile.kind != "litellm" or not self.endpoint.writes:
             return ""
         usual = self.endpoint.output
         style = self.style
-        words = [_FORMATS[usual]]
+        observations = []
         if style.mode != usual:
-            how = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
-            words = [
-                f"does not keep to {usual}: from now on it {_FORMATS[style.mode]}; for good, set {how}"
-            ]
-        elif self.answer.value is None:
-            words = []
-        if thinking := style.thinking_tokens(self.endpoint):
-            words.append(f"{thinking} tokens are added for thinking (limits.thinking_tokens)")
+            setting = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
+            fallback = f"from now on it {_FORMATS[style.mode]}; for good, set {setting}"
+            observations.append(f"does not keep to {usual}: {fallback}")
+        elif self.answer.value is not None:
+            observations.append(_FORMATS[usual])
+        thinking_tokens = style.thinking_tokens(self.endpoint)
+        if thinking_tokens:
+            limit = "limits.thinking_tokens"
+            observations.append(f"{thinking_tokens} tokens are added for thinking ({limit})")
         if not style.system:
-            words.append("has no system role: the instructions stand in the first message")
+            observations.append("has no system role: the instructions stand in the first message")
         if not style.temperature:
-            words.append("takes no temperature")
+            observations.append("takes no temperature")
         if style.most_tokens is not None:
-            words.append(f"writes {style.most_tokens} tokens at most")
-        return "; ".join(words)
+            observations.append(f"writes {style.most_tokens} tokens at most")
+        return "; ".join(observations)
 
 
 def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
@@ -88,12 +92,13 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
         else:
             total += cost
     count = counted(len(endpoints), "model is", "models are")
-    known = f"{count} asked about one sentence, for ${total:.4f} at most"
+    what = f"{count} asked about one sentence"
     if len(unpriced) == len(endpoints):
-        known = f"{count} asked about one sentence, at an unknown price"
-    elif unpriced:
-        known += f", and an unknown price for {', '.join(unpriced)}"
-    return known
+        return f"{what}, at an unknown price"
+    cost_of_priced = f"{what}, for ${total:.4f} at most"
+    if unpriced:
+        return f"{cost_of_priced}, and an unknown price for {', '.join(unpriced)}"
+    return cost_of_priced
 
 
 async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
@@ -119,16 +124,18 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     return Trial(endpoint, answer, CallStyle(endpoint.output))
 
 
-def _decided(answer: Answer[Any]) -> str:
-    """Say how likely yes was where it is right, and where it is wrong."""
+def _decisions_in_words(answer: Answer[Any]) -> str:
+    """Say how likely yes was where it is right, and where it is wrong; "" where an answer is missing."""
     if answer.failure is not None or not answer.value:
         return ""
     right = answer.value[_RIGHT.name][YES]
     wrong = answer.value[_WRONG.name][YES]
-    words = f"says yes with {right:.2f} where that is right, with {wrong:.2f} where it is wrong"
+    observation = (
+        f"says yes with {right:.2f} where that is right, with {wrong:.2f} where it is wrong"
+    )
     if right <= wrong:
-        words += ": it does not tell them apart, so do not let it judge"
-    return words
+        return f"{observation}: it does not tell them apart, so do not let it judge"
+    return observation
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
@@ -139,6 +146,7 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     remembered.forget(endpoint)
     settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
-    (call,) = question.calls(endpoint, Session(gateway, _SECONDS), 0)
+    (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
     answer = await call()
-    return Trial(endpoint, answer, remembered.find(endpoint) or CallStyle(endpoint.output))
+    style = remembered.find(endpoint) or CallStyle(endpoint.output)  # as the call has left it
+    return Trial(endpoint, answer, style)
