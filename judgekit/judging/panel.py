@@ -40,11 +40,11 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
         key = _WROTE.match(line)
         if key:
             writers.append(line[key.end() :])
-    families = {}
+    families: dict[str, None] = {}  # each once, in order
     for writer in writers:
         family = _family_of_agent(writer.strip().casefold())
         if family is not None:
-            families[family] = family
+            families[family] = None
     return tuple(families)
 
 
@@ -52,7 +52,7 @@ def _family_of_agent(writer: str) -> str | None:
     """Return the family of an agent's models, by its name in lower case; None for a person."""
     for family, patterns in _AGENTS.items():
         if any(re.match(pattern, writer) for pattern in patterns):
-            if family == UNKNOWN_FAMILY:
+            if family == UNKNOWN_FAMILY:  # an agent of many families: its name may say which
                 return family_by_name(writer.partition(" <")[0])
             return family
     return None
@@ -61,27 +61,31 @@ def _family_of_agent(writer: str) -> str | None:
 def replace_families(
     panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models that judge a text: other families, the nearest tier, then `others`.
+    """Return the models of each tier that judge a text, no more than there were.
 
-    Where the panel is `mixed`, `others` go first, and of these a family that it lacks.
+    The first of these that there are: those of the tier that are not of the author's families; models of the
+    nearest tier, of other families that are known; those of `others`; models of the nearest tier, also of
+    unknown families; the models that were there. Where the panel is `mixed`, `others` come second, and among
+    them a family that the panel lacks comes first.
     """
     unfit = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
     of_known_families = _without(panel, unfit)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
-        fit = of_other_families[tier]
-        if mixed and not fit:
-            on_panel = {*unfit, *_families(models_by_tier)}
-            fit = _of_others(tier, others, on_panel) or _of_others(tier, others, unfit)
-        fit = (
-            fit
-            or nearest(tier, of_known_families)
-            or _of_others(tier, others, unfit)
-            or nearest(tier, of_other_families)
-            or models
-        )
-        models_by_tier[tier] = fit[: len(models)]
+        replacements = of_other_families[tier]
+        if mixed and not replacements:
+            unfit_or_there = {*unfit, *_families(models_by_tier)}
+            replacements = _of_others(tier, others, unfit_or_there)
+            replacements = replacements or _of_others(tier, others, unfit)
+        if not replacements:
+            replacements = (
+                nearest(tier, of_known_families)
+                or _of_others(tier, others, unfit)
+                or nearest(tier, of_other_families)
+                or models
+            )
+        models_by_tier[tier] = replacements[: len(models)]
     return models_by_tier
 
 
@@ -99,27 +103,26 @@ def without_authors(
     """
     if not author_families:
         return settings
-    before = with_families(settings.models_by_tier)
-    models_by_tier = _replaced(settings, before, author_families)
-    models_by_tier = _replaced(settings, models_by_tier, families_of_some_texts)
+    panel_before = with_families(settings.models_by_tier)
+    panel = _replaced(settings, panel_before, author_families)
+    panel = _replaced(settings, panel, families_of_some_texts)
     finality = settings.finality
     warning = settings.calibration_warning
-    if finality is not None and _names(models_by_tier) != _names(before):
-        gone = _families(before).keys() - _families(models_by_tier).keys()
+    if finality is not None and _names(panel) != _names(panel_before):
+        families_gone = _families(panel_before).keys() - _families(panel).keys()
         authors = dict.fromkeys([*author_families, *families_of_some_texts])
-        left = ", ".join(family for family in authors if family in gone)
-        why = (
-            f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
-        )
+        authors_gone = ", ".join(family for family in authors if family in families_gone)
+        why = f"{authors_gone} wrote this text, so other models judge it"
+        misfit = f"calibration {finality.id} not used: {why}"
         # A calibration holds only for the models that it was learned for.
         finality = None
-        warning = "; ".join(filter(None, (why, warning)))
+        warning = "; ".join(filter(None, (misfit, warning)))
     return replace(
         settings,
-        models_by_tier=models_by_tier,
+        models_by_tier=panel,
         finality=finality,
         calibration_warning=warning,
-        replacement_providers=_providers(models_by_tier) - _providers(before),
+        replacement_providers=_providers(panel) - _providers(panel_before),
     )
 
 
@@ -128,10 +131,10 @@ def _replaced(
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier without those of some families, where others can take their places."""
     # For a family that only a project names, no other provider is sent anything.
-    replaceable = set(families) - settings.project_named_families
+    may_go_elsewhere = set(families) - settings.project_named_families
     others = settings.others
-    models_by_tier = replace_families(models_by_tier, replaceable, others, mixed=settings.is_mixed)
-    return replace_families(models_by_tier, families)
+    panel = replace_families(models_by_tier, may_go_elsewhere, others, mixed=settings.is_mixed)
+    return replace_families(panel, families)
 
 
 def _names(models_by_tier: Tiers) -> list[list[str]]:
@@ -145,6 +148,7 @@ def _providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
+    """Return the models nearest to a tier of the first other panel that has fit ones."""
     for panel in others():
         models = nearest(tier, _without(panel, unfit))
         if models:
@@ -186,8 +190,10 @@ def is_independent(author_families: Collection[str], judged: Collection[str]) ->
         return None
     if set(judged) <= named_families:
         return False
-    strangers = set(judged) - named_families - {UNKNOWN_FAMILY}
-    return True if strangers and UNKNOWN_FAMILY not in author_families else None
+    others = set(judged) - named_families - {UNKNOWN_FAMILY}
+    if others and UNKNOWN_FAMILY not in author_families:
+        return True
+    return None
 
 
 def independence_problem(
@@ -218,20 +224,21 @@ def requested_panel(
     """Return which models are asked for: a request's `model` goes before variables, these before files."""
     if environ is None:
         environ = environment.environ()
-    model = model or environ.get(ONLY_MODEL, "").strip() or None
+    only_model = model or environ.get(ONLY_MODEL, "").strip()
     allow = config.providers.allow
     order = config.providers.order
-    if model is not None:
-        return PanelRequest(
-            {tier: [encodable(model)] for tier in TIERS}, allow, order, by="named by --model"
-        )
+    names_by_tier: dict[TierName, list[str] | None] = {}
+    if only_model:
+        for tier in TIERS:
+            names_by_tier[tier] = [encodable(only_model)]
+        return PanelRequest(names_by_tier, allow, order, by="named by --model")
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
     projects_tiers = settings.tiers_of_project(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
+        # At an address that the user gives, only the user names models.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
-    names_by_tier: dict[TierName, list[str] | None] = {}
     for tier in TIERS:
         names_by_tier[tier] = getattr(config.judge.tiers, tier)
     return PanelRequest(
