@@ -68,17 +68,19 @@ class SharedError(JudgekitError):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
+    """The shared judge of a team, at its address."""
+
     url: str
     token: str = field(repr=False)
 
     async def judge(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict, with the secrets that were left out here."""
-        document = state.subject
-        verdict = await self._verdict(judge, state)
-        verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
+        answer = await self._verdict(judge, state)
+        verdict = answer.model_copy(update={"redacted": state.secrets + answer.redacted})
         if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
             return verdict
-        return judge.refuse_own_family(verdict, document, ())
+        # Where independence is required here, a server must have said that there is some.
+        return judge.refuse_own_family(verdict, state.subject, families=())
 
     async def _verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
@@ -99,52 +101,60 @@ class Shared:
             "wish": request,
         }
         try:
-            judged = Verdict.model_validate_json(await self._judged(body, timeout))
+            answer = await self._ask_for_verdict(body, timeout)
+            verdict = Verdict.model_validate_json(answer)
         except (*_FAILURES, SharedError, ValidationError) as error:
             return judge.unjudged(state, f"the shared judge at {self.url}: {_words_for(error)}")
         # The server was not told of names that hold a secret.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
-        return judged.model_copy(
+        return verdict.model_copy(
             update={"subjects": subjects, "task_id": document.task_id, "author": author}
         )
 
-    async def _judged(self, body: dict[str, Any], timeout: float) -> bytes:
-        """Return the answer, asked for again under one key where one of several servers goes."""
+    async def _ask_for_verdict(self, body: dict[str, Any], timeout: float) -> bytes:
+        """Return the answer; it is asked for again, under one key, where one of several servers goes."""
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex}
 
         async def ask() -> bytes:
-            left = deadline - time.monotonic()
+            seconds_left = deadline - time.monotonic()
             return await self._answer(
-                "POST", "/v1/judge", left, read=left, json=body, headers=headers
+                "POST", "/v1/judge", seconds_left, read=seconds_left, json=body, headers=headers
             )
 
         tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
         return await retrying.call(ask, tries, passes=_passes, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
-        sent: list[bytes] = []
+        """Send ledger lines; return how many are refused for good, and why the first one is; None if none is.
+
+        Raises `SharedError`.
+        """
+        storable_lines: list[bytes] = []
         reasons: list[str] = []
         for line in lines:
             problem = unstorable(json.loads(line))
             if problem:  # the server would refuse all lines with it
                 reasons.append(problem)
             else:
-                sent.append(line)
-        if sent:
-            body = b'{"lines": [' + b",".join(sent) + b"]}"
-            answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
-            try:
-                refused = dict(json.loads(answer).get("refused") or {})
-            except (ValueError, TypeError, AttributeError, RecursionError):
-                raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
-            reasons += map(str, refused.values())
+                storable_lines.append(line)
+        if storable_lines:
+            reasons += self._send_lines(storable_lines)
         if not reasons:
             return None
         count = counted(len(reasons), "line", "lines")
         return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _SAID)})"
+
+    def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
+        """Send ledger lines; return why the server refused some of them, a reason for each."""
+        body = b'{"lines": [' + b",".join(lines) + b"]}"
+        answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
+        try:
+            refused = dict(json.loads(answer).get("refused") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
+        return list(map(str, refused.values()))
 
     def check(self) -> int:
         """Return how many rubrics the server has; sends no text. Raises `SharedError`."""
@@ -170,6 +180,7 @@ class Shared:
         seconds: float = _LEDGER_SECONDS,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
+        """Return what the server answers within `seconds`; raises `SharedError`, with its address."""
         try:
             return running.run(self._answer(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
@@ -207,12 +218,12 @@ class Shared:
         raise refusal
 
 
-def _passes(failure: Exception, number: int) -> bool:
+def _passes(failure: Exception, tries: int) -> bool:
     """Whether asking a server again may help, after so many tries."""
     if isinstance(failure, SharedError):
         return failure.passing
     if isinstance(failure, httpx.ConnectError):
-        return number <= _UNREACHED
+        return tries <= _UNREACHED
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
@@ -228,17 +239,15 @@ def configured(config: Config) -> Shared | None:
 
 
 def _address_problem(url: str, written: str) -> str:
-    """Say what is wrong with the address of a server; "" where a token may be sent there."""
+    """Say what is wrong with a server's address, as it is `written`; "" where a token may be sent there."""
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
         return f"{written!r} is no address ({error}); expected https://…"
     if not address.host and address.scheme in ("http", "https"):
         return f"expected https:// and the name of a machine, got {written!r}"
-    is_safe = address.scheme == "https"
-    if address.scheme == "http":
-        is_safe = is_loopback(address.host)
-    if not is_safe:
+    is_local = address.scheme == "http" and is_loopback(address.host)
+    if address.scheme != "https" and not is_local:
         return f"expected https://…, or http:// on this machine, got {written!r}"
     return ""
 
@@ -272,6 +281,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _words_for(error: Exception) -> str:
+    """Say in one line why a server gave no answer."""
     if isinstance(error, SharedError | GatewayError):
         return short_line(str(error), _SAID)
     if isinstance(error, ValidationError):
@@ -280,7 +290,6 @@ def _words_for(error: Exception) -> str:
         return "no response in time"
     if isinstance(error, httpx.ConnectError):
         why = _NUMBER.sub("", str(error)) or "no connection"
-        return short_line(
-            f"it cannot be reached ({why}); is it running, and the address right?", _SAID
-        )
+        line = f"it cannot be reached ({why}); is it running, and the address right?"
+        return short_line(line, _SAID)
     return short_line(f"{type(error).__name__}: {error}", _SAID)
