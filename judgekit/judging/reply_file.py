@@ -23,7 +23,7 @@ _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_FILES = ("", "-wal", "-shm")
+_FILE_ENDS = ("", "-wal", "-shm")  # SQLite keeps two more files beside the one
 # One statement at a time, and none at a fork: what SQLite locks then stays locked in the child. A thread
 # that has its turn may close the file of another store, whose last user it is.
 _turn = forking.waits_for(threading.RLock())
@@ -74,7 +74,9 @@ class ReplyFile:
         for file in self._files():
             if file.is_file():
                 size += file.stat().st_size
-        return CacheState(self._path, size, replies, oldest, newest)
+        return CacheState(
+            path=self._path, bytes=size, replies=replies, oldest=oldest, newest=newest
+        )
 
     def clear(self) -> None:
         """Remove every reply, and give its space back."""
@@ -83,10 +85,15 @@ class ReplyFile:
                 self._run(statement)
 
     def _files(self) -> list[Path]:
-        return [Path(f"{self._path}{end}") for end in _FILES]
+        """Return the paths of all files that SQLite may have."""
+        return [Path(f"{self._path}{end}") for end in _FILE_ENDS]
 
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Return the first row of a statement, None without one or on failure; removes a damaged file."""
+        """Execute a statement; return its first row, None without one and on failure.
+
+        A failure is passed over, after what can be done about it: in a full file old replies make room for
+        what is written, and a damaged file is removed.
+        """
         if not _turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
@@ -98,9 +105,9 @@ class ReplyFile:
             if code == sqlite3.SQLITE_FULL and self._opened is not None:
                 with suppress(sqlite3.Error):
                     self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                    self._opened.execute(statement, values)
-            if code in _DAMAGED:
-                self._remove()
+                    self._opened.execute(statement, values)  # only writing fills a file: no row
+            elif code in _DAMAGED:
+                self._remove_damaged()
         except OSError:
             pass
         finally:
@@ -108,6 +115,10 @@ class ReplyFile:
         return row
 
     def _open(self) -> sqlite3.Connection:
+        """Return a connection to the file, which is made where there is none; closed with this store.
+
+        Raises `OSError` or `sqlite3.Error`.
+        """
         environment.private_folder(str(self._path.parent))
         self._path.touch(0o600)
         # Judging may go on in another thread than it began, one at a time.
@@ -122,8 +133,9 @@ class ReplyFile:
                 "journal_size_limit = 1000000",
             ):
                 connection.execute(f"PRAGMA {pragma}")
-            size = connection.execute("PRAGMA page_size").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
+            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+            most_pages = max(16, MAX_BYTES // page_bytes)
+            connection.execute(f"PRAGMA max_page_count = {most_pages}")
             connection.execute(_CREATE)
         except sqlite3.Error:
             connection.close()
@@ -131,7 +143,7 @@ class ReplyFile:
         weakref.finalize(self, _close, connection)
         return connection
 
-    def _remove(self) -> None:
+    def _remove_damaged(self) -> None:
         """Remove the file if it is still damaged: another process may have begun it anew."""
         if self._opened is not None:
             with suppress(sqlite3.Error):

@@ -357,7 +357,7 @@ def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> Non
     with pytest.raises(sqlite3.DatabaseError):
         late._open()
     assert works(ReplyCache(ReplyFile(path)))
-    late._remove()
+    late._remove_damaged()
     assert ReplyCache(late).find(MODEL, question(2)) is not None
 
 
