@@ -60,11 +60,12 @@ def named(text: str | None) -> tuple[str, ...]:
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
     families = []
-    for name in (text or "").split(","):
-        word = name.strip().casefold()
-        if word and word != "none":
-            family = family_by_name(word)
-            families.append(word if family == UNKNOWN_FAMILY else family)
+    for part in (text or "").split(","):
+        name = part.strip().casefold()
+        if not name or name == "none":  # "none" is a person
+            continue
+        family = family_by_name(name)
+        families.append(name if family == UNKNOWN_FAMILY else family)
     return tuple(dict.fromkeys(families))
 
 
@@ -167,32 +168,35 @@ class Document:
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
-        """Say in one line what a rubric needs that was not given, if there is something."""
-        inputs: dict[str, object] = {"sources": self.files[1:]}
+        """Say in one line what a rubric needs that was not given; None where nothing is missing."""
+        given: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
-            inputs[role] = getattr(self.task, role).strip()
-        missing = [_HOW[need] for need in rubric.given.needs if not inputs[need]]
+            given[role] = getattr(self.task, role).strip()
+        missing = [_HOW[need] for need in rubric.given.needs if not given[need]]
         if missing:
             return f"{rubric.ref} needs {' and '.join(missing)}"
         return None
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
-        left = characters_seen(tier, endpoint)
+        characters_left = characters_seen(tier, endpoint)
         files = []
         for file in self.files:
-            text = file.text[:left]
+            text = file.text[:characters_left]
             files.append(VisibleFile(file.visible_path, text, file.total))
-            left -= len(text)
+            characters_left -= len(text)
         return tuple(files)
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     """Return how many characters of a subject a model of a tier is sent at most."""
-    limits = [tier.max_chars, endpoint and endpoint.profile.limits.context_chars]
-    if endpoint and endpoint.decides:  # at a hundredth of the price
-        limits = limits[1:]
-    return min(limit or CONTEXT_CHARS for limit in limits)
+    tier_limit = tier.max_chars or CONTEXT_CHARS
+    if endpoint is None:
+        return min(tier_limit, CONTEXT_CHARS)
+    context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
+    if endpoint.decides:  # at a hundredth of the price, the limit of a tier saves nothing
+        return context_limit
+    return min(tier_limit, context_limit)
 
 
 def is_cut(files: Sequence[VisibleFile]) -> bool:
@@ -335,17 +339,20 @@ _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths, a folder as the text files in it that git does not ignore; raises `UsageError`."""
-    given = list(paths)
-    if "" in given:
+    """Yield paths, a folder as the text files in it that git does not ignore; raises `UsageError`.
+
+    A folder without any is yielded as it is: reading it says so.
+    """
+    all_paths = list(paths)
+    if "" in all_paths:
         raise UsageError("an empty path was given; is a variable unset?")
-    for path in given:
+    for path in all_paths:
         if path == STDIN or not is_folder(path):
             yield path
             continue
-        texts = map(str, filter(_is_text, _files_in(Path(path))))
-        yield next(texts, path)
-        yield from texts
+        text_files = map(str, filter(_is_text, _files_in(Path(path))))
+        yield next(text_files, path)
+        yield from text_files
 
 
 def is_folder(path: str) -> bool:
@@ -363,17 +370,17 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     try:
         # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
-        if not stat.S_ISREG(Path(path).stat().st_mode) and not str(Path(path)).startswith(_HANDED):
+        is_file = stat.S_ISREG(Path(path).stat().st_mode)
+        is_from_shell = str(Path(path)).startswith(_HANDED)
+        if not is_file and not is_from_shell:
             problem = "not a file (a pipe or a device); pass its content on standard input: -"
             raise InputError(f"{path}: {problem}")
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        if isinstance(error, OSError):
-            reason = error.strerror
-        else:
-            reason = "not a path"
-        raise InputError(f"{path}: cannot be read ({reason})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:  # a NUL in it
+        raise InputError(f"{path}: cannot be read (not a path)") from None
     return decode(path, data)
 
 
@@ -420,24 +427,35 @@ def _is_text(path: Path) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the files in a folder that git tracks or would track; all that are not hidden without git."""
+    """Return the files in a folder that git tracks or would track; all that are not hidden without git.
+
+    Files that a link leads to are left out.
+    """
     try:
-        listed = Repository(folder).ask(
-            "ls-files", "-z", "--cached", "--others", "--exclude-standard"
-        )
-        paths = set()
-        for name in listed.split(b"\0"):
-            if name:
-                paths.add(folder / os.fsdecode(name))
+        paths = _list_with_git(folder)
     except GitError:
-        paths = set()
-        for base, folders, names in os.walk(folder):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            paths.update(Path(base) / name for name in names if not name.startswith("."))
-    real = folder.resolve()
-    return sorted(path for path in paths if path.is_file() and _is_inside(path, folder, real))
+        paths = _list_visible(folder)
+    real_folder = folder.resolve()
+    files = []
+    for path in paths:
+        if not path.is_file():
+            continue
+        # A link in its name, or in a folder between, leads to another place than the name says.
+        if path.resolve() == real_folder / path.relative_to(folder):
+            files.append(path)
+    return sorted(files)
 
 
-def _is_inside(path: Path, folder: Path, real: Path) -> bool:
-    """Whether no link stands in a file's name or in the folders between it and `folder`."""
-    return path.resolve() == real / path.relative_to(folder)
+def _list_with_git(folder: Path) -> set[Path]:
+    """Return what git tracks or would track in a folder; raises `GitError` where there is no repository."""
+    listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return {folder / os.fsdecode(name) for name in listed.split(b"\0") if name}
+
+
+def _list_visible(folder: Path) -> set[Path]:
+    """Return the files in a folder that are not hidden, nor in a hidden folder."""
+    paths: set[Path] = set()
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # only these are walked
+        paths.update(Path(base) / name for name in names if not name.startswith("."))
+    return paths
