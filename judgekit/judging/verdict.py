@@ -198,6 +198,7 @@ class Verdict(_Record):
         return self.verdict == "accept"
 
     def __str__(self) -> str:
+        """Return three lines for a person: the verdict, the scores with who gave them, and the reason."""
         name = self.task_id
         if self.subjects:
             # A file is named with the beginning of its hash, which says nothing to a person.
@@ -214,8 +215,8 @@ class Verdict(_Record):
             reason = self.human_override.why
         elif self.verdict == "undetermined":
             reason = self.degraded or reason
-        second = [scores or "no scores", judge, _cost(self)]
-        return _three_lines(f"{self.verdict}: {name}", second, reason)
+        details = [scores or "no scores", judge, _cost(self)]
+        return _three_lines(f"{self.verdict}: {name}", details, reason)
 
 
 class Decision(_Record):
@@ -257,19 +258,23 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
-    """Say in one line which tiers failed, and why: of a model's failures of one kind the first counts."""
-    tiers_by_reason: dict[str, dict[str, None]] = {}
-    counted = set()
+    """Say in one line which tiers failed, and why; None where none did.
+
+    Of a model's failures of one kind in a tier the first counts.
+    """
+    tiers_by_reason: dict[str, dict[str, None]] = {}  # each tier once, in order
+    kinds_seen = set()
     for row in rounds:
         if row.failure is None:
             continue
-        key = (row.tier, row.model, row.failure.kind)
-        if key not in counted:
-            counted.add(key)
-            reason = f"{row.failure.kind} ({row.failure.message})"
-            tiers_by_reason.setdefault(reason, {})[row.tier] = None
-    lines = [f"{', '.join(tiers)}: {reason}" for reason, tiers in tiers_by_reason.items()]
-    return "; ".join(lines) or None
+        kind = (row.tier, row.model, row.failure.kind)
+        if kind in kinds_seen:
+            continue
+        kinds_seen.add(kind)
+        reason = f"{row.failure.kind} ({row.failure.message})"
+        tiers_by_reason.setdefault(reason, {})[row.tier] = None
+    parts = [f"{', '.join(tiers)}: {reason}" for reason, tiers in tiers_by_reason.items()]
+    return "; ".join(parts) or None
 
 
 Word = Annotated[str, StringConstraints(pattern="^([A-Z]|tie|escalate|undetermined)$")]
@@ -332,26 +337,29 @@ class Comparison(_Record):
         return self.verdict == TIE or len(self.verdict) == 1
 
     def __str__(self) -> str:
-        names = {}
+        """Return three lines for a person: which is better, the scores with who gave them, and the reason."""
+        name_by_letter = {}
         scores = []
         for subject in self.subjects:
-            names[subject.letter] = subject.letter
+            name_by_letter[subject.letter] = subject.letter
             if subject.path != subject.letter:
-                names[subject.letter] = f"{subject.letter} ({subject.path})"
+                name_by_letter[subject.letter] = f"{subject.letter} ({subject.path})"
             if subject.score is not None:
                 scores.append(f"{subject.letter} {subject.score:g}")
-        others = ", ".join(name for letter, name in names.items() if letter != self.verdict)
-        first = f"{self.verdict}: {others}"
-        if self.verdict in names:
-            first = f"{names[self.verdict]} is better than {others}"
-        behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
-        second = [_models(behind or self.rounds), _cost(self)]
+        winner = name_by_letter.pop(self.verdict, None)
+        others = ", ".join(name_by_letter.values())
+        if winner is None:
+            headline = f"{self.verdict}: {others}"
+        else:
+            headline = f"{winner} is better than {others}"
+        rounds_behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
+        details = [_models(rounds_behind or self.rounds), _cost(self)]
         if scores:
-            second.insert(0, ", ".join(scores))
+            details.insert(0, ", ".join(scores))
         reason = self.reasoning
         if not self.decided:
             reason = self.degraded or reason
-        return _three_lines(first, second, reason)
+        return _three_lines(headline, details, reason)
 
 
 def _models(rounds: Sequence[Round | CompareRound]) -> str:
@@ -366,7 +374,7 @@ def _cost(record: Verdict | Comparison) -> str:
     return f"at least {cost}" if record.cost_complete is False else cost
 
 
-def _three_lines(first: str, second: Sequence[str], third: str) -> str:
+def _three_lines(headline: str, details: Sequence[str], reason: str) -> str:
     """Return lines of at most `MOST_SHOWN` characters that a terminal shows and does not obey."""
-    lines = escaped(first), escaped("; ".join(second)), third
+    lines = escaped(headline), escaped("; ".join(details)), reason
     return "\n".join(short_line(line, MOST_SHOWN) or "no reason given" for line in lines)
