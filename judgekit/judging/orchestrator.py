@@ -76,15 +76,15 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def judge(self, subject: Subject) -> Record:
         """Return the record on a subject; failures are in it, never raised."""
-        subject = self.attributed(subject)
+        attributed = self.attributed(subject)
         judge = self
-        if self.models_by_tier and subject.author_families:
+        if self.models_by_tier and attributed.author_families:
             # In a thread: it may ask local servers, or a proxy, which models they have.
-            judge = await running.run_in_thread(partial(self.for_subject, subject))
-        state = JudgingState(subject, judge.session())
-        redact = partial(judge.redacted, subject)
+            judge = await running.run_in_thread(partial(self.for_subject, attributed))
+        state = JudgingState(attributed, judge.session())
+        redact = partial(judge.redacted, attributed)
         try:
-            state.subject, state.secrets = await state.session.prepare(redact, subject.size)
+            state.subject, state.secrets = await state.session.prepare(redact, attributed.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
         state.refused = judge.settings.refusal(state.secrets)
@@ -105,7 +105,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return self.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> None:
-        """Ask the models of a tier, and note in the state what they said and what they come to."""
+        """Ask the models of a tier, and note in the state what they said and what they come to.
+
+        Their opinions become `voices` only where the tier has one.
+        """
         question = self.question(tier, state)
         calls = []
         for endpoint in self.models_by_tier[tier]:
@@ -132,14 +135,19 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first."""
-        subject, secrets = self.redacted(subject)
+        """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first.
+
+        It is nothing where a text is refused for its secrets.
+        """
+        redacted, secrets = self.redacted(subject)
         if self.settings.refusal(secrets):
             return []
-        first = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
-        return self.question(tier, JudgingState(subject, self.session())).prompts(first, Fence())
+        asked_endpoint = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
+        question = self.question(tier, JudgingState(redacted, self.session()))
+        return question.prompts(asked_endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
+        """Return each tier's models by name, with what they would be sent; without models, a row a tier."""
         judge = self.for_subject(subject)
         if not judge.models_by_tier:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]

@@ -114,24 +114,26 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
         for samples in self.sample_plans(endpoint):
-            newest = await self._ask_samples(endpoint, session, samples)
-            answers_by_sample += newest
-            opinion = self.opinion([[answer.value for answer in answers] for answers in newest])
+            answers_of_plan = await self._ask_samples(endpoint, session, samples)
+            answers_by_sample += answers_of_plan
+            values = [[answer.value for answer in answers] for answers in answers_of_plan]
+            opinion = self.opinion(values)  # of these samples alone
             if self.is_enough(opinion):
                 break
-        answers = list(chain.from_iterable(answers_by_sample))
+        all_answers = list(chain.from_iterable(answers_by_sample))
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
         is_single = len(answers_by_sample) == 1
-        answer = joined(answers, opinion, started, keep_failure=is_single)
-        return ModelTurn(endpoint, answers, answer)
+        joint_answer = joined(all_answers, opinion, started, keep_failure=is_single)
+        return ModelTurn(endpoint, all_answers, joint_answer)
 
     async def _ask_samples(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
         """Return the answers to the calls of each sample."""
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
-        calls = list(chain.from_iterable(calls_by_sample))
-        answers = iter(await gather_limited(calls, session, endpoint, self.calls_in_one(endpoint)))
+        all_calls = list(chain.from_iterable(calls_by_sample))
+        calls_in_one = self.calls_in_one(endpoint)
+        answers = iter(await gather_limited(all_calls, session, endpoint, calls_in_one))
         return [list(islice(answers, len(calls))) for calls in calls_by_sample]
 
     def rounds(
