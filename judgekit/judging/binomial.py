@@ -10,7 +10,7 @@ import functools
 from math import exp, lgamma, log, log1p
 
 _HALVINGS = 60  # an interval of 1 comes down to 1e-18
-_NEGLIGIBLE = 1e-17
+_NEGLIGIBLE = 1e-17  # of a sum: adding it changes no digit
 _MOST = 1_000_000  # labels; nobody gives more
 
 
@@ -20,16 +20,18 @@ def at_most(errors: int, total: int, rate: float) -> float:
         return 1.0
     if errors < 0 or rate >= 1:
         return 0.0
-    whole = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
-    logarithm = whole + errors * log(rate) + (total - errors) * log1p(-rate)
+    # The logarithm of the probability of exactly `errors`: the last term of the sum.
+    ways = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
+    last_term = ways + errors * log(rate) + (total - errors) * log1p(-rate)
     # Relative to the last term, from there down: below the mean each is smaller than the one before.
-    term = found = 1.0
+    term = 1.0
+    relative_sum = 1.0
     for seen in range(errors, 0, -1):
         term *= seen / (total - seen + 1) * ((1 - rate) / rate)
-        found += term
-        if term < found * _NEGLIGIBLE and seen < total * rate:
+        relative_sum += term
+        if term < relative_sum * _NEGLIGIBLE and seen < total * rate:
             break
-    return min(1.0, exp(logarithm + log(found)))
+    return min(1.0, exp(last_term + log(relative_sum)))
 
 
 def upper(errors: int, total: int, level: float) -> float:
@@ -56,19 +58,27 @@ def lower(errors: int, total: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Return how many labels show such a `rate` if `share` of them are errors; None beyond a million."""
-    few = 0
-    many = 1
-    while share < rate and at_most(round(share * many), many, rate) > level:
-        few = many
-        many = many * 2
-        if many > _MOST:
+    """Return how many labels show such a `rate` if `share` of them are errors; None beyond a million.
+
+    None also where the share is not below the rate: then no number of labels shows it.
+    """
+    if share >= rate:
+        return None
+
+    def are_enough(labels: int) -> bool:
+        return at_most(round(share * labels), labels, rate) <= level
+
+    too_few = 0
+    enough = 1
+    while not are_enough(enough):
+        too_few = enough
+        enough *= 2
+        if enough > _MOST:
             return None
-    while many - few > 1:
-        middle = (few + many) // 2
-        enough = at_most(round(share * middle), middle, rate) <= level
-        if enough:
-            many = middle
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if are_enough(middle):
+            enough = middle
         else:
-            few = middle
-    return many if share < rate else None
+            too_few = middle
+    return enough
