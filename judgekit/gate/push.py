@@ -420,7 +420,7 @@ class _Gatekeeper:
         is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"
         if is_of_tiers:  # only their noise is measured
             try:
-                verdict = noise.marked(judge, document, verdict)
+                verdict = noise.mark_noise(judge, document, verdict)
             except ConfigError as error:
                 self.notes.append(f"noise not known: {error}")
         return self._with_id_of_run(verdict, change)

@@ -44,13 +44,13 @@ class Noise(Strict):
     points: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
+def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
     """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
-    # Models of the author's family may have been left out.
-    path = folder / _name(judge.for_subject(document))
+    # Models of the author's family may have been left out, and then the judge is another.
+    path = folder / _file_name(judge.for_subject(document))
     if not path.is_file():
         return verdict
     points = yamlfile.read(path, Noise, version_key="schema").points
@@ -71,7 +71,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
         cases=cases,
         points=points,
     )
-    path = Path(environment.NOISE.path(_name(judge)))
+    path = Path(environment.NOISE.path(_file_name(judge)))
     try:
         environment.private_folder(str(path.parent))
         text = noise.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -83,17 +83,28 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     return path
 
 
-def _name(judge: DocumentJudge) -> str:
-    """Return the file name of a judge's noise: it stands for what binds a calibration, and for the course."""
+def _file_name(judge: DocumentJudge) -> str:
+    """Return the file name of a judge's noise, another one for each judge that may have another noise.
+
+    It stands for all that a calibration is bound to, and for what decides which tiers are asked.
+    """
     settings = judge.settings
     rubric = judge.rubric
     panel = fingerprint(settings)
-    able = {}
+    sources_by_tier = {}  # sets in an order, to be hashed
     for tier, models in panel.able.items():
-        able[tier] = {model: sorted(sources) for model, sources in models.items()}
+        sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
     words = wording(settings.loaded, settings.mode)
     prompts = [settings.loaded.sha256, rubric.prompt.sha256, words]
-    course = [settings.margin, settings.finality.id if settings.finality else ""]
-    asked = panel.asked.model_dump()
-    digest = sha256([settings.mode, prompts, panel.models, asked, able, panel.asking, course])
+    calibration_id = settings.finality.id if settings.finality else ""
+    identity = [
+        settings.mode,
+        prompts,
+        panel.models,
+        panel.asked.model_dump(),
+        sources_by_tier,
+        panel.asking,
+        [settings.margin, calibration_id],
+    ]
+    digest = sha256(identity)
     return f"{rubric.rubric}-{settings.mode}-{digest[:12]}.json"
