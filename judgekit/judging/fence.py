@@ -78,17 +78,25 @@ class Fence:
 
     def around(self, text: str, **attributes: str) -> str:
         """Return `text` visible, plain and fenced; template marks and the tag's word are broken up."""
-        quoted = ""
+        written_attributes = ""
         for name, value in attributes.items():
-            line = " ".join(_OPENING.sub(r"\g<0> ", visible(value)).split())
-            quoted += f' {name}="{line.translate(_QUOTED)}"'
-        shown = _OPENING.sub(r"\g<0> ", plain(visible(text)))
+            line = " ".join(_break_marks(visible(value)).split())
+            written_attributes += f' {name}="{line.translate(_QUOTED)}"'
+        shown = _break_marks(plain(visible(text)))
         parts = []
-        at = 0
+        start = 0
+        # A skeleton has as many characters as its text: places in it are places in the text.
         for match in _WORD_BEFORE_NONCE.finditer(skeleton(shown)):
-            parts.append(shown[at : match.end()])
-            at = match.end()
-        return f"<{self.tag}{quoted}>\n{' '.join([*parts, shown[at:]])}\n</{self.tag}>"
+            parts.append(shown[start : match.end()])
+            start = match.end()
+        parts.append(shown[start:])
+        broken_up = " ".join(parts)
+        return f"<{self.tag}{written_attributes}>\n{broken_up}\n</{self.tag}>"
+
+
+def _break_marks(text: str) -> str:
+    """Return a text with a blank behind each bracket that opens a chat template's mark."""
+    return _OPENING.sub(r"\g<0> ", text)
 
 
 def without_nonce(text: str) -> str:
@@ -97,18 +105,21 @@ def without_nonce(text: str) -> str:
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`."""
+    """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`.
+
+    Only a text that holds too many labels may hold one that is taken.
+    """
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
     digests = {}
     for name in ids:
         digests[name] = hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256")
-    upper = shown.upper()
+    shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
-    for name in sorted(ids, key=lambda name: digests[name]):
+    for name in sorted(ids, key=digests.__getitem__):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
         free = (label for label in _fours(digests[name]) if label not in labels.values())
-        unseen = (label for label in islice(free, _TRIES) if label not in upper)
+        unseen = (label for label in islice(free, _TRIES) if label not in shown_in_capitals)
         labels[name] = next(unseen, None) or next(free)
     return labels
 
@@ -116,8 +127,9 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 def _fours(drawn: bytes) -> Iterator[str]:
     """Yield groups of four letters without end, the same for the same bytes; no digits, so no numbers."""
     while True:
-        text = "".join(char for char in base64.b32encode(drawn).decode() if char.isalpha())
-        yield from (text[at : at + 4] for at in range(len(text) - 3))
+        letters = "".join(filter(str.isalpha, base64.b32encode(drawn).decode()))
+        for start in range(len(letters) - 3):
+            yield letters[start : start + 4]
         drawn = hashlib.sha256(drawn).digest()
 
 

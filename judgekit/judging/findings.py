@@ -18,11 +18,14 @@ MAX_FINDINGS = 50  # of one reply
 
 
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
-    """Return the findings of a reply; a dimension that was asked about alone is what they are about."""
+    """Return the findings of a reply, up to `MAX_FINDINGS`; those that say nothing are left out.
+
+    `part` is the dimension that was asked about alone, and so what they are about; "" where all were.
+    """
     findings = []
-    for finding in replied:
+    for replied_finding in replied:
         # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
-        fields = {name: visible(text) for name, text in finding.items()}
+        fields = {name: visible(text) for name, text in replied_finding.items()}
         fields["issue"] = fields["issue"] or fields["suggestion"]
         fields["dimension"] = part or fields["dimension"]
         if fields["issue"]:
@@ -31,7 +34,11 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Return findings, each with the dimension it names or alone mentions most; quotes do not count."""
+    """Return findings, each with the dimension that it names, or else mentions more than any other.
+
+    Where there is none, the dimension stays as it is.
+    """
+    # Of two names with the same stems the first counts: it is written last.
     names_by_stems = {_stems(name): name for name in reversed(rubric.dimensions)}
     placed = []
     for finding in findings:
@@ -43,7 +50,10 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
 
 
 def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
-    """Return the dimension that a finding mentions more than every other one, if there is one."""
+    """Return the dimension that a finding mentions more than every other one, if there is one.
+
+    Its quote does not count.
+    """
     counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
     most = max(counts.values(), default=0)
     best = [name for name, count in counts.items() if count == most]
@@ -58,10 +68,10 @@ def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stems(term) for term in (name, *dimension.terms)}
-        phrases: set[tuple[str, ...]] = set()
-        for size in {len(term) for term in terms}:
-            starts = range(len(stems) - size + 1)
-            phrases |= {stems[start : start + size] for start in starts}
+        phrases: set[tuple[str, ...]] = set()  # of the text, as long as some term
+        for length in {len(term) for term in terms}:
+            starts = range(len(stems) - length + 1)
+            phrases |= {stems[start : start + length] for start in starts}
         count = len(terms & phrases)
         if count:
             counts[name] = count

@@ -24,37 +24,48 @@ def redact_document(document: Document) -> tuple[Document, int]:
         redacted_file, secrets_of_file = redact_file(file)
         files.append(redacted_file)
         secrets += secrets_of_file
-    texts = []
+    task_texts = []
     for text in astuple(document.task):
         redacted = redact(text)
-        texts.append(redacted.text)
+        task_texts.append(redacted.text)
         secrets += redacted.secrets
-    return replace(document, files=tuple(files), task=TaskDescription(*texts)), secrets
+    task = TaskDescription(*task_texts)
+    return replace(document, files=tuple(files), task=task), secrets
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Return a file without its secrets; what is known of its length goes by what is shown."""
-    whole = file.text
-    if len(whole) != file.total:  # it was cut as it was read: its last word may be half a secret
-        start = max(len(whole) - MARGIN, 0)
-        blank = max(whole.rfind(char, start) for char in " \n\t")
-        whole = whole[: blank + 1 if blank >= 0 else start]
-    text, secrets = redact(whole)
-    path = redact(file.path)
+    """Return a file without its secrets, and how many they were.
+
+    Its `total` changes by as many characters as its text, so that it is still known whether the file was cut.
+    """
+    text = file.text
+    if len(text) != file.total:  # it was cut as it was read
+        text = _without_last_word(text)
+    redacted_text, text_secrets = redact(text)
+    redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
-    if not alias and path.secrets:
+    if not alias and path_secrets:
         # Only a path with a secret has another form: what else is shown stays what was recorded.
-        alias = path.text
-    total = file.total + len(text) - len(file.text)
-    redacted_file = replace(file, text=text, total=total, alias=alias)
-    return redacted_file, secrets + path.secrets + alias_secrets
+        alias = redacted_path
+    total = file.total + len(redacted_text) - len(file.text)
+    redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
+    return redacted_file, text_secrets + path_secrets + alias_secrets
+
+
+def _without_last_word(text: str) -> str:
+    """Return a text up to its last blank, or without its last characters: half a secret may end it."""
+    start = max(len(text) - MARGIN, 0)
+    last_blank = max(text.rfind(char, start) for char in " \n\t")
+    if last_blank < 0:
+        return text[:start]
+    return text[: last_blank + 1]
 
 
 def redact_replies(record: Record) -> Record:
     """Return a record without the secrets in models' replies: they may have put one together."""
-    texts = record.model_dump(by_alias=True, include=set(_OF_MODELS))
-    clean = without_secrets(texts)
-    if clean is texts:
+    replies = record.model_dump(by_alias=True, include=set(_OF_MODELS))
+    clean_replies = without_secrets(replies)
+    if clean_replies is replies:  # there was no secret
         return record
-    whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
-    return type(record).model_validate({**whole, **clean})
+    fields = record.model_dump(by_alias=True, include=set(type(record).model_fields))
+    return type(record).model_validate({**fields, **clean_replies})

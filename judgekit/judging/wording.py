@@ -1,7 +1,8 @@
 """A hash of all that judgekit says to models under a rubric, and of the bars for their answers.
 
 Opinions change with them, so a calibration is bound to it. It is taken of prompts about subjects that never
-change.
+change: single letters, each in another place of a prompt. Another letter is another hash, and no calibration
+fits any more.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ def wording(loaded: LoadedRubric, mode: ModeName) -> str:
     settings = JudgeSettings(loaded=loaded, mode=mode)
     rubric = loaded.rubric
     if isinstance(rubric, ScoreRubric):
-        words = _of_score(rubric, settings)
+        of_task = _wording_of_score(rubric, settings)
     elif isinstance(rubric, CompareRubric):
-        words = _of_compare(rubric, settings)
+        of_task = _wording_of_compare(rubric, settings)
     else:
-        words = _of_select(rubric, settings)
-    plain = []
-    for messages in words.prompts:
-        plain.append([(message.role, without_nonce(message.content)) for message in messages])
-    return sha256([plain, words.idle, words.bars])
+        of_task = _wording_of_select(rubric, settings)
+    prompts = []
+    for messages in of_task.prompts:
+        prompts.append([(message.role, without_nonce(message.content)) for message in messages])
+    return sha256([prompts, of_task.idle, of_task.bars])
 
 
-def _of_score(rubric: ScoreRubric, settings: JudgeSettings) -> _Wording:
-    files = [VisibleFile("a", "b", 1)] * 2
+def _wording_of_score(rubric: ScoreRubric, settings: JudgeSettings) -> _Wording:
+    files = [VisibleFile("a", "b", total=1)] * 2
     task = TaskDescription("c", "d", "h")
     opinions = [Opinion("accept", dict.fromkeys(rubric.dimensions, 1.0), "e")]
     prompts = [prompt.score_messages(rubric, tier, files, task, opinions) for tier in TIERS]
@@ -74,7 +75,7 @@ def _of_score(rubric: ScoreRubric, settings: JudgeSettings) -> _Wording:
     return _Wording(prompts, idle, bars)
 
 
-def _of_compare(rubric: CompareRubric, settings: JudgeSettings) -> _Wording:
+def _wording_of_compare(rubric: CompareRubric, settings: JudgeSettings) -> _Wording:
     texts = [VisibleFile("LEFT", "a", 1), VisibleFile("RIGHT", "b", 1)]
     opinions = [("LEFT", "c")]
     prompts = [compare.pair_messages(rubric, tier, "d", texts, opinions) for tier in TIERS]
@@ -84,7 +85,7 @@ def _of_compare(rubric: CompareRubric, settings: JudgeSettings) -> _Wording:
     return _Wording(prompts, None, [pointwise.LEAST_MASS, compare.LEAST_LEANING])
 
 
-def _of_select(rubric: SelectRubric, settings: JudgeSettings) -> _Wording:
+def _wording_of_select(rubric: SelectRubric, settings: JudgeSettings) -> _Wording:
     candidate = documents.PromptCandidate("id", "title", "category", ("tag",), "text")
     query = documents.Query("a", ("b",))
     prompts = []

@@ -31,7 +31,7 @@ class Deciders:
     """The decision models that judged, of all records so far, and whether a model that writes did, too."""
 
     def __init__(self) -> None:
-        self._answered: dict[str, str] = {}
+        self._answered: dict[str, str] = {}  # the model that answered, by the name that was asked
         self._has_reasons = False
 
     def __add__(self, other: Deciders) -> Deciders:
@@ -47,12 +47,15 @@ class Deciders:
     def add(self, record: Mapping[str, Any]) -> None:
         """Count the rounds of a verdict's record."""
         for row in record.get("rounds") or ():
-            if not row["opinion"]:
+            opinion = row["opinion"]
+            if not opinion:
                 continue
-            if "probabilities" in row["opinion"] and "keep" not in row["opinion"]:
-                asked = row["opinion"].get("asked", row["model"])
-                self._answered[asked] = row["model"]
-                self._has_reasons |= bool(row["opinion"].get("findings"))
+            # Opinions on candidates (`keep`) may have probabilities of models that write.
+            is_of_decider = "probabilities" in opinion and "keep" not in opinion
+            if is_of_decider:
+                asked_name = opinion.get("asked", row["model"])
+                self._answered[asked_name] = row["model"]
+                self._has_reasons |= bool(opinion.get("findings"))
             else:
                 self._has_reasons = True
 
