@@ -45,12 +45,14 @@ class FinalityRule(Strict):
 
 @dataclass(frozen=True, slots=True)
 class FinalityRules:
-    """The rules of one calibration; `last` always ends it, `read` says how its opinions were read."""
+    """The rules of one calibration."""
 
     id: str = ""
     rules: tuple[FinalityRule, ...] = ()
     last: TierName | None = None
+    """The tier whose opinion is the last word, if one is."""
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
+    """How the opinions of each tier's models were read; empty where that does not matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
         """Whether the calibration was learned from opinions that were read in these ways, by model."""
@@ -165,23 +167,22 @@ ESCALATE = Final("escalate", "none", None)
 
 @dataclass(frozen=True, slots=True)
 class EscalationRules:
-    """What governs escalation in one judging.
-
-    `confirm` is the quick outcome that a second tier must confirm. An acceptance of the tiers that are
-    `truncated` is never final. One model in several tiers is one voice. With `finality`, of a first tier no
-    opinions are final but those it lets through. Without, an opinion whose margin is less than `margin` is
-    not final alone, where another model can be asked. Of the tiers in `partial` no opinion is. Of those that
-    are `unproven` an acceptance is final by a calibration only.
-    """
+    """What governs escalation in one judging. One model in several tiers is one voice."""
 
     confirm: Literal["accept", "reject"]
+    """The quick outcome that a second tier must confirm."""
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
+    """The tiers that do not see the whole subject: their acceptance is never final."""
     models: Mapping[TierName, Collection[str]] = field(default_factory=dict)
     finality: FinalityRules | None = None
+    """With it no opinions of the first tier are final but those that it lets through."""
     margin: float = 0.0
+    """Without `finality`: an opinion with less is not final alone, where another model can be asked."""
     partial: Collection[TierName] = ()
+    """The tiers of which no opinion is final alone."""
     unproven: Collection[TierName] = ()
+    """The tiers whose acceptance is final by a calibration only."""
 
     def next(
         self,
@@ -192,9 +193,9 @@ class EscalationRules:
     ) -> TierName | Final:
         """Return the tier to ask now, or the end.
 
-        `seen` are the outcomes so far. `divided` says of each split jury whether most of it agree with its
-        outcome. `leanings` of decision models are above 0 on the side of acceptance: how far scores are above
-        it, or by how much a candidate is likelier to be kept than not.
+        `divided` says of each jury that is split whether most of its families agree with its outcome.
+        `leanings` of decision models are above 0 on the side of acceptance: how far scores are above it, or
+        by how much a candidate is likelier to be kept than not.
         """
         if any(self._is_last_word(tier) and not most for tier, most in divided.items()):
             return ESCALATE

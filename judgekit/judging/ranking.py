@@ -125,21 +125,24 @@ def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
 
 
 class RankingStep(NamedTuple):
-    """The result of one tier: which subjects go up, and what its models gave them.
-
-    `means` are those of all tiers so far, None where too few models answered; `voters` are the models behind
-    them. `leader` is the tier's own best.
-    """
+    """The result of one tier: which subjects go up, and what its models gave them."""
 
     tier: TierName
     contenders: tuple[str, ...]
+    """The subjects that go up; one alone is the best."""
     means_by_voter: MeansByVoter
     means: Mapping[str, float] | None = None
+    """The mean scores by all tiers so far; None where too few models of this one answered."""
     leader: str = ""
+    """The best by this tier alone."""
     voters: frozenset[Voter] = frozenset()
+    """The models behind `means`."""
     is_last: bool = False
+    """Whether no tier can be asked after it."""
     is_by_calibration: bool = False
+    """Whether a calibration ends the ranking here."""
     is_cut: bool = False
+    """Whether some model did not see a subject whole."""
 
     @property
     def has_result(self) -> bool:
@@ -168,14 +171,17 @@ Steps: TypeAlias = "Sequence[RankingStep]"
 
 
 class RankingRules(NamedTuple):
-    """Which subjects go up a tier, by `margins` in points; `favouring_families` favour a letter."""
+    """Which subjects go up a tier, and when the ranking ends."""
 
     letters: tuple[str, ...]
     panel: Mapping[TierName, Collection[str]]
+    """The names of each tier's models."""
     margins: Margins
+    """In points: who is as near to the best as that goes up with it."""
     mode: ModeName
     finality: FinalityRules | None = None
     favouring_families: Mapping[str, Collection[str]] = {}
+    """By letter, the families that wrote this subject and not the others: their models favour it."""
 
     def step(
         self,

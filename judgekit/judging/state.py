@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class JudgingState(Generic[Subject]):
-    """What each tier that was asked came to, in order, and every round.
-
-    `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
-    that do not see all of it, `turns` every call by tier, `voices` models' opinions where the tier has one.
-    """
+    """What each tier that was asked came to, in order, and every round."""
 
     subject: Subject
     session: Session
     refused: str = ""
+    """Why no model is asked about the subject; "" where models are."""
     secrets: int = 0
+    """How many were left out of the subject."""
     cut: Collection[TierName] = ()
+    """The tiers that do not see all of it."""
     turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
+    """Every call, by tier and model."""
     opinions: dict[TierName, Any] = field(default_factory=dict)
+    """What each tier came to: the task says what it is where the tier failed."""
     rounds: list[Any] = field(default_factory=list)
     voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
+    """The opinions of models, in tiers that came to one."""
 
     def common_fields(self, settings: JudgeSettings) -> dict[str, Any]:
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
