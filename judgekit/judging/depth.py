@@ -22,32 +22,38 @@ DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 
 
 def choose(
-    own: GateConfig, rules: GateConfig, path: str, lines: int, signed: Sequence[str] = ()
+    users_rules: GateConfig,
+    rules: GateConfig,
+    path: str,
+    lines: int,
+    signatures: Sequence[str] = (),
 ) -> Depth:
-    """Return how deep a file with changed `lines` is judged by `rules` and the user's `own`.
+    """Return how deep a file with so many changed lines is judged: the deeper of what both rules say.
 
-    Those who `signed` it are given as `Name <address>`, with their trailers.
+    What `rules` ask for is cut to the user's limit. `signatures` are `Name <address>`, and trailers.
     """
-    depth = _first_fitting(rules, path, lines, signed)
-    if (own.depth, own.review) == (rules.depth, rules.review):
+    depth = _first_fitting(rules, path, lines, signatures)
+    if (users_rules.depth, users_rules.review) == (rules.depth, rules.review):
         return depth
-    if _rank(depth) > DEPTHS.index(own.depth_limit):
-        rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {own.depth_limit}"
-        depth = Depth(depth=own.depth_limit, rule=rule)
-    return max(depth, _first_fitting(own, path, lines, signed), key=_rank)
+    limit = users_rules.depth_limit
+    if _rank(depth) > DEPTHS.index(limit):
+        rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
+        depth = Depth(depth=limit, rule=rule)
+    return max(depth, _first_fitting(users_rules, path, lines, signatures), key=_rank)
 
 
 def _rank(chosen: Depth) -> int:
     return DEPTHS.index(chosen.depth)
 
 
-def _first_fitting(gate: GateConfig, path: str, lines: int, signed: Sequence[str]) -> Depth:
+def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
+    """Return the depth of the first rule that fits a file; the tiers, where none does."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:
         if (
             _fits_path(rule, path)
-            and _fits_people(rule, signed)
+            and _fits_people(rule, signatures)
             and rule.least_lines <= lines
             and (rule.most_lines is None or lines <= rule.most_lines)
         ):
@@ -59,10 +65,11 @@ def _fits_path(rule: DepthRule, path: str) -> bool:
     return not rule.paths or Patterns(map(str.lower, rule.paths)).match(path.lower())
 
 
-def _fits_people(rule: DepthRule, signed: Sequence[str]) -> bool:
+def _fits_people(rule: DepthRule, signatures: Sequence[str]) -> bool:
     if not rule.authors:
         return True
-    authors = [author.casefold() for author in rule.authors]
-    return any(
-        any(fnmatchcase(person.casefold(), author) for author in authors) for person in signed
-    )
+    for pattern in rule.authors:
+        for signature in signatures:
+            if fnmatchcase(signature.casefold(), pattern.casefold()):
+                return True
+    return False
