@@ -53,7 +53,7 @@ def find(
         calibrations += calibrations_there
         problems += problems_there
     if not calibrations and not problems:
-        return None, None  # what follows takes a while
+        return None, None
     warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
     panel = fingerprint(settings)
     misfit_warnings = []

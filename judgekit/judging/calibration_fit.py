@@ -46,10 +46,10 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         asking[tier] = {}
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         for name in dict.fromkeys(model.model for model in models):
-            same = [model for model in models if model.model == name]
-            sources = [possible_sources(model, scores=has_scores) for model in same]
+            endpoints = [model for model in models if model.model == name]
+            sources = [possible_sources(model, scores=has_scores) for model in endpoints]
             sources_by_tier[tier][name] = frozenset().union(*sources)
-            digest = _profiles_sha256(same)
+            digest = _profiles_sha256(endpoints)
             if digest is not None:
                 asking[tier][name] = digest
     asked = Asked(

@@ -73,6 +73,8 @@ class ComparisonResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
+    """Compares texts: what pairs and rankings have in common."""
+
     def attributed(self, subject: ComparisonInput) -> ComparisonInput:
         return subject.written_by(self.settings.author_family)
 
@@ -365,11 +367,11 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         )
         if not answer.value:
             return joined([answer], None, started)
-        likely = answer.value["better"]
-        probabilities = {}
+        by_point = answer.value["better"]
+        by_letter = {}
         for letter, point in zip(order, POINTS, strict=True):
-            probabilities[letter] = likely[point]
-        vote = _vote_of_points(likely, order)._replace(probabilities=probabilities)
+            by_letter[letter] = by_point[point]
+        vote = _vote_of_points(by_point, order)._replace(probabilities=by_letter)
         return joined([answer], vote, started)
 
     def _key(self, criterion: str, order: str) -> CallKey:
@@ -420,13 +422,13 @@ def _pair_question(rubric: CompareRubric) -> DecisionQuestion:
     return decisions.pair_question(_criteria_text(rubric), POINTS)
 
 
-def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
+def _vote_of_points(probabilities: Mapping[str, float], order: str) -> Vote:
     """Return the vote by how likely a model prefers the text that it was shown first, and the second.
 
     In `order` the letter of the first text comes first.
     """
-    first = likely[FIRST]
-    second = likely[SECOND]
+    first = probabilities[FIRST]
+    second = probabilities[SECOND]
     if max(first, second) < LEAST_LEANING:
         return Vote("tie")
     is_a_first = order == ORDERS[0]
@@ -437,6 +439,8 @@ def _vote_of_points(likely: Mapping[str, float], order: str) -> Vote:
 
 @dataclass(frozen=True, slots=True)
 class PairJudge(ComparisonJudge[CompareRubric]):
+    """Compares two texts by asking which is better."""
+
     def note_refusal_and_cuts(self, state: Compared) -> None:
         ComparisonJudge.note_refusal_and_cuts(self, state)
         state.cut = self.cut_texts(state)
@@ -566,7 +570,7 @@ def _win_that_stands(
     if rules.finality is None or tier is None:
         return None
     barred = {*rules.truncated, *rules.partial}
-    # A win without a lead does not stand.
+    # Without its lead a win does not stand.
     leads = {name: vote.lead for name, vote in votes.items() if name not in barred}
     return rules.finality.stands(tier, outcomes(votes), leads)
 

@@ -177,7 +177,7 @@ async def _ask_once(
             max_tokens=1,
             questions=questions,
         )
-        reply, is_new = await _reply(session, endpoint, request)
+        reply, is_new = await _ask_or_remember(session, endpoint, request)
         answers = read_answers(reply.text, questions)
         unanswered = [answer for answer in answers.values() if answer.problem]
         if is_new and not unanswered:
@@ -199,8 +199,10 @@ async def _ask_once(
     return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
 
 
-async def _reply(session: Session, endpoint: Endpoint, request: Request) -> tuple[Reply, bool]:
-    """Return the reply to a request, and whether it was not made before in this session."""
+async def _ask_or_remember(
+    session: Session, endpoint: Endpoint, request: Request
+) -> tuple[Reply, bool]:
+    """Return the reply to a request, and whether it is new: not remembered from before in this session."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

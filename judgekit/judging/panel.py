@@ -177,10 +177,10 @@ def model_of_each_family(
 
 def _without(panel: Tiers, families: Collection[str]) -> Tiers:
     """Return the models of each tier that are of none of these families."""
-    left = {}
+    models_by_tier = {}
     for tier, models in panel.items():
-        left[tier] = tuple(model for model in models if model.family not in families)
-    return left
+        models_by_tier[tier] = tuple(model for model in models if model.family not in families)
+    return models_by_tier
 
 
 def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LEAST_QUOTE = 10  # characters: shorter ones are in many texts
 MOST_CUTS = 5  # in a quote
-MOST = 40  # findings of one text that are reviewed
+MOST_REVIEWED = 40  # findings of one text
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
 
@@ -170,8 +170,8 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
             raised.dropped = (
                 f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
             )
-        elif place >= MOST:
-            raised.dropped = f"only {MOST} findings are reviewed"
+        elif place >= MOST_REVIEWED:
+            raised.dropped = f"only {MOST_REVIEWED} findings are reviewed"
     return list(merged.values())
 
 
@@ -212,9 +212,9 @@ def _note_checks(
         return
     for number, finding in findings.items():
         finding.checked = True
-        checks_by_word = checks_by_number.get(number, {})
-        if len(checks_by_word) == 1:
-            (finding.checks[family],) = checks_by_word.values()
+        checks_by_answer = checks_by_number.get(number, {})
+        if len(checks_by_answer) == 1:  # else it said nothing of this one, or both
+            (finding.checks[family],) = checks_by_answer.values()
 
 
 def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _RaisedFinding]:
@@ -230,6 +230,7 @@ def is_quoted(quote: str, text: str) -> bool:
 
 
 def _plain(text: str) -> str:
+    """Return a text in small letters, with single blanks, and letters that look like others made plain."""
     if text.isascii():
         letters = text
     else:
@@ -275,21 +276,22 @@ async def _ask_for_checks(
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
-    first = turn.answer
-    failure = first.failure
+    first_answer = turn.answer
+    failure = first_answer.failure
     if review.failure:
         message = f"its review: {review.failure.message}"
         failure = review.failure.model_copy(update={"message": message})
     answer = replace(
-        first,
-        usage=review.usage.plus(first.usage),
-        latency_ms=review.latency_ms + first.latency_ms,
+        first_answer,
+        usage=review.usage.plus(first_answer.usage),
+        latency_ms=review.latency_ms + first_answer.latency_ms,
         failure=failure,
     )
     return replace(turn, answer=answer)
 
 
 def _finding_text(finding: Finding) -> str:
+    """Return a finding as models are told it, without secrets."""
     place = ", ".join(filter(None, (finding.dimension, finding.location)))
     quote = f"\nQuote: {finding.quote}" if finding.quote else ""
     return redact.words(f"{place}: {finding.issue}{quote}")

@@ -200,16 +200,17 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         )
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
-        earlier = []
+        """Return the request to score the document by a rubric, or a part of it."""
+        earlier_opinions = []
         for opinion in self.earlier_opinions:
             scores = {name: opinion.scores[name] for name in rubric.dimensions}
-            earlier.append(replace(opinion, scores=scores))
+            earlier_opinions.append(replace(opinion, scores=scores))
         return prompt.score_messages(
             rubric,
             self.instructions_tier or self.tier,
             self.subject.visible_files(self.limits, endpoint),
             self.subject.task,
-            earlier,
+            earlier_opinions,
             self.findings,
         )
 

@@ -164,7 +164,7 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def _cut(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
-        """Return candidates as a model is shown them: they share its limit."""
+        """Return candidates as a model is shown them: they share its limit, and each has that of the tier."""
         # A model might drop in silence what is beyond its context, and judge it all the same.
         context_limit = CONTEXT_CHARS
         if endpoint is not None:
@@ -186,14 +186,18 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         return marks
 
     def _mark(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
+        """Return whether a candidate is kept, by the criteria that hold."""
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
         """Return the key of a question about candidates in any order; the mode words it."""
-        listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in candidates)
+        parts_of_candidates = (
+            (candidate.id, candidate.title, candidate.text) for candidate in candidates
+        )
+        listing = sorted(map("\0".join, parts_of_candidates))
         query = self.subject.query
-        whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
-        sha256 = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+        text = "\0\0".join((self.mode, query.text, *query.turns, *listing))
+        sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     async def _ask_together(self, endpoint: Endpoint, session: Session) -> ModelTurn[Marks]:
@@ -359,6 +363,8 @@ def _holds(
 
 @dataclass(frozen=True, slots=True)
 class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
+    """Decides on each of several candidates."""
+
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
@@ -462,6 +468,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return decisions.unproven_reason(row.model for row in state.rounds)
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
+        """Return what the tiers decide about one candidate, by its id."""
         end = self._next_for(candidate, state)
         # `improve` means exactly between keeping and dropping: it decides nothing.
         if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
