@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 
 class PanelFingerprint(NamedTuple):
-    """Which models are asked, by tier, and how: `able` is how opinions of each model may be read here."""
+    """Which models are asked, by tier, and how."""
 
     models: dict[TierName, str]
     asked: Asked
     able: dict[TierName, dict[str, frozenset[ScoreSource]]]
+    """How opinions of each model may be read here."""
     asking: Asking
+    """A hash of how the profile of each model asks it."""
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:

@@ -52,24 +52,24 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """Scores of a document and what the thresholds make of them; `said` is the model's own verdict word.
-
-    The scores are the mean of so many `samples`. Of a jury whose families came to different outcomes,
-    `divided` says whether most of them came to this one. The reasoning mentions the `dimensions`; scores of
-    those `expected` are means over the scale's points by their probabilities. Of a decision model these
-    `probabilities` are here, by dimension and answer.
-    """
+    """Scores of a document, and what the thresholds make of them."""
 
     outcome: Outcome
     scores: dict[str, float]
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
     said: str | None = None
+    """The model's own verdict word, which decides nothing."""
     samples: int = 1
+    """Of how many replies to the same question the scores are the mean."""
     divided: bool | None = None
+    """Of a jury whose families came to different outcomes: whether most of them came to this one."""
     dimensions: tuple[str, ...] = ()
+    """Those that the reasoning mentions."""
     expected: tuple[str, ...] = ()
+    """Those whose scores are means over the scale's points, by their probabilities."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of a decision model, by dimension and answer."""
 
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
@@ -211,12 +211,14 @@ def word_of(lean: float) -> PairWord:
 
 
 class Vote(NamedTuple):
-    """One model's word about a pair, and why; `share` is by which share of its replies the word is ahead."""
+    """One model's word about a pair, and why."""
 
     word: PairWord
     reasoning: str = ""
     share: float = 1.0
+    """By which share of the model's replies the word is ahead."""
     probabilities: Mapping[str, float] = {}
+    """Of a decision model, by letter."""
 
     @property
     def lean(self) -> float:
@@ -225,14 +227,19 @@ class Vote(NamedTuple):
 
 
 class TierVote(NamedTuple):
-    """The vote of a tier's models: `lead` is how far its word is ahead, `families` are those for it."""
+    """The vote of a tier's models."""
 
     word: PairWord | None = None
+    """None where too few models have one."""
     lead: float = 0.0
+    """By which share of the families the word is ahead."""
     reasoning: str = ""
     agreement: Consensus | None = None
+    """How many families agree with the word; None where all do."""
     families: frozenset[str] = frozenset()
+    """Those for the word."""
     votes: tuple[Vote, ...] = ()
+    """What each model said."""
 
 
 def vote(votes: Sequence[Vote | None]) -> Vote | None:

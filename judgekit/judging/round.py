@@ -37,6 +37,7 @@ Form = TypeVar("Form", bound=ReplyForm)
 Call: TypeAlias = "Callable[[], Awaitable[Value]]"
 Calls: TypeAlias = "list[Call[Answer[Value]]]"
 Asked: TypeAlias = "tuple[str, tuple[Message, ...], tuple[DecisionQuestion, ...]]"
+"""A model's name, the messages, and the questions of a decision model."""
 
 FAILURE_CHARS = 300
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
@@ -48,23 +49,24 @@ _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of askin
 
 @dataclass(slots=True)
 class Session:
-    """The limits of one judging, from now on; `call_timeout` bounds each call beside its tier's timeout.
-
-    Pointwise questions share one `fence`, so that a server caches what they have in common. Their replies are
-    `remembered` by what was asked of which model: a deeper tier of the same model may ask the same. `cache`
-    holds replies of earlier sessions. After a call whose cost is unknown it is `unpriced`.
-    """
+    """The limits of one judging, from now on, and what its calls have in common."""
 
     gateway: Gateway
     timeout: float
+    """Seconds for all calls together."""
     max_cost_usd: float | None = None
     call_timeout: float | None = None
+    """Seconds for one call, beside its tier's own timeout."""
     spent_usd: float = 0.0
     unpriced: bool = False
+    """Whether the cost of some call is unknown."""
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
+    """Pointwise questions share it, so that a server caches what they have in common."""
     remembered: dict[Asked, Reply] = field(default_factory=dict)
+    """Replies by model and question: a deeper tier of the same model may ask the same."""
     cache: ReplyCache | None = None
+    """The replies of earlier sessions."""
 
     @property
     def seconds_left(self) -> float:
