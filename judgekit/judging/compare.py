@@ -81,14 +81,13 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
         if not self.settings.redact:
             return subject, 0
-        question = redact.redact(subject.prompt)
-        secrets = question.secrets
+        prompt_text, secrets = redact.redact(subject.prompt)
         files = []
         for file in subject.files:
-            clean, count = outgoing.redact_file(file)
-            files.append(clean)
-            secrets += count
-        return replace(subject, prompt=question.text, files=tuple(files)), secrets
+            redacted_file, secrets_of_file = outgoing.redact_file(file)
+            files.append(redacted_file)
+            secrets += secrets_of_file
+        return replace(subject, prompt=prompt_text, files=tuple(files)), secrets
 
     def note_refusal_and_cuts(self, state: Compared) -> None:
         if state.subject.is_one_text:
@@ -278,6 +277,7 @@ class CompareQuestion(TierQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
         return record
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
+        """Return a round for each call, numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
             samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))

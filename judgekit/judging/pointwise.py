@@ -70,11 +70,11 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
     """Return the mean of points by their probabilities; `answers` are the points of words."""
-    weighed = []
+    weighted_points = []
     for word, probability in probabilities.items():
         point = answers[word] if word in answers else int(word)
-        weighed.append(point * probability)
-    return sum(weighed)
+        weighted_points.append(point * probability)
+    return sum(weighted_points)
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:

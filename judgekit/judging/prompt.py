@@ -58,6 +58,7 @@ def document_context(
 
 
 def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
+    """Yield each file in the fence, after a sentence that says where it is cut, if it is."""
     for file in files:
         if len(file.text) < file.total:
             yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
@@ -152,6 +153,7 @@ def review_messages(
 
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
+    """Return what a model that writes is told of a dimension."""
     dimension = rubric.dimensions[name]
     text = f"- {name}: {dimension.question}"
     if dimension.look_for:
@@ -247,12 +249,12 @@ def listed_candidates(
     """Return the candidates in one text, each after its label, and the labels by their ids."""
     texts = {}
     for candidate in candidates:
-        first, *rest = visible(plain(candidate_text(candidate))).split("\n")
+        first_line, *more_lines = visible(plain(candidate_text(candidate))).split("\n")
         # The lines after its first one are moved in: none passes for the next candidate.
-        indented = [f"  {line}".rstrip() for line in rest]
-        texts[candidate.id] = "\n".join([first, *indented])
-    everything = "\n".join([query.text, *query.turns, *texts.values()])
-    labels_by_id = labels(query.text, list(texts), everything)
+        indented = [f"  {line}".rstrip() for line in more_lines]
+        texts[candidate.id] = "\n".join([first_line, *indented])
+    shown = "\n".join([query.text, *query.turns, *texts.values()])
+    labels_by_id = labels(query.text, list(texts), shown)
     listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in labels_by_id.items())
     return listing, labels_by_id
 
@@ -269,8 +271,7 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
 
 def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     """Return the rubric, with its thresholds in words, as instructions for an agent that judges by itself."""
-    instructions = rubric.prompt.instructions
-    instruction = instructions.deep
+    instructions = rubric.prompt.instructions.deep
     if isinstance(rubric, CompareRubric):
         questions = ["Questions, the most important first:"]
         questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
@@ -278,7 +279,7 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     elif isinstance(rubric, SelectRubric):
         # The agent reads once and nobody confirms: the deep instruction would hide memories.
         if mode == "lenient":
-            instruction = instructions.quick
+            instructions = rubric.prompt.instructions.quick
         questions = ["Questions, asked of each memory:"]
         questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
         rules = [_WORDS["agent_select"] % _questions_to_hold(rubric, mode)]
@@ -288,7 +289,7 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             questions += _examples(rubric)
         rules = _rules_of_agent(rubric, mode)
     return "\n\n".join(
-        [rubric.prompt.system, instruction, "\n".join(questions), *rules, _WORDS["agent_fence"]]
+        [rubric.prompt.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )
 
 

@@ -146,6 +146,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
+        # After redaction: it makes the record anew, without names that only the ledger has.
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         _note_names_of_deciders(verdict, state)
         if self.settings.independence == "require" and final.verdict == "accept":

@@ -35,7 +35,7 @@ REPLY_TOKENS = 2048
 
 
 class RatedReply(NamedTuple):
-    """One reply; `said` is the verdict word that a model may add, the last two are as in an opinion."""
+    """What one reply says; the fields are as in an `Opinion`."""
 
     scores: Mapping[str, float]
     reasoning: str = ""
@@ -47,13 +47,12 @@ class RatedReply(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
-    """What a tier is asked about a document; scores that are `compared` are taken as first given.
-
-    After a review it is shown the findings that were upheld, and those that nobody checked.
-    """
+    """What a tier is asked about a document."""
 
     compared: bool = False
+    """Whether scores are taken as first given, to be compared with those of other documents."""
     findings: tuple[Sequence[str], Sequence[str]] | None = None
+    """After a review: the findings that were upheld, and those that nobody checked."""
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.decides:
@@ -300,12 +299,12 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
         earned = self._earned_scores(scores, self._expectations(idle.value))
         return joined([answer, idle], RatedReply(earned), started)
 
-    def _expectations(self, likely_by_name: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Return the points that each question earns by the probabilities of its tokens."""
-        answers = self.rubric.scale.answers
+    def _expectations(self, distributions: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Return the mean points of each question, by the probabilities of its answers."""
+        points_of_words = self.rubric.scale.answers
         return {
-            name: pointwise.expectation(likely, answers=answers)
-            for name, likely in likely_by_name.items()
+            name: pointwise.expectation(probabilities, answers=points_of_words)
+            for name, probabilities in distributions.items()
         }
 
     def _earned_scores(
