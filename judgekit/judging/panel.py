@@ -257,7 +257,7 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
+    """Yield who judges a text, by the family that wrote it: "" for none known, then each on the panel."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = with_families(resolved.endpoints)

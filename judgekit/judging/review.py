@@ -328,12 +328,13 @@ async def _score_again(
     state.rounds += question.rounds(len(state.rounds) + 1, turns)
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     opinion = question.combine(voices)
-    if opinion:
-        # The tier that gave the new scores is now the only one, and so it settles the verdict.
-        judge = judge.with_settings(models_by_tier={"tiebreaker": models})
-        state.opinions = {"tiebreaker": opinion}
-        state.voices = []
-        for endpoint, voice in voices:
-            if voice:
-                state.voices.append(("tiebreaker", endpoint, voice))
-    return await judge.run(state)  # which asks nobody: the tier has its opinion
+    if not opinion:
+        return await judge.run(state)  # which asks nobody: the deep tier has its opinion
+    state.opinions = {"tiebreaker": opinion}
+    state.voices = []
+    for endpoint, voice in voices:
+        if voice:
+            state.voices.append(("tiebreaker", endpoint, voice))
+    # With the tier of the new scores as its only one, the judge asks nobody, and they settle the verdict.
+    judge_of_new_scores = judge.with_settings(models_by_tier={"tiebreaker": models})
+    return await judge_of_new_scores.run(state)

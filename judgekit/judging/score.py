@@ -45,9 +45,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def note_refusal_and_cuts(self, state: JudgingState[Document]) -> None:
         document = state.subject
         state.refused = state.refused or document.lacks(self.rubric) or ""
-        state.cut = {tier for tier in self.models_by_tier if self._cuts(tier, document)}
+        state.cut = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
 
-    def _cuts(self, tier: TierName, document: Document) -> bool:
+    def _is_cut_for(self, tier: TierName, document: Document) -> bool:
         """Whether some model of a tier does not see the whole document."""
         limits = getattr(self.rubric.tiers, tier)
         return any(
@@ -136,7 +136,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             task_id=document.task_id,
             subjects=files,
             verdict=final.verdict,
-            **self._of_deciding_tier(state, final.tier),
+            **self._fields_of_deciding_tier(state, final.tier),
             consensus=_consensus(final, state),
             degraded=self._degraded_reason(final, state),
             author=document.author,
@@ -153,7 +153,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return self.refuse_own_family(verdict, document, families)
         return verdict
 
-    def _of_deciding_tier(
+    def _fields_of_deciding_tier(
         self, state: JudgingState[Document], tier: TierName | None
     ) -> dict[str, Any]:
         """Return what a verdict says of the tier that settled it, if one did."""

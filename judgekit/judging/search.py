@@ -334,8 +334,8 @@ async def _judge(
     """Return the models' selection, or in one line why there is none."""
     retrieval = config.retrieval
     if hook:  # between a person and an agent: each model answers once
-        once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
-        config = config.model_copy(update={"judge": once})
+        asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
+        config = config.model_copy(update={"judge": asks_once})
     loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
     async with aclosing(open_gateway(environment.environ())) as gateway:
         request = JudgeRequest(mode=mode)
@@ -344,13 +344,13 @@ async def _judge(
         if not settings.models_by_tier:
             return settings.no_model_reason
         if hook:
-            timeout = min(retrieval.deadline, HOOK_SECONDS)
-            timeout -= await _prepare_all(settings, timeout)
-            if timeout <= 0:
+            deadline = min(retrieval.deadline, HOOK_SECONDS)
+            seconds_left = deadline - await _prepare_all(settings, deadline)
+            if seconds_left <= 0:
                 return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
             if settings.deciding_tiers:
-                timeout = min(timeout, DECISION_SECONDS)
-            settings = replace(settings, timeout=timeout, call_timeout=retrieval.timeout)
+                seconds_left = min(seconds_left, DECISION_SECONDS)
+            settings = replace(settings, timeout=seconds_left, call_timeout=retrieval.timeout)
         judge = CandidateJudge(gateway, settings, service.reply_cache(request))
         return await judge.select(subject.query, subject.candidates)
 

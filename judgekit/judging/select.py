@@ -265,10 +265,10 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         timeout = self.limits.timeout
         points = self._pointwise_questions(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
-        likely = answers[0].value
-        if likely is None:
+        distributions = answers[0].value
+        if distributions is None:
             return joined(answers, None, started)
-        yes = {criterion: probabilities["yes"] for criterion, probabilities in likely.items()}
+        yes = {criterion: answer["yes"] for criterion, answer in distributions.items()}
         earned_yes = yes
         for idle_points, least_gain in self._idle(session.fence, candidate, key):
             if self._mark_of_yes(endpoint, earned_yes).outcome != "accept":
@@ -392,13 +392,15 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Candidates(Query(text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
+        """Return what a tier is asked: about the candidates that need it, and no others."""
         subject = state.subject
         contested = []
         for candidate in subject.candidates:
             if self._next_for(candidate.id, state) == tier:
                 contested.append(candidate)
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
-        stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
+        has_deep_marks = any(state.opinions.get("deep", {}).values())
+        stands_in = tier == "tiebreaker" and not has_deep_marks
         return SelectQuestion(
             self.settings,
             subject._replace(candidates=tuple(contested)),

@@ -198,11 +198,14 @@ def _unpriced(tiers: Tiers) -> list[str]:
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return how many documents to judge at a time, by the provider with the lowest limit."""
-    calls = judge.settings.calls_at_once(len(judge.rubric.questions))
-    limits = []
+    calls_of_document = judge.settings.calls_at_once(len(judge.rubric.questions))
+    documents_at_once = at_once
     for models in judge.models_by_tier.values():
-        limits += [model.profile.limits.concurrency for model in models]
-    return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
+        for model in models:
+            limit = model.profile.limits.concurrency
+            if limit:
+                documents_at_once = min(documents_at_once, max(1, limit // calls_of_document))
+    return documents_at_once
 
 
 async def ajudge_documents(
@@ -257,7 +260,7 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
+    """Return who wrote each of `count` texts: one name, or None, stands for all; raises `UsageError`."""
     listed = (families,) if families is None or isinstance(families, str) else families
     names = tuple(name and encodable(name) for name in listed)
     if len(names) == 1:
