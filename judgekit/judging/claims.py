@@ -121,7 +121,7 @@ def _blocks(text: str) -> Iterator[_Block]:
         is_heading = _HEADING.match(line) is not None
         is_rule = _RULE.fullmatch(line) is not None
         is_row = line.lstrip().startswith("|")
-        starts_item = is_row or _MARKER.match(line) is not None
+        starts_item = not is_rule and (is_row or _MARKER.match(line) is not None)
         is_plain = not (fence or is_heading or is_rule or starts_item) and bool(line.strip())
         if is_plain:
             block_lines.append(line)
@@ -133,7 +133,7 @@ def _blocks(text: str) -> Iterator[_Block]:
             open_fence = fence[1]
         elif is_heading:
             yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
-        elif is_row and _is_rule_at(number + 1, all_lines):  # the head of a table
+        elif is_row and not is_rule and _is_rule_at(number + 1, all_lines):  # the head of a table
             yield from _end_block("lead", [line.strip("| \t")])
         elif starts_item:
             kind = "item"

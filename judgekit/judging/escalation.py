@@ -212,6 +212,8 @@ class EscalationRules:
             return step
         if step.verdict == "accept":
             accepting = {tier for tier, outcome in outcomes.items() if outcome == "accept"}
+            if step.tier is not None:  # by its leaning a tier may accept what its scores do not
+                accepting.add(step.tier)
             if accepting <= set(self.truncated):
                 return UNDETERMINED
             if step_by_gates is None and accepting <= set(self.unproven):

@@ -223,3 +223,12 @@ def test_an_item_is_asked_about_with_what_introduces_it() -> None:
         "It is old.",
         "End",
     ]
+
+
+def test_a_table_without_rows_is_a_claim() -> None:
+    assert [claim.words for claim in split_claims("| Revenue was 5 | x |\n|---|---|\n")] == [
+        "Revenue was 5 | x"
+    ]
+    assert [claim.words for claim in split_claims("Shops:\n\n- - -\n\nOne in Bern.")] == [
+        "Shops: One in Bern."
+    ]

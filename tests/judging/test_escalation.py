@@ -12,7 +12,7 @@ from escalating import CONFIRM, LENIENT, LETTERS, STRICT, Confirm, lines
 from making import finality_rule, finality_rules
 from scripted import of_family, scripted_endpoint
 
-from judgekit.config import TIERS, Outcome, TierName
+from judgekit.config import TIERS
 from judgekit.judging import jury
 from judgekit.judging.compare import decide as decide_comparison
 from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, margin
@@ -499,3 +499,16 @@ def test_a_win_that_only_its_own_family_gave_is_final_in_no_tier_but_the_last() 
         jury.outcomes(told), {"deep": 1.0}
     )
     assert end == Final("accept", "single", "deep")
+
+
+def test_a_decision_model_accepts_by_its_leaning_whatever_its_scores_come_to() -> None:
+    """A model that leans to no throughout may be right where it leans least: labels say so."""
+    finality = finality_rules(rules=[finality_rule("quick", "accept", leaning=-0.5)])
+    whole = EscalationRules("accept", TIERS, finality=finality)
+    cut = EscalationRules("accept", TIERS, finality=finality, truncated={"quick"})
+    outcomes: tuple[Outcome, ...] = ("accept", "improve", "reject")
+    for outcome in outcomes:
+        seen: dict[TierName, Outcome | None] = {"quick": outcome}
+        assert whole.next(seen, leanings={"quick": -0.1}) == Final("accept", "single", "quick")
+        assert whole.next(seen, leanings={"quick": -0.6}) == "deep"
+        assert cut.next(seen, leanings={"quick": -0.1}) == "deep"
