@@ -73,7 +73,7 @@ def calibrate(
 
     rate = _DEFAULT_RATE if error is None else error
     reference: Literal["deep"] | None = None
-    if excess is not None:
+    if excess is not None:  # errors beyond those of the deep tier
         rate = excess
         reference = "deep"
     for name, value in (("--error or --excess", rate), ("--confidence", confidence)):

@@ -56,39 +56,40 @@ def measure_memories(
 
     project = environment.project_root()
     configured, notes = settings.load(project)
-    _check_hook(configured, fit=fit)
+    _refuse_if_not_measurable(configured, fit=fit)
     texts = _read_prompts(prompts, from_, project, limit)
     kept_path = relevance.answers_file(project)
     answers = _read_answers(labels, kept_path, project, as_json=as_json)
     tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
+    with_mentions = fit  # thresholds are fitted to them, too
     pairs = []
     for prompt_trial in tried.trials:
-        for hit in prompt_trial.injections(mentions=fit):
+        for hit in prompt_trial.injections(mentions=with_mentions):
             pairs.append((prompt_trial, hit))
     if labels is None and at_terminal():
-        _ask_about(_without_answer(pairs, answers), answers, kept_path)
-    hook = trial.hook_report(tried.trials, answers)
-    judged = None
+        _ask_about(_without_answer(pairs, answers), answers, kept_path)  # adds to `answers`
+    hook_alone = trial.hook_report(tried.trials, answers)
+    hook_with_judge = None
     judge_report = None
     if configured["judge"] == "on":
-        judged = trial.hook_report(tried.trials, answers, judged=True)
+        hook_with_judge = trial.hook_report(tried.trials, answers, judged=True)
         judge_report = trial.judge_report(tried, answers)
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,
-        "hook": hook.model_dump(),
-        "judged": judged.model_dump() if judged else None,
+        "hook": hook_alone.model_dump(),
+        "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,
         "unanswered": len(_without_answer(pairs, answers)),
         "fits": _fit_thresholds(tried.trials, answers, configured) if fit else [],
-        "injections": trial.rows(tried.trials, answers, mentions=fit),
+        "injections": trial.rows(tried.trials, answers, mentions=with_mentions),
     }
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
     else:
-        _say_memories(report, hook, judged)
-    return (judged or hook).code
+        _say_memories(report, hook_alone, hook_with_judge)
+    return (hook_with_judge or hook_alone).code
 
 
 def _read_prompts(
@@ -126,7 +127,7 @@ def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json
     return {}
 
 
-def _check_hook(configured: Settings, *, fit: bool) -> None:
+def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
     from judgekit.retrieval import search
 
     if not configured["enabled"]:

@@ -39,7 +39,7 @@ def list_() -> None:
         details = f"{state.why}; {models}" if models else state.why
         say(f"{state.name:<{width}} {mark:<7} {details}")
     for family, tiers in panel.by_author(settings.load(project), project):
-        title = f"texts by {family}" if family else "asked"
+        title = f"texts by {family}" if family else "asked"  # without a family: about any text
         models = list_models(tiers)
         if models:
             say(f"{title:<{width}} {models}")

@@ -45,21 +45,22 @@ def search(
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
     options.check_filled("QUERY", "words to search for", query)
-    request: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
+    options_of_search: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
 
     def write_body() -> bytes:
-        roots = [str(Path(name).resolve()) for name in root or ()]
-        fields = {**request, "roots": roots or None, "query": query}
+        # The engine works in another folder, so it gets absolute paths.
+        absolute_roots = [str(Path(name).resolve()) for name in root or ()]
+        fields = {**options_of_search, "roots": absolute_roots or None, "query": query}
         return json.dumps({**client.carried(environment.project_root()), **fields}).encode()
 
     def search_here(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
 
-        return recall.search(query, **request).model_dump(mode="json")
+        return recall.search(query, roots=root, **options_of_search).model_dump(mode="json")
 
     use_engine = judge and not no_engine and engine_wanted()
     if use_engine:
-        # The name of a root means something in this process alone.
+        # A root that is no folder, such as claude:auto, is looked up from here.
         use_engine = all(Path(name).is_dir() for name in root or ())
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
@@ -166,27 +167,28 @@ def rebuild(root: Roots = None) -> None:
 
 
 def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
-    """Return the real folders of the named roots, or of those that the configuration lists and that exist.
+    """Return the real folders of stores, and the profiles by which they are read.
 
-    Raises `InputError` for a named root that is no folder.
+    The stores are the named roots, or those that the configuration lists and that exist. Raises `InputError`
+    for a named root that is no folder.
     """
     from judgekit.config import settings
     from judgekit.retrieval.profiles import compile_profiles
     from judgekit.retrieval.search import may_be_searched, resolve
 
     project = environment.project_root()
-    trusted = roots or settings.user_roots() or ()
-    above = str(Path.cwd()) if roots else project
-    inside = f"{Path(project).resolve()}{os.sep}"
+    trusted_roots = roots or settings.user_roots() or ()
+    base_folder = str(Path.cwd()) if roots else project
+    project_prefix = f"{Path(project).resolve()}{os.sep}"
     stores: dict[str, None] = {}
     for root in roots or settings.load(Path(project)).retrieval.roots:
-        folder = Path(resolve(root, above)).resolve()
+        folder = Path(resolve(root, base_folder)).resolve()
         if not folder.is_dir():
-            if roots:
+            if roots:  # one of the configuration may be made later
                 raise InputError(
                     f"{root}: no such folder; name a store or a folder of Markdown files"
                 )
-        elif may_be_searched(root, str(folder), inside, trusted):
+        elif may_be_searched(root, str(folder), project_prefix, trusted_roots):
             stores[str(folder)] = None
         else:
             warn(f"{root}: outside the project; only your own configuration may name such a root")

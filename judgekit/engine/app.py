@@ -261,11 +261,11 @@ async def search(request: Request, body: SearchBody) -> Response:
 
 @router.post("/select")
 async def select(request: Request, body: SelectBody) -> Response:
-    def work() -> bytes:
+    def judge_candidates() -> bytes:
         candidates = []
         for sent in body.candidates:
             fields = sent.model_dump(exclude={"text"}) | {"tags": tuple(sent.tags)}
-            candidate = Candidate(**fields, updated=0.0)
+            candidate = Candidate(**fields, updated=0.0)  # no model is told when it was changed
             candidate.text = sent.text
             candidates.append(candidate)
         payload = {"transcript_path": body.transcript_path}
@@ -280,11 +280,13 @@ async def select(request: Request, body: SelectBody) -> Response:
             "undecided": [places[id(candidate)] for candidate in undecided],
             "degraded": selection.degraded,
         }
-        if likely := retrieval.likely(selection):
-            answer["likely"] = [*likely.items()]
+        likely_by_place = retrieval.likely(selection)
+        if likely_by_place:
+            # As pairs, since in JSON the keys of an object would be text.
+            answer["likely"] = [*likely_by_place.items()]
         return _json(answer)
 
-    return await _done_in_thread(request, body, work)
+    return await _done_in_thread(request, body, judge_candidates)
 
 
 @router.post("/gate")

@@ -329,7 +329,7 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
     for line in lines:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    version, _, status = first[:12].partition(" ")
+    version, _, status = first[: len("HTTP/1.1 200")].partition(" ")
     length = headers.get("content-length", "")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)

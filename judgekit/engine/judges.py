@@ -119,13 +119,14 @@ class Service:
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Return the record on a subject; where its provider is limited, clients take turns."""
-        most = service.max_concurrency(judge, _UNBOUNDED)
-        if most == _UNBOUNDED:
+        limit = service.max_concurrency(judge, _UNBOUNDED)
+        if limit == _UNBOUNDED:
             return await judge.judge(subject)
         providers = set()
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
-        pace = self._paces.setdefault((most, *sorted(providers)), Pace(most))
+        # Judges with the same limit and providers share their turns.
+        pace = self._paces.setdefault((limit, *sorted(providers)), Pace(limit))
         async with pace.turn():
             return await judge.judge(subject)
 

@@ -58,7 +58,7 @@ class EngineLock(NamedTuple):
             if not self.taken_away():
                 os.unlink(self.entrance)
         with suppress(OSError):
-            if _is(self.place.lock, self.lock):
+            if _is_still_at(self.place.lock, self.lock):
                 os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ def take_lock(path: str) -> int | None:
         held = locks.take(path)
         if held is None:
             return None
-        if _is(path, held):
+        if _is_still_at(path, held):
             return held
         os.close(held)  # removed between opening and locking: the next one is another file
     return None
@@ -120,7 +120,7 @@ def _mark(path: str) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _is(path: str, descriptor: int) -> bool:
+def _is_still_at(path: str, descriptor: int) -> bool:
     state = os.fstat(descriptor)
     return _mark(path) == (state.st_dev, state.st_ino)
 

@@ -103,12 +103,14 @@ class CheckedRoute(APIRoute):
     """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request: with 400, or as every route does."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
             problem = unstorable(dict(request.query_params))
             if not problem and await request.body():
-                with suppress(ValueError, RecursionError):  # no JSON, which is said by who reads it
+                # What is no JSON, or nested too deeply, `handle` refuses.
+                with suppress(ValueError, RecursionError):
                     problem = unstorable(await request.json())
             if problem:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, problem)

@@ -169,9 +169,9 @@ def serve(
 
     async def live() -> None:
         service = Service()
-        logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
+        logging.getLogger().addHandler(log)  # or uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        await service.prepare()  # what fails is said to each request
+        await service.prepare()  # it raises nothing: what fails is the answer to each request
         try:
             async with nullcontext() if replica is None else replica.living():
                 begun(f"judging at {url}: {who}")

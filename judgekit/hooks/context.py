@@ -239,8 +239,8 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     if not text:
         return ""
     if is_gemini:
-        # Gemini turns our `<` into `&lt;`, which already stands for a `<` of a title, and keeps every `&`.
-        # With `&amp;lt;` for the latter, no title can pass for a tag of ours.
+        # A `<` of a title is already `&lt;`. Gemini makes the same of our own `<`, but keeps every `&`. So
+        # that of a title becomes `&amp;lt;` first, and no title can pass for a tag of ours.
         event = "BeforeAgent"
         text = text.replace("&", "&amp;")
     elif titles:

@@ -72,7 +72,7 @@ def _explain_candidates(
     """Return what becomes of each candidate, and why."""
     session = _latest_session(configured)
     if session is not None:
-        session.hold_back(ranked, prompt)
+        session.hold_back(ranked, prompt)  # moves repeats from the candidates to `ranked.repeated`
     shown = context.choose_without_judge(ranked, configured)
     without_repeats = context.drop_repeats(shown, session, prompt)
     _, mentioned = shown

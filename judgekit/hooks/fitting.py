@@ -187,17 +187,17 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
     written = [str(users_file)]
-    target = users_file
+    copy = users_file  # without a file of the user's own, a copy of the bundled one becomes it
     if users_file.exists():
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        target = users_file.with_name(f"{users_file.name}.{moment}")  # the copy of the old one
-        written.append(str(target))
+        copy = users_file.with_name(f"{users_file.name}.{moment}")  # the old one, to be kept
+        written.append(str(copy))
     try:
         outputs.make_folder(str(users_file.parent), private=True)
-        outputs.write_atomically(str(target), source.read_bytes(), private=True)
+        outputs.write_atomically(str(copy), source.read_bytes(), private=True)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
-    # The lower ones first, which never rise: after each step all three are still in order.
+    # `mention` and `medium` only fall, so written first they stay below `high` after each step.
     for name in ("mention", "medium", "high"):
         yaml_text.put(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
     return fitted.model_copy(update={"written": written})

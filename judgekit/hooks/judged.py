@@ -67,21 +67,22 @@ def choose_decided(
     """Return what is shown of what models kept, part of which they left undecided.
 
     What they decided to keep is labelled as judged, or with how likely a decision model keeps it: `labels`,
-    by the id of the candidate.
+    by Python's `id` of the candidate.
     """
-    # What is undecided and has no confidence stands there for its place alone, which injects nothing.
-    kept = [hit for hit in kept if hit.rated or hit not in undecided]
-    injected = kept[: configured["max_inject"]]
+    # An undecided hit without a confidence has only a rank, and a rank alone injects nothing.
+    injectable = [hit for hit in kept if hit.rated or hit not in undecided]
+    injected = injectable[: configured["max_inject"]]
     for candidate in injected:
         if candidate not in undecided:
             candidate.confidence_label = labels.get(id(candidate), JUDGED)
     if configured["inject"] == "top_k":
         return injected, []
-    rest = []
+    not_judged = []
     for hit in confidence.in_force(ranked.candidates):
-        if hit.damaged or (hit in undecided and hit not in injected):
-            rest.append(hit)
-    return injected, [candidate for candidate in rest if candidate.worth_mentioning]
+        is_left_open = hit in undecided and hit not in injected
+        if hit.damaged or is_left_open:  # no model sees a damaged one
+            not_judged.append(hit)
+    return injected, [candidate for candidate in not_judged if candidate.worth_mentioning]
 
 
 def parts_of(candidates: Sequence[Candidate]) -> list[str]:

@@ -61,21 +61,24 @@ def finish_early(words: Sequence[str]) -> int | None:
     if "--pre-push" not in words:
         return None
     child = watchdog.split(PREPARATION)
-    if child is not None:
-        code, noted_code = child
+    if child is not None:  # this is the parent, and the child has ended
+        code, code_before_end_of_time = child
         if code is not None:
             return code
         fault(JudgekitError("out of time"), _warn)
-        return noted_code or Exit.ACCEPTED
+        return code_before_end_of_time or Exit.ACCEPTED
+    # Our hook calls `--pre-push REMOTE URL`; with other options the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or skipped_by():
         return None
+    remote_and_url = words[1:3]
     try:
         updates = _read_updates()
-        pushed = policy.changes_if_none_is_judged(Repository(Path.cwd()), updates, *words[1:3])
+        repository = Repository(Path.cwd())
+        pushed = policy.changes_if_none_is_judged(repository, updates, *remote_and_url)
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return None
-    if pushed is None:
+    if pushed is None:  # something is judged
         return None
     if updates:
         _warn(describe_run([], pushed.skipped.groups(), []))

@@ -31,7 +31,7 @@ class HookSession:
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path = path
         self._project = environment.digest(project)
-        self._ago = dict[str, int]()  # by mark
+        self._ago = dict[str, int]()  # by `_mark` of a memory: how many prompts ago it was told
         self.prompts = prompts
         self._is_new = False
         lines: list[str] = []

@@ -31,7 +31,10 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
         else:
             from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
-            is_priced = profile.states_cost or litellm.cost_of(endpoint, 1, 1) is not None
+            is_priced = profile.states_cost
+            if not is_priced:
+                cost_of_two_tokens = litellm.cost_of(endpoint, 1, 1)
+                is_priced = cost_of_two_tokens is not None
         if not is_priced:
             found[endpoint.model] = None
     return list(found)

@@ -63,7 +63,7 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module that took the function by name while it was imported keeps it: it goes on warning.
+        # A module may have imported our function by its name: from now on that hands everything on.
         is_importing = False
         if warnings.warn is warn:
             warnings.warn = original_warn

@@ -198,34 +198,36 @@ def _detected(
 def _named(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
-    """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
+    """Return the panel of the named models, at least one; one without models says why it cannot be.
 
-    Where all are the user's own servers, no other provider takes a tier unless `allow` names it.
+    Tiers without a model go to the same provider, so that no text goes elsewhere. Where all are the user's
+    own servers, no other provider takes a tier unless `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
             profile, model = profile_of(name, known)
-            profile = profile or next(iter(_addressed(known, environ)), None)
+            if profile is None:  # a name that no profile knows is for the user's own server
+                profile = next(iter(_addressed(known, environ)), None)
             if profile:
                 problem = _unusable(profile, tier, wanted, environ)
             else:
                 problem = "no allowed provider serves it"
             if profile is None or problem:
-                by = wanted.by or f"configured ({tier})"
-                return Panel({}, None, f"the model {name} is {by}, but {problem}")
+                how_named = wanted.by or f"configured ({tier})"
+                return Panel({}, None, f"the model {name} is {how_named}, but {problem}")
             used.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
-    tiers = [tier for tier, models in wanted.models.items() if models]
-    by = "project" if wanted.listed_only.issuperset(tiers) else "user"
+    named_tiers = [tier for tier, models in wanted.models.items() if models]
+    named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
     if all(profile == used[0] for profile in used):
-        other = _writers(used[0], known, environ) or used[0]
-        for tier, model in other.models.by_tier.items():
-            endpoints.setdefault(tier, (endpoint(other, model, environ),))
-    at_home = all(map(_is_at_home, used))
-    panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
-    if at_home and wanted.allow is None:
+        filling_profile = _writers(used[0], known, environ) or used[0]
+        for tier, model in filling_profile.models.by_tier.items():
+            endpoints.setdefault(tier, (endpoint(filling_profile, model, environ),))
+    panel = Panel(fill(endpoints), used[0].provider, f"named by the {named_by}")
+    stays_at_home = all(map(_is_at_home, used)) and wanted.allow is None
+    if stays_at_home:
         return panel
     return replace(panel, others=others)
 

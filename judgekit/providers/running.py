@@ -206,14 +206,16 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    """Begin anew: the loop, its threads and what lives in it are the parent's."""
     global _home, _lock, _forked  # noqa: PLW0603 - one for the process
     _forking.release()
     _lock = threading.Lock()
-    _forked = threading.Event()  # the loop of the parent may hold the lock of the other
-    _left.extend((_home, dict(lasting)))
+    # The parent's loop waits for the old event, and may have held its lock at the fork.
+    _forked = threading.Event()
+    _left.extend((_home, dict(lasting)))  # kept: closing them here would close the parent's
     _home = None
     lasting.clear()
-    _idle.clear()  # their threads are the parent's
+    _idle.clear()
     _jobs.clear()
 
 

@@ -139,9 +139,10 @@ def _usual(response: httpx.Response) -> httpx.Response:
 
 
 def _check_origin(here: httpx.URL, location: str) -> None:
-    import httpx  # noqa: PLC0415 - the same
+    """Raise `GatewayError` for a redirect to another address: no key is sent there."""
+    import httpx  # noqa: PLC0415 - seconds of CPU, only when used
 
-    there = "not an address"
+    there = "not an address"  # what `location` may be
     with suppress(httpx.InvalidURL, ValueError):
         url = here.join(location)
         if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):

@@ -287,8 +287,8 @@ def _unexplained_scores(verdict: Record) -> list[str]:
 def _findings_and_reviews(verdict: Record) -> list[str]:
     """Return what a review of peers came to, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
-    for finding in verdict.get("review", ()):
-        reviews[finding["issue"], finding["quote"]] = finding
+    for review in verdict.get("review", ()):
+        reviews[review["issue"], review["quote"]] = review
     lines = []
     if reviews:
         counts = Counter(map(_review_word, reviews.values()))
@@ -296,9 +296,9 @@ def _findings_and_reviews(verdict: Record) -> list[str]:
         lines.append(f"reviewed by peers: {words}")
     for finding in verdict["findings"]:
         lines += finding_lines(finding)
-        review = reviews.get((finding["issue"], finding["quote"]))
-        if review:
-            lines.append(f"  {_reviewers(review)}")
+        review_of_finding = reviews.get((finding["issue"], finding["quote"]))
+        if review_of_finding:
+            lines.append(f"  {_reviewers(review_of_finding)}")
         dismissed = finding.get("dismissed")
         if dismissed:
             lines.append(f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem")
