@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sqlite3
+import threading
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -254,6 +255,9 @@ class _File(Results):
         self._refuse_links()
         self._refuse_file_of(source)
         self._schema = None if source is None else source.schema
+        # A thread may still read rows when a run has ended: it must not use what is being closed.
+        self._use = threading.Lock()
+        self._is_closed = False
         self._rows_met = 0
         self._has_written = False
         self._end = 0  # of the last line in the part file that is noted
@@ -277,7 +281,9 @@ class _File(Results):
 
     def __exit__(self, *_: object) -> None:
         is_empty = self._is_part_new and not self._has_written
-        self._opened.close()
+        with self._use:
+            self._is_closed = True
+            self._opened.close()
         if is_empty:  # the run ended before its first row
             self._part.unlink(missing_ok=True)
 
@@ -312,6 +318,12 @@ class _File(Results):
         return int(count.fetchone()[0])
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+        with self._use:
+            if self._is_closed:
+                return None
+            return self._kept(row_id, fingerprint)
+
+    def _kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         self._rows_met += 1
         self._rows.execute(_NOTE_PLACE, (str(row_id), self._rows_met))
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"

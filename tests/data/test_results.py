@@ -6,9 +6,12 @@ import io
 import json
 import os
 import resource
+import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -304,6 +307,33 @@ def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.M
         results.add(found(1))
         results.write_out()
     assert [row["id"] for row in lines(path)] == [1, 2, 3]
+
+
+def test_rows_may_still_be_read_in_another_thread_when_results_are_closed(tmp_path: Path) -> None:
+    """A run that ends early does not wait for its reader, which a pipe may keep for long."""
+    faults = []
+    is_asking = threading.Event()
+    is_over = threading.Event()
+
+    def read(results: Results) -> None:
+        number = 0
+        try:
+            while not is_over.is_set():
+                number += 1
+                results.kept(number, Fingerprint("f"))
+                is_asking.set()
+                time.sleep(0.0001)  # let the other thread have the lock
+        except sqlite3.Error as error:
+            faults.append(error)
+
+    with opened(tmp_path / "out.jsonl") as results:
+        reader = threading.Thread(target=read, args=(results,))
+        reader.start()
+        assert is_asking.wait(10)
+    is_over.set()
+    reader.join(10)
+    assert faults == []
+    assert results.kept(1, Fingerprint("f")) is None
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.csv", "link.jsonl"])
