@@ -72,10 +72,11 @@ class Submitted(NamedTuple):
 
 
 def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
-    """Return the manifest of a run; raises `InputError`, and `UsageError` where others wrote in it.
+    """Return the manifest of a run.
 
-    A `is_fresh` run begins such a file anew; a run that `is_trusted` seals what is in it, and deletes none of
-    the files that it names.
+    Raises `InputError` for a damaged file, `UsageError` for one with entries that this user's key did not
+    seal. With `is_fresh` such a file is replaced; one that is sound stays, so that no batch is paid twice.
+    With `is_trusted` its entries are sealed, and none of the files that they name is deleted.
     """
     manifest = Manifest(path)
     try:

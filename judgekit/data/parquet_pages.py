@@ -218,6 +218,7 @@ class _Thrift:
             raise IndexError
 
     def _varint(self) -> int:
+        """Return the next number: seven bits a byte, the lowest first; a high bit says that more follow."""
         value = 0
         shift = 0
         while True:

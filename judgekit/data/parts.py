@@ -242,15 +242,15 @@ class KeptLines(Results):
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         digest = _digest(row_id)
-        lines = self._lines
-        place = int(np.searchsorted(lines["id"], np.uint64(digest)))
-        if place == len(lines) or int(lines["id"][place]) != digest:
+        table = self._lines
+        place = int(np.searchsorted(table["id"], np.uint64(digest)))
+        if place == len(table) or int(table["id"][place]) != digest:
             return None
-        halves = int(lines["first"][place]), int(lines["second"][place])
-        if halves == (0, 0):  # the row has no fingerprint
+        fingerprint_halves = int(table["first"][place]), int(table["second"][place])
+        if fingerprint_halves == (0, 0):  # the row has none
             return None
-        is_same = halves in [_halves(variant) for variant in fingerprint]
-        return _WORDS[lines["word"][place]] if is_same else None
+        is_same = fingerprint_halves in [_halves(variant) for variant in fingerprint]
+        return _WORDS[table["word"][place]] if is_same else None
 
 
 def shape_of(

@@ -404,14 +404,15 @@ class _Lists:
         self._source = source
         self._first_ids = list[str]()
         self._has_label = False
-        self._seen = 0
-        self._met = 0
-        self._matched = list[tuple[str, str]]()
+        self._row_count = 0
+        self._rows_in_both = 0
+        self._both_words = list[tuple[str, str]]()  # of the rows that both decided
         self._differing = list[Shown]()
+        # Each with what sorts it: its outcome, its mean, its place.
         self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
     def add(self, row: ResultRow, label: str | None) -> None:
-        self._seen += 1
+        self._row_count += 1
         if len(self._first_ids) < _FIRST:
             self._first_ids.append(short_line(row.row_id, 40))
         if label is not None:
@@ -428,7 +429,7 @@ class _Lists:
         average = number(row.columns.get("average"))
         if average is None:
             average = -1.0  # below all scores
-        rank = OUTCOMES.index(row.word), average, self._seen
+        rank = OUTCOMES.index(row.word), average, self._row_count
         self._worst.append((rank, row))
         # So that a million rows need no more memory than a few; the worst ones are chosen at the end.
         if len(self._worst) > 2 * MOST_SHOWN:
@@ -441,10 +442,10 @@ class _Lists:
             self.wrong.append(self._shown(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, word: str) -> None:
-        self._met += 1
+        self._rows_in_both += 1
         if row.word in UNDECIDED or word in UNDECIDED:
             return
-        self._matched.append((row.word, word))
+        self._both_words.append((row.word, word))
         if row.word != word and len(self._differing) < MOST_SHOWN:
             self._differing.append(self._shown(row, second=word))
 
@@ -481,7 +482,7 @@ class _Lists:
         name, second_words = self._second or ("", {})
         gaps = []
         differing = 0
-        for first_word, second_word in self._matched:
+        for first_word, second_word in self._both_words:
             first, second = _worths((first_word, second_word), best)
             gaps.append(second - first)
             if first_word != second_word:
@@ -494,13 +495,13 @@ class _Lists:
             value = gap.value
             low, high = gap.bounds
         unmatched = None
-        if second_words and not self._met:
+        if second_words and not self._rows_in_both:
             unmatched = self._unmatched(second_words)
         return Difference(
             file=name,
             rows=len(gaps),
-            only_first=self._seen - self._met,
-            only_second=len(second_words) - self._met,
+            only_first=self._row_count - self._rows_in_both,
+            only_second=len(second_words) - self._rows_in_both,
             value=value,
             low=low,
             high=high,

@@ -431,13 +431,13 @@ class _File(Results):
             return False
 
     def _check_table(self) -> None:
-        """Raise `UsageError` for a CSV or Parquet file that would be lost, since its lines are not there."""
-        written = self._written()
-        if self._writer is None or not written:
+        """Raise `UsageError` for a CSV or Parquet file with rows that are not in the part file."""
+        written_at = self._written()
+        if self._writer is None or not written_at:
             return
         if not self._part.exists():
             problem = f"there, but without {self._part.name} no row of it can be kept"
-        elif written > self._part.stat().st_mtime_ns:
+        elif written_at > self._part.stat().st_mtime_ns:
             problem = f"changed since judgekit wrote it from {self._part.name}"
         else:
             return
@@ -491,16 +491,16 @@ class _File(Results):
         self._rows.execute(_NOTE, values)
 
     def _clean(self) -> None:
-        """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""
+        """Cut off a torn last line, or add the line break that it lacks; empty the files for a fresh run."""
         if self._has_written:
             return
         self._has_written = True
         if self._fresh:
             self._again_file.unlink(missing_ok=True)
         size = os.fstat(self._descriptor).st_size
-        if size > self._end:
+        if size > self._end:  # a fresh run has noted no line, so this empties the file
             os.ftruncate(self._descriptor, self._end)
-        elif size < self._end:
+        elif size < self._end:  # the last line was noted with the break that it lacks
             os.write(self._descriptor, b"\n")
 
     def _begin(self) -> None:

@@ -719,8 +719,8 @@ def _usual_rules(
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
-        sources = set(readings.get(tier, {}).values())
-        if mode == "strict" and sources == {"decided"}:
+        how_read = set(readings.get(tier, {}).values())
+        if mode == "strict" and how_read == {"decided"}:
             unproven.append(tier)  # decision models alone accept nothing in strict mode
     confirm = getattr(rubric.modes, mode).confirm
     tiers = tuple(models_by_tier)

@@ -49,7 +49,7 @@ class SearchableCollection:
         self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
-        category = next(iter(profile.categories))  # the same for all, so it decides nothing
+        category = next(iter(profile.categories))  # any will do: all documents have the same
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:

@@ -126,8 +126,8 @@ def ask(
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
-    With the names of `models` each is asked alone, as the quick tier, and is a judge of this name. None among
-    them stands for all tiers. Calls `progress` with the number of cases that were asked about.
+    Each of `models` is asked alone, as the quick tier, and is a judge of its name; for the value `None` all
+    tiers are asked. Calls `progress` with the number of cases that were asked about.
 
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
@@ -151,7 +151,7 @@ def ask(
                 answered_cases = []
                 async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
                     async for case, by_tier in answers:
-                        if model:
+                        if model:  # it was asked as the quick tier
                             answered_cases.append(case.with_judges({model: by_tier["quick"]}))
                         else:
                             answered_cases.append(case.with_judges(by_tier))

@@ -72,7 +72,7 @@ class _Examination:
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
-        covered_paths = self._skip_uncovered_paths(pushed_history.steps)
+        covered_paths = self._keep_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
         # Where steps are missing, files that no step is about are compared, too.
@@ -85,7 +85,7 @@ class _Examination:
         old_tree = None if old_tip is None else self._read_tree(old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = origins.take_changes(self.wanted)  # the rest looks at what is left
+        changes = origins.take_changes(self.wanted)  # what is left there is read below
         if pushed_history.gap or tree.repeated():
             changes += self._find_unexplained_changes(
                 pushed_history, tree, old_tip, old_tree, origins
@@ -106,7 +106,7 @@ class _Examination:
                 raise
             return None
 
-    def _skip_uncovered_paths(self, steps: Iterable[Step]) -> set[str]:
+    def _keep_covered_paths(self, steps: Iterable[Step]) -> set[str]:
         """Skip the paths of new commits that no rule covers; return the others."""
         covered_paths: set[str] = set()
         for path in dict.fromkeys(step.path for step in steps):

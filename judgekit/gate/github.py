@@ -93,9 +93,9 @@ class Gh:
             matches = [issue for issue in results if issue.token == token]
         return min(matches, key=operator.attrgetter("number"), default=None)
 
-    def _list_issues(self, *words: str) -> list[ListedIssue]:
+    def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
         """Return the issues that judgekit opened among those that gh lists."""
-        output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
+        output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
         listed = []
         try:
             for issue in json.loads(output):
@@ -186,8 +186,8 @@ def notify_and_open_issues(
     try:
         settings = settings or _load_settings(folder)
         if settings.notify:
-            disagreements = [verdict for verdict in verdicts if needs_person(verdict)]
-            lines += notify(disagreements, settings.notify.command, Ledger.of(folder).name)
+            for_people = [verdict for verdict in verdicts if needs_person(verdict)]
+            lines += notify(for_people, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
             # One at a time: after an error the lines about those before it are still returned.
             for line in _open_some_issues(verdicts, settings, folder, address):
@@ -314,9 +314,9 @@ def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
 
 @contextmanager
 def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Give by notice when it was begun, None where it was sent; then write what the caller changed.
+    """Give the moment when each notice was begun, None once it was sent; keep what the caller changed.
 
-    A lock is held while this file is read and written, never while the program runs.
+    The file of notices is locked meanwhile, so the user's program must not run inside.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
@@ -327,7 +327,7 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
             notices[notice] = float(begun) if begun else None
         yield notices
         words = []
-        for notice, moment in notices.items():
+        for notice, moment in notices.items():  # the oldest first
             words.append(notice if moment is None else f"{notice}:{moment}")
         outputs.write_atomically(str(path), "\n".join(words[-_MAX_NOTICES:]), private=True)
 

@@ -142,8 +142,8 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
 
 
 def _find_rubric_file(root: Path) -> str | None:
-    """Return the path of the rubric's file that the rules in a folder name; None if they name no file."""
-    from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
+    """Return the path of the rubric's file, as the rules in this folder name it; None if they name none."""
+    from judgekit.config import settings  # noqa: PLC0415 - a push without judged files needs no pydantic
 
     try:
         rubric = Path(settings.load(root).gate.rubric)

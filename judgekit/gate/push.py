@@ -140,8 +140,8 @@ def judge_push(
 ) -> Report:
     """Return the report on what changed since `base`; without one, on what a push to `remote` brings.
 
-    Where nothing can be judged, raises `PushBlocked` if undetermined files stop the push, else the error
-    itself.
+    Raises what is wrong with the commits. Where nothing can be judged by the rules, raises `PushBlocked` if
+    undetermined files stop the push, else the error itself.
     """
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
@@ -160,17 +160,17 @@ def judge_push(
         updates = [update]
     gate: GateConfig | None = None  # until the rules are read
     try:
-        # Leaving the rules' folder names the files in it as the commit has them, also in errors.
+        # At its end paths in the temporary folders of rules become those of the commits, also in errors.
         with ExitStack() as stack:
             all_rules = _load_rules(repository, rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
             policy.keep_choice(repository, rule_commits, gate.paths, gate.authors)
-            choices = []
+            paths_and_authors = []
             for rules in all_rules:
-                choices.append((rules.settings.gate.paths, rules.settings.gate.authors))
+                paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
             changes = examine.examine_push(
-                repository, updates, remote_commits, commits.ChangeFilter(*choices)
+                repository, updates, remote_commits, commits.ChangeFilter(*paths_and_authors)
             )
             count_lines = partial(commits.count_changed_lines, repository, updates, remote_commits)
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)

@@ -189,7 +189,7 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
         return {}
     blobs: dict[str, str] = {}
     output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS))
-    for entry in output.split("\0"):
+    for entry in output.split("\0")[:-1]:  # each is MODE blob OID TAB PATH, and ends with a NUL
         about, _, path = entry.partition("\t")
         blobs[path] = about.rpartition(" ")[2]
     return blobs

@@ -80,28 +80,28 @@ def _read_folder(
 ) -> tuple[list[Calibration], list[str]]:
     """Return a folder's calibrations for a judge's rubric and mode, the newest first, and its problems.
 
-    Files are read whose names do not say that they are for another rubric or mode. Of those that are wrong,
-    only ones that mention both are a problem.
+    A file is read unless its name says that it is for another rubric or mode. A wrong file is a problem only
+    if it mentions this rubric and this mode.
     """
-    rubric = settings.loaded.rubric.rubric
+    rubric_id = settings.loaded.rubric.rubric
     mode = settings.mode
     calibrations = []
     problems = []
-    paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric, mode)]
+    paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric_id, mode)]
+    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # what was changed last
     if len(paths) > MOST_READ:
-        count = f"{len(paths)} files that may be for {rubric}, {mode}"
+        count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {count}; read {MOST_READ} of them")
-    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
     for path in paths[:MOST_READ]:
         try:
             calibration = read(path, of_project=of_project)
         except ConfigError as error:
             text = _name_and_beginning(path)
-            if rubric in text and mode in text:
+            if rubric_id in text and mode in text:
                 first_line, _, _ = str(error).partition("\n")
                 problems.append(first_line)
             continue
-        if (calibration.rubric.id, calibration.mode) == (rubric, mode):
+        if (calibration.rubric.id, calibration.mode) == (rubric_id, mode):
             calibrations.append(calibration)
     calibrations.sort(key=lambda calibration: calibration.made, reverse=True)
     return calibrations, problems

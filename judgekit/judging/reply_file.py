@@ -121,15 +121,16 @@ class ReplyFile:
         """
         environment.private_folder(str(self._path.parent))
         self._path.touch(0o600)
-        # Judging may go on in another thread than it began, one at a time.
         connection = sqlite3.connect(
-            self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            self._path,
+            timeout=_WAIT,
+            isolation_level=None,  # each statement is a transaction
+            check_same_thread=False,  # several threads use it, one at a time
         )
         try:
-            # Without a wait for the disk at each reply: the last ones may be lost with the power.
             for pragma in (
                 "journal_mode = WAL",
-                "synchronous = NORMAL",
+                "synchronous = NORMAL",  # no reply waits for the disk; the power may cost the last ones
                 "journal_size_limit = 1000000",
             ):
                 connection.execute(f"PRAGMA {pragma}")

@@ -92,13 +92,14 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
         return await TierQuestion.ask(self, endpoint, session)
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
+        """Return a call for each batch of candidates and each part of the rubric."""
         calls: Calls[Holds] = []
-        for batch, part in product(batches(self.subject.candidates), self.rubrics_by_part):
-            rubric = self.rubrics_by_part[part]
+        parts = self.rubrics_by_part.items()
+        for batch, (part, rubric) in product(batches(self.subject.candidates), parts):
             messages, ids_by_label = self._messages(rubric, batch, endpoint)
             criteria = list(rubric.criteria)
             request = Request(
-                messages=(),
+                messages=(),  # `run_round` fills them in
                 call_key=self._key(batch, part),
                 timeout=self.limits.timeout,
                 max_tokens=REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(criteria),
@@ -301,13 +302,17 @@ class SelectQuestion(TierQuestion[SelectRubric, Candidates, Holds, Marks]):
     def _idle(
         self, fence: Fence, candidate: PromptCandidate, key: CallKey
     ) -> Iterator[tuple[PointwiseQuestions, float]]:
-        """Yield the questions that yes is weighed against, each with how many times their odds it needs."""
+        """Yield questions to which yes means nothing, and how many times their odds a real yes needs.
+
+        First an idle query about this candidate, then this query about an idle memory.
+        """
         query = self.subject.query
         idle_query = query._replace(text=pointwise.IDLE)
         idle_key = key.within("idle")
-        idle_request = self._pointwise_questions(fence, candidate, idle_query, idle_key)
-        yield idle_request, pointwise.LEAST_GAIN
-        if query.turns:  # the same for each candidate: asked once in a session
+        idle_questions = self._pointwise_questions(fence, candidate, idle_query, idle_key)
+        yield idle_questions, pointwise.LEAST_GAIN
+        if query.turns:
+            # The same for each candidate, so it is asked once in a session.
             memory_key = key.within("idle-memory")
             memory = pointwise.IDLE_MEMORY
             idle_memory = self._pointwise_questions(fence, memory, query, memory_key)
@@ -351,7 +356,7 @@ def _holds(
     labels_by_key = reply.model_dump()
     ids_by_criterion = {}
     for criterion in criteria:
-        key = KEEP if len(criteria) == 1 else criterion
+        key = KEEP if len(criteria) == 1 else criterion  # as the form has it
         ids_by_criterion[criterion] = {ids_by_label[label] for label in labels_by_key[key]}
     holds = {}
     for candidate in batch:

@@ -60,12 +60,15 @@ class Deciders:
                 self._has_reasons = True
 
     def notes(self, task: Literal["judge", "compare"]) -> list[str]:
-        """Return what a user is told of them, a line each; `task` says what can give reasons."""
+        """Return what a user is told of the models without words, a line each.
+
+        `task` says what can give reasons.
+        """
         lines = []
-        for name, answered in self._answered.items():
+        for name, served_name in self._answered.items():
             if name.endswith("-latest"):
                 lines.append(
-                    f"{name} moves on: a calibration holds for {answered} alone; name that"
+                    f"{name} moves on: a calibration holds for {served_name} alone; name that"
                 )
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)
