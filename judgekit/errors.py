@@ -214,7 +214,7 @@ class Usage:
     """
 
     # Where it is part of a round.
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
 
     input_tokens: int = 0
     output_tokens: int = 0

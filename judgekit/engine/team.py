@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Respons
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from judgekit import environment
@@ -27,6 +27,7 @@ from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens
 from judgekit.engine.metrics import METRICS_TYPE, Metrics
 from judgekit.engine.replicas import Replica
 from judgekit.environment import __version__
+from judgekit.judging import verdict as records
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
@@ -83,12 +84,12 @@ class LinesBody(Strict):
     lines: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
 
 
-class Kept(Strict):
+class Kept(BaseModel):
     taken: int
     refused: dict[int, str] = {}
 
 
-class ErrorBody(Strict):
+class ErrorBody(BaseModel):
     """The body of every answer that is an error: `kind`, `message` for a person, and `exit_code`."""
 
     error: dict[str, str | int]
@@ -184,9 +185,18 @@ _KEY = Header(
 )
 
 
+_READS_ON = Header(
+    alias=records.READS_ON_HEADER,
+    description=f"{records.READS_ON}: the client ignores fields of a verdict that it doesn't know.",
+)
+
+
 @router.post("/judge", response_model=Verdict)
 async def judge(
-    request: Request, body: TeamBody, idempotency_key: Annotated[str | None, _KEY] = None
+    request: Request,
+    body: TeamBody,
+    idempotency_key: Annotated[str | None, _KEY] = None,
+    unknown_fields: Annotated[str | None, _READS_ON] = None,
 ) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
     state = request.app.state
@@ -195,6 +205,15 @@ async def judge(
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
+        verdict = await judge_document()
+        if unknown_fields == records.READS_ON:
+            return verdict
+        # A client of an earlier version refuses a verdict with one field more.
+        record = json.loads(verdict)
+        records.drop_later_fields(record)
+        return json.dumps(record, ensure_ascii=False).encode()
+
+    async def judge_document() -> bytes:
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
         judge = await service.judge(state.project, judge_request)
         settings = judge.settings

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class SkipGroupRecord(_Record):

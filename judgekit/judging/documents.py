@@ -27,7 +27,7 @@ class Author:
     """The author of a subject, and the family of models, if it is one."""
 
     # Where it is part of a verdict.
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
 
     name: str | None = None
     family: str | None = None

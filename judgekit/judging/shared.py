@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
-from judgekit.judging.verdict import JudgedFile, Verdict
+from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
 from judgekit.redaction import redact
@@ -115,7 +115,7 @@ class Shared:
     async def _ask_for_verdict(self, body: dict[str, Any], timeout: float) -> bytes:
         """Return the answer; it is asked for again, under one key, where one of several servers goes."""
         deadline = time.monotonic() + timeout
-        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
 
         async def ask() -> bytes:
             seconds_left = deadline - time.monotonic()

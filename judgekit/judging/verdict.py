@@ -25,8 +25,17 @@ VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "und
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 
 
+# Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse a verdict with a field they don't know. A field
+# added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
+LATER_FIELDS: frozenset[str] = frozenset()
+READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
+READS_ON = "ignore"
+
+
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """A record that is written with every field; a reader ignores fields of a newer version."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     def record(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
@@ -248,6 +257,27 @@ class Selection(_Record):
     cost_usd: float | None = None
     cost_source: CostSource | None = None
     cost_complete: bool | None = None
+
+
+def drop_later_fields(record: dict[str, Any]) -> None:
+    """Delete the fields in `LATER_FIELDS` from a verdict's `record`, for a client that refuses them."""
+    for path in LATER_FIELDS:
+        *parents, name = path.split(".")
+        owners = [record]
+        for parent in parents:
+            owners = _find_children(owners, parent)
+        for owner in owners:
+            owner.pop(name, None)
+
+
+def _find_children(owners: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Collect the objects under `name` in all `owners`, those in lists included."""
+    children = []
+    for owner in owners:
+        child = owner.get(name)
+        members = child if isinstance(child, list) else [child]
+        children += [member for member in members if isinstance(member, dict)]
+    return children
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:

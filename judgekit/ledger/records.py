@@ -64,7 +64,9 @@ Address: TypeAlias = Annotated[Name, AfterValidator(lambda address: _USERINFO.su
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    """A part of a ledger line; a reader ignores fields of a newer version."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class PushRecord(_Part):

@@ -193,7 +193,7 @@ def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
 
 def parse(raw: bytes) -> Record | str:
     try:
-        return records.Line.model_validate_json(raw, extra="ignore").root
+        return records.Line.model_validate_json(raw).root
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
