@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import re
 import secrets
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 VARIABLE = "JUDGEKIT_STATE_KEY"
 FINGERPRINT = "fingerprint"  # the column of a row that holds what was judged, and the seal
 _SHORTEST = 16  # characters of a key
+_FEWEST_DIFFERENT = 5  # among them; 32 random hexadecimal digits have fewer once in 10^15
 _SEAL_CHARS = 32
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0")
 
@@ -54,23 +57,45 @@ def what_of(written: str) -> str:
 
 
 def state_key() -> str | None:
-    """Return the key, made when it is first needed; None where the user's folder cannot be written.
+    """Read the key, or make it the first time; None if the user's folder can't be written.
 
-    Raises `ConfigError` for a key that can be guessed.
+    Raises `ConfigError` for a key that others can guess or read.
     """
     named = environment.environ().get(VARIABLE, "")
     if named:
-        if len(named) < _SHORTEST:
-            problem = f"expected at least {_SHORTEST} characters, got {len(named)}; use random ones"
-            raise ConfigError(problem, key=VARIABLE)
-        return named
+        key = named.strip()
+        problem = _weakness_of(key)
+        if problem:
+            raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
+        return key
     path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
         kept = outputs.write_once(str(path), secrets.token_hex(32).encode())
+        mode = path.stat().st_mode
     except OSError:
         return None
-    return kept.decode("ascii", "replace").strip() or None
+    key = kept.decode("utf-8", "replace").strip()
+    problem = _weakness_of(key)
+    if problem:
+        remedy = "delete the file, and the next run makes a new key"
+        raise ConfigError(f"{problem}; {remedy}", path=path)
+    others_may_read = os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO)
+    if others_may_read:
+        problem = f"others may read the key (mode {stat.S_IMODE(mode):04o})"
+        remedy = f"run: chmod 600 {path}, or delete the file if somebody may have read it"
+        raise ConfigError(f"{problem}; {remedy}", path=path)
+    return key
+
+
+def _weakness_of(key: str) -> str:
+    """Say why a key can be guessed; "" if it can't be told to be weak."""
+    if len(key) < _SHORTEST:
+        return f"expected at least {_SHORTEST} characters, got {len(key)}"
+    different = len(set(key))
+    if different < _FEWEST_DIFFERENT:
+        return f"expected at least {_FEWEST_DIFFERENT} different characters, got {different}"
+    return ""
 
 
 def seal_of(key: str, kind: str, content: object) -> str:

@@ -185,21 +185,25 @@ class Token(Strict):
     created: AwareDatetime
 
 
-_ROWS = TypeAdapter(list[dict[str, Any]])
+_ROWS = TypeAdapter(list[Any])
 
 
-def read_tokens(rows: Iterable[dict[str, Any]]) -> tuple[list[Token], list[str]]:
-    """Return the tokens in rows, and the names of the rows that are none."""
+def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
+    """Read rows one by one: the tokens, and the names by which `revoke` removes rows that are none."""
     tokens: list[Token] = []
     damaged: list[str] = []
     for row in rows:
         try:
             tokens.append(Token.model_validate(row))
         except ValidationError:
-            damaged.append(
-                short_line(str(row.get("name", "")), _MOST_NAME) or "a row without a name"
-            )
+            damaged.append(_name_row(row))
     return tokens, damaged
+
+
+def _name_row(row: object) -> str:
+    """Name a row for a person, damaged or not."""
+    name = row.get("name", "") if isinstance(row, dict) else ""
+    return short_line(str(name), _MOST_NAME) or "a row without a name"
 
 
 class Tokens:
@@ -216,7 +220,8 @@ class Tokens:
         """Return the names of rows that are no tokens."""
         return read_tokens(self.rows())[1]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Any]:
+        """Read the rows as they are written, damaged ones too; raises `ConfigError`."""
         try:
             return _ROWS.validate_json(self.path.read_bytes())
         except FileNotFoundError:
@@ -235,14 +240,14 @@ class Tokens:
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
         with self._changing() as rows:
-            if any(row.get("name") == name for row in rows):
+            if name in map(_name_row, rows):
                 raise UsageError(f"{name} has a token; revoke it first")
             rows.append(made.model_dump(mode="json"))
         return token
 
     def revoke(self, name: str) -> None:
         with self._changing() as rows:
-            left = [row for row in rows if row.get("name") != name]
+            left = [row for row in rows if _name_row(row) != name]
             if len(left) == len(rows):
                 raise UsageError(f"{name} has no token; see judgekit serve token list")
             rows[:] = left
@@ -256,7 +261,7 @@ class Tokens:
         return None
 
     @contextmanager
-    def _changing(self) -> Iterator[list[dict[str, Any]]]:
+    def _changing(self) -> Iterator[list[Any]]:
         """Hold the rows of tokens for a change, so that of two changes none is lost, and write them."""
         environment.private_folder(str(self.path.parent))
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):

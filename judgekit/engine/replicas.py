@@ -58,11 +58,11 @@ class StoreTokens(Tokens):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Any]:
         return self._database.tokens()
 
     @contextmanager
-    def _changing(self) -> Iterator[list[dict[str, Any]]]:
+    def _changing(self) -> Iterator[list[Any]]:
         before = self.rows()
         rows = list(before)
         yield rows

@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -25,6 +24,7 @@ from judgekit.text import counted, short_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
     from types import ModuleType
 
     Connection: TypeAlias = Any  # the driver is an extra
@@ -216,7 +216,7 @@ class Database:
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
         """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""
-        start = since or datetime.min.replace(tzinfo=UTC)
+        start = "-infinity" if since is None else since.isoformat()
         page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
         while rows := self._do("read", page):
             for at, line_id, who, text in rows:
@@ -239,7 +239,8 @@ class Database:
         rows = self._do("count" if preview else "purge", query)
         return Counter({kind_in(schema): number for schema, number in rows})
 
-    def tokens(self) -> list[dict[str, Any]]:
+    def tokens(self) -> list[dict[str, str]]:
+        """Read the rows of tokens; `created` as PostgreSQL writes it, since Python can't say every time."""
         tokens = []
         for name, sha256, created in self._do("tokens"):
             tokens.append({"name": name, "sha256": sha256, "created": created})

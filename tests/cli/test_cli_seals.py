@@ -132,6 +132,67 @@ def test_one_key_on_several_machines(
     assert "JUDGEKIT_STATE_KEY: expected at least 16 characters, got 5" in done.err
 
 
+WEAK_KEYS = ["x", "x" * 40, " " * 40, "\t\n" * 20, "abab" * 10]
+
+
+@pytest.mark.parametrize("key", WEAK_KEYS)
+def test_a_weak_key_in_the_variable_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    write("one")
+    monkeypatch.setenv("JUDGEKIT_STATE_KEY", key)
+    done, asked = served(by_content, *JUDGE, "out.jsonl")
+    assert (done.code, asked) == (78, [])
+    assert "JUDGEKIT_STATE_KEY: expected at least" in done.err
+
+
+@pytest.mark.parametrize("key", [*WEAK_KEYS, ""])
+def test_a_weak_key_in_the_file_is_refused_until_it_is_deleted(
+    served: Served, isolated: Path, key: str
+) -> None:
+    write("one")
+    file = key_file(isolated, key)
+    done, asked = served(by_content, *JUDGE, "out.jsonl")
+    assert (done.code, asked) == (78, [])
+    assert f"{file}: expected at least" in done.err
+    file.unlink()  # as the message says
+    assert served(by_content, *JUDGE, "out.jsonl")[0].code == 0
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_key_that_others_may_read_is_refused_until_they_may_not(
+    served: Served, isolated: Path, mode: int
+) -> None:
+    write("one")
+    file = key_file(isolated, KEY)
+    file.chmod(mode)
+    done, asked = served(by_content, *JUDGE, "out.jsonl")
+    assert (done.code, asked) == (78, [])
+    assert f"chmod 600 {file}" in done.err
+    file.chmod(0o600)
+    assert served(by_content, *JUDGE, "out.jsonl")[0].code == 0
+
+
+def key_file(home: Path, key: str) -> Path:
+    file = home / "judgekit" / "state-key"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(key)
+    file.chmod(0o600)
+    return file
+
+
+@pytest.mark.parametrize("blanks", ["\n", "\r\n", "  "])
+def test_blanks_behind_a_key_do_not_count(
+    served: Served, monkeypatch: pytest.MonkeyPatch, blanks: str
+) -> None:
+    write("one")
+    monkeypatch.setenv("JUDGEKIT_STATE_KEY", KEY)
+    served(by_content, *JUDGE, "out.jsonl")
+    monkeypatch.setenv("JUDGEKIT_STATE_KEY", KEY + blanks)
+    done, asked = served(by_content, *JUDGE, "out.jsonl", "--no-cache")
+    assert (done.code, asked) == (0, [])
+
+
 def test_printed_rows_can_be_resumed(served: Served) -> None:
     write("one", "two")
     done, _ = served(by_content, *JUDGE[:-1])

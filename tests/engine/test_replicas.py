@@ -551,3 +551,41 @@ def test_a_purge_goes_on_where_an_older_line_holds_what_no_database_does(team: T
     assert team.owner.purge(old.timestamp + timedelta(days=1), "docs") == {"verdict": 1}
     label = Label(of="a\0b", label="go", who="ada", project=PROJECT)
     assert "NUL" in (team.owner.send([line(label)]) or "")
+
+
+@pytest.fixture(
+    params=["infinity", "-infinity", "0044-03-15 00:00:00+00 BC", "20000-01-01 00:00+00"]
+)
+def damaged_row(request: pytest.FixtureRequest, team: Team) -> str:
+    """Add a token row whose time Python can't say; returns its name."""
+    team.rows("INSERT INTO judgekit.token VALUES ('eve', 'x', %s)", request.param)
+    return "eve"
+
+
+@pytest.mark.usefixtures("damaged_row")
+def test_a_time_that_python_cannot_say_shuts_nobody_else_out(team: Team, tmp_path: Path) -> None:
+    with app(team, tmp_path) as client:
+        assert client.get("/v1/rubrics").status_code == 200
+
+
+def test_a_token_row_with_such_a_time_is_named(
+    team: Team, damaged_row: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", "token", "list"]) == 0
+    assert f"{damaged_row}: no token" in capfd.readouterr().err
+
+
+def test_a_token_row_with_such_a_time_can_be_revoked(team: Team, damaged_row: str) -> None:
+    configure(team.server.url(team.name, OWNER))
+    assert run(["serve", "token", "revoke", damaged_row]) == 0
+    assert team.rows("SELECT name FROM judgekit.token ORDER BY name") == [("ada",), ("bob",)]
+
+
+def test_a_ledger_line_with_such_a_time_hides_no_other_line(team: Team, tmp_path: Path) -> None:
+    team.owner.add([verdict(name="first", project=PROJECT)])
+    team.rows(
+        "INSERT INTO judgekit.line SELECT 'later', who, project, schema, 'infinity', holder, provisional,"
+        " line FROM judgekit.line"
+    )
+    with app(team, tmp_path) as client:
+        assert len(client.get("/v1/ledger?since=2020-01-01").text.splitlines()) == 2

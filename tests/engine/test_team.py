@@ -567,6 +567,36 @@ def test_a_row_that_is_no_token_shuts_nobody_out(
 
 
 @pytest.mark.parametrize(
+    "row",
+    [
+        "a text",
+        None,
+        5,
+        [],
+        {"name": None},
+        {"name": "eve", "sha256": "0" * 64, "created": "infinity"},
+    ],
+)
+def test_a_row_of_another_kind_shuts_nobody_out(
+    client: TestClient, tokens: Tokens, row: object
+) -> None:
+    rows = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps([row, *rows]))
+    assert client.get("/v1/rubrics").status_code == 200
+
+
+@pytest.mark.parametrize("row", ["a text", {"name": 5}, {"name": "two\nlines"}, {}])
+def test_a_damaged_row_is_revoked_by_the_name_that_the_list_gives_it(
+    tokens: Tokens, token: str, row: object
+) -> None:
+    rows = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps([row, *rows]))
+    (name,) = tokens.damaged()
+    assert run(["serve", "token", "revoke", name]) == 0
+    assert json.loads(tokens.path.read_text()) == rows
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status"),
     [
         ("GET", "/nowhere", 404),
