@@ -93,6 +93,14 @@ def memory(text: str) -> None:
     )
 
 
+def header(text: str) -> None:
+    """Read a text as the header of a note: on one line, on many, and as a value that has no end."""
+    read = of("retrieval.sources.front_matter.read_front_matter")
+    lines = "\n".join(text[place : place + 20] for place in range(0, min(len(text), 90_000), 20))
+    for value in (text[:90_000], lines, f'title: "{lines}', f"tags: [{lines}"):
+        read(f"---\n{value}\n---\n")
+
+
 def passage(text: str) -> None:
     table = of("retrieval.index_file.connect")(":memory:")
     table.execute(of("retrieval.search._TABLE"))
@@ -293,6 +301,13 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sources.auto_memory.read": lambda text: of(
         "retrieval.sources.auto_memory._own_text"
     )("/nowhere", "MEMORY.md", text, None),
+    "retrieval.sources.front_matter.read_front_matter": header,
+    "retrieval.sources.yaml_flow.find_quote_end": lambda text: of(
+        "retrieval.sources.yaml_flow.find_quote_end"
+    )(text, '"', 0),
+    "retrieval.sources.yaml_flow.unquote": lambda text: of("retrieval.sources.yaml_flow.unquote")(
+        [text, text], '"'
+    ),
     "retrieval.sources.force.status_of": lambda text: of("retrieval.sources.force.status_of")(
         {}, text
     ),

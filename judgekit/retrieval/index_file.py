@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Stamp: TypeAlias = tuple[int, int, int]
 
 VERSION = 4
-COLUMNS_VERSION = 3
+COLUMNS_VERSION = 4
 TOTAL = ""  # the row of the table `term` that counts all words
 BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
 MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second

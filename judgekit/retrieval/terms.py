@@ -325,7 +325,12 @@ def hidden_words(text: str, language: Language) -> str:
     """Return the words in camelCase identifiers, and what abbreviations stand for, to index, too."""
     hidden: list[str] = []
     for chunk in text.split():
-        is_plain = chunk.isascii() and (chunk.islower() or chunk.istitle())
+        if chunk.isascii() and chunk.islower():  # most are; nothing is hidden but an abbreviation
+            long_forms = language.abbreviations.get(chunk.strip(_PUNCTUATION))
+            if long_forms is not None:
+                hidden += long_forms
+            continue
+        is_plain = chunk.isascii() and chunk.istitle()
         for word in [chunk.strip(_PUNCTUATION)] if is_plain else words(chunk):
             hidden += language.abbreviations.get(word.lower(), ())
             hidden += camel(word)

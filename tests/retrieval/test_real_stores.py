@@ -13,6 +13,7 @@ from memory_store import MemoryStore
 from judgekit.retrieval import search as api
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.sources import force, markdown
+from judgekit.retrieval.sources.front_matter import read_front_matter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +65,8 @@ def note(project: Path, name: str, text: str) -> Path:
     ],
 )
 def test_a_decision_says_whether_it_is_in_force(text: str, status: str) -> None:
-    fields, body = markdown.split(text)
-    assert force.status_of(fields, body) == status
+    header = read_front_matter(text)
+    assert force.status_of(header.fields, header.body) == status
 
 
 @pytest.mark.parametrize("scorer", ["fts5", "keyword"])
@@ -101,12 +102,10 @@ def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> N
     path = note(
         tmp_path, "n17.md", f"---\npermalink: p/n17\ntype: note\n---\n\n{header}\nThree tries."
     )
-    fields, body = markdown.split(path.read_text())
-    assert (fields["title"], fields["permalink"], body.strip()) == (
-        ["Retry policy"],
-        ["p/n17"],
-        "Three tries.",
-    )
+    found = read_front_matter(path.read_text())
+    assert found.fields["title"] == ["Retry policy"]
+    assert found.fields["permalink"] == ["p/n17"]
+    assert found.body.strip() == "Three tries."
     [candidate] = find("what are dead letters?", tmp_path).candidates
     assert (candidate.title, candidate.tags) == ("Retry policy", ("retries",))
     assert candidate.titled
@@ -114,9 +113,9 @@ def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> N
         "---\ntitle: T\n---\n---\n\nA text below a line.\n\n---\n\nNote: more",
         "---\ntitle: T\n---\n\n---\nNote that this is: a sentence\n---\n",
     ):
-        fields, body = markdown.split(text)
-        assert fields == {"title": ["T"]}
-        assert body.lstrip().startswith("---")
+        found = read_front_matter(text)
+        assert found.fields == {"title": ["T"]}
+        assert found.body.lstrip().startswith("---")
 
 
 def test_a_second_header_may_end_with_three_dots(tmp_path: Path) -> None:

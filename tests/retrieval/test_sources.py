@@ -337,8 +337,6 @@ def test_a_document(tmp_path: Path) -> None:
     for status in ("status: retired", "record_status: Archived"):
         for text in ("Text", "caf\xe9"):  # the second is no UTF-8
             assert document(tmp_path, f"---\n{status}\n---\n{text}".encode("latin-1")) is None
-    fields, body = markdown.split("---\n- lonely\n: x\n# comment: y\na: |\nb: [\nc\n---\nText")
-    assert (fields, body) == ({"": ["x"], "a": [], "b": ["["]}, "Text")
 
 
 def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from judgekit.retrieval.sources import (
     read_text,
     stem,
 )
+from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -52,11 +53,14 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     is_list = relative.rpartition("/")[2] == INDEX
     if is_list:
         return _own_text(root, relative, text, note)
-    fields, body = markdown.split(text)
+    header = read_front_matter(text)
+    fields, body = header.fields, header.body
     if markdown.is_retired(fields):
         return None
-    title = " ".join(fields.get("title", []) or fields.get("name", []))
-    category = " ".join(fields.get("type", [])).lower()
+    title = markdown.one_line(fields.get("title", []) or fields.get("name", []))
+    # The client puts the type into a mapping of its own.
+    kinds = fields.get("type", []) or fields.get("metadata.type", [])
+    category = " ".join(kinds).lower()
     if category not in profile.categories:
         category = OWN_CATEGORY
     entry = Entry(
@@ -64,11 +68,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         title or markdown.heading(body) or name,
         category,
         tags=markdown.tags_of(fields),
-        body="\n".join([*fields.get("description", []), body]),
+        body=markdown.with_descriptions(fields, body),
     )
     entry.aliases = markdown.aliases_of(fields)
     entry.status = force.status_of(fields, body)
-    entry.note = note
+    entry.note = markdown.join_notes(note, header.problem)
     return entry
 
 

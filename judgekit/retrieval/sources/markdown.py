@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from judgekit.retrieval.sources import Entry, Listed, Unreadable, force, read_bytes, read_text, stem
+from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -19,12 +20,8 @@ DEEP = True
 LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
-_FENCE = "---"
-_HEADER_ENDS = (_FENCE, "...")
 _MOST_ALIASES = 20
 _MOST_ALIAS = 200  # characters
-_MAX_LINES = 200  # of a front matter
-_MOST_HEADER = 20_000  # characters of it
 
 
 def is_at(*_: object) -> bool:
@@ -43,15 +40,32 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
-    fields, body = split(text)
+    header = read_front_matter(text)
+    fields, body = header.fields, header.body
     if is_retired(fields):
         return None
-    title = " ".join(fields.get("title", [])) or heading(body) or stem(relative)
-    entry = Entry(relative, title, CATEGORY, tags=tags_of(fields), body=body)
+    title = one_line(fields.get("title", [])) or heading(body) or stem(relative)
+    entry = Entry(
+        relative, title, CATEGORY, tags=tags_of(fields), body=with_descriptions(fields, body)
+    )
     entry.aliases = aliases_of(fields)
     entry.status = force.status_of(fields, body)
-    entry.note = note
+    entry.note = join_notes(note, header.problem)
     return entry
+
+
+def one_line(values: list[str]) -> str:
+    return " ".join(" ".join(values).split())
+
+
+def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
+    """Return the text of an entry below what its header says about it."""
+    descriptions = [*fields.get("description", []), *fields.get("summary", [])]
+    return "\n".join([*descriptions, body])
+
+
+def join_notes(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
 
 
 def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
@@ -72,89 +86,13 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
         return False
-    fields, _ = split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))
-    return is_retired(fields)
+    header = read_front_matter(raw.replace(b"\0", b"").decode("utf-8", "ignore"))
+    return is_retired(header.fields)
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
     status = [*fields.get("record_status", []), *fields.get("status", [])]
     return any(value.lower() in ("retired", "archived") for value in status)
-
-
-def split(text: str) -> tuple[dict[str, list[str]], str]:
-    """Return the values of a text's YAML header by key in small letters, and the text after it.
-
-    Only `key: value` lines and lists are read; keys of nested mappings count as if they stood at the top.
-    A second header below the first one, as tools that add one of their own leave it, counts more than that.
-    """
-    fields, body = _split_header(text)
-    if not fields:
-        return fields, body
-    rest = body.lstrip("\r\n \t")
-    if not _begins_with_header(rest[:_MOST_HEADER]):
-        return fields, body
-    second_fields, body = _split_header(rest)
-    return {**fields, **second_fields}, body
-
-
-def _begins_with_header(text: str) -> bool:
-    """Whether only keys, values, lists and comments stand between the first line, a fence, and the next one.
-
-    A rule above a section of the text looks like a fence: without a key below it, it is one.
-    """
-    lines = lines_of(text)
-    if not lines or lines[0].strip() != _FENCE:
-        return False
-    has_key = False
-    for line in lines[1 : _MAX_LINES + 1]:
-        part = line.strip()
-        if part in _HEADER_ENDS:
-            return has_key
-        key, colon, value = part.partition(":")
-        is_one_word = key != "" and " " not in key.strip()
-        is_pair = is_one_word and colon != "" and value[:1] in ("", " ")
-        is_item_or_comment = part.startswith(("- ", "#"))
-        is_continuation = part == "" or line[:1] in (" ", "\t")
-        if not is_pair and not is_item_or_comment and not is_continuation:
-            return False
-        has_key = has_key or is_pair
-    return False
-
-
-def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
-    """Return the values of a header by key, and the text after it; no values where there is no header."""
-    lines = lines_of(text)
-    if not lines or lines[0].strip() != _FENCE:
-        return {}, text
-    fields: dict[str, list[str]] = {}
-    key = ""
-    for number, line in enumerate(lines[1 : _MAX_LINES + 1], start=1):
-        part = line.strip()
-        if part in _HEADER_ENDS:
-            return fields, "\n".join(lines[number + 1 :])
-        if part.startswith("- ") and key:
-            fields[key].append(_unquote(part[2:]))
-        elif ":" in part and not part.startswith("#"):
-            name, _, value = part.partition(":")
-            key = name.strip().lower()
-            fields[key] = _values_in(value.strip())
-    return {}, text
-
-
-def _values_in(value: str) -> list[str]:
-    """Return the items of a list on one line, or the value; none where they stand on the lines below."""
-    if value in ("", "|", ">", "|-", ">-"):
-        return []
-    if value.startswith("[") and value.endswith("]"):
-        items = [_unquote(item) for item in value[1:-1].split(",")]
-        return [item for item in items if item]
-    return [_unquote(value)]
-
-
-def _unquote(value: str) -> str:
-    value = value.strip()
-    is_quoted = len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]
-    return value[1:-1] if is_quoted else value
 
 
 def heading(text: str) -> str | None:

@@ -1,0 +1,245 @@
+"""Reads what YAML writes in quotes and in brackets, also over several lines, for front_matter.py."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NULLS = frozenset(("~", "null", "Null", "NULL"))
+_MOST_DEPTH = 12
+_INDICATORS = ",[]{}"
+_STOPS = frozenset(f"{_INDICATORS}:#")
+_BLANKS = (" ", "\t")
+# What stands behind a backslash in double quotes, and the character that it means.
+_ESCAPES = dict(
+    zip('0abtnvfreN_LP "/\\\t', '\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029 "/\\\t', strict=True)
+)
+_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_LAST_CHARACTER = 0x10FFFF
+
+
+def find_quote_end(line: str, quote: str, start: int) -> int:
+    """Return the place of the quote that ends a quoted text on this line, -1 if it goes on below."""
+    if quote == "'":
+        end = line.find("'", start)
+        while end >= 0 and line[end + 1 : end + 2] == "'":  # two of them mean one
+            end = line.find("'", end + 2)
+        return end
+    place = start
+    while True:
+        end = line.find('"', place)
+        escape = line.find("\\", place, end if end >= 0 else len(line))
+        if escape < 0:
+            return end
+        place = escape + 2
+
+
+def unquote(lines: Sequence[str], quote: str) -> str:
+    """Return the text between two quotes, with its lines folded and its escapes read."""
+    if quote == "'":
+        return fold(lines).replace("''", "'")
+    text = _decode(lines[0]) if len(lines) == 1 else _decode(_fold_escaped(lines))
+    # Half a pair of surrogates is no character.
+    return text.encode("utf-8", "replace").decode()
+
+
+def fold(lines: Sequence[str]) -> str:
+    """Join lines by spaces; a blank one is a line break."""
+    if len(lines) < 2:  # noqa: PLR2004 - nothing to join
+        return "".join(lines)
+    folded = lines[0].rstrip()
+    glue = " "
+    for line in lines[1:]:
+        text = line.strip()
+        if text:
+            folded += glue + text
+            glue = " "
+        else:
+            glue = "\n" if glue == " " else f"{glue}\n"
+    return folded
+
+
+def _fold_escaped(lines: Sequence[str]) -> str:
+    """Fold lines; one that ends with a backslash goes on without a space."""
+    joined = [lines[0]]
+    for line in lines[1:]:
+        last = joined[-1].rstrip()
+        is_escaped = (len(last) - len(last.rstrip("\\"))) % 2 == 1
+        if is_escaped:
+            joined[-1] = last[:-1] + line.lstrip()
+        else:
+            joined.append(line)
+    return fold(joined)
+
+
+def _decode(text: str) -> str:
+    """Return a text with its escapes read; one that YAML doesn't know stays as it's written."""
+    pieces: list[str] = []
+    start = 0
+    while True:
+        place = text.find("\\", start)
+        if place < 0:
+            pieces.append(text[start:])
+            return "".join(pieces)
+        pieces.append(text[start:place])
+        sign = text[place + 1 : place + 2]
+        count = _HEX_DIGITS.get(sign, 0)
+        digits = text[place + 2 : place + 2 + count]
+        code = _code_of(digits) if len(digits) == count and count else -1
+        if code >= 0:
+            pieces.append(chr(code))
+        else:
+            pieces.append(_ESCAPES.get(sign, f"\\{sign}"))
+            count = 0
+        start = place + 2 + count
+
+
+def _code_of(digits: str) -> int:
+    """Return the character's number that hexadecimal digits give, -1 if they give none."""
+    try:
+        code = int(digits, 16)
+    except ValueError:
+        return -1
+    return code if 0 <= code <= _LAST_CHARACTER else -1
+
+
+class _Level:
+    """An open bracket: a mapping or a list, the path of its values (None: left out), and the current key."""
+
+    __slots__ = ("is_mapping", "key", "path")
+
+    def __init__(self, path: str | None, *, is_mapping: bool) -> None:
+        self.is_mapping = is_mapping
+        self.path = path
+        self.key: str | None = None
+
+    def value_path(self) -> str | None:
+        """Return the path of the next value; a pair in a list has none."""
+        if not self.is_mapping:
+            return self.path if self.key is None else None
+        if self.path is None or self.key is None:
+            return None
+        return f"{self.path}.{self.key}" if self.path else self.key
+
+
+class FlowReader:
+    """Reads a list or a mapping in brackets, line after line.
+
+    `fields` has the values of a mapping by path; those of a list, and of lists in it, have the path "".
+    """
+
+    def __init__(self) -> None:
+        self.fields: dict[str, list[str]] = {}
+        self.is_done = False
+        self.is_yaml = True
+        self._levels: list[_Level] = []
+        self._item: str | None = None
+        self._is_quoted = False
+        self._quote = ""  # of a text in quotes that goes on below
+        self._quoted_lines: list[str] = []
+
+    def add_line(self, line: str) -> None:
+        """Read one more line, until the first bracket is closed or something isn't YAML."""
+        place = 0
+        if self._quote:
+            place = self._add_quoted(line, 0)
+        while place < len(line) and self.is_yaml:
+            char = line[place]
+            if char in _BLANKS:
+                place += 1
+            elif char == "#":
+                return
+            elif self.is_done:  # there's more behind the last bracket
+                self.is_yaml = False
+            elif char in _INDICATORS:
+                self._add_indicator(char)
+                place += 1
+            elif char == ":" and self._is_colon(line, place):
+                self._end_key()
+                place += 1
+            elif char in "\"'" and self._item is None:
+                self._quote = char
+                self._quoted_lines = []
+                place = self._add_quoted(line, place + 1)
+            else:
+                place = self._add_plain(line, place)
+
+    def _add_indicator(self, char: str) -> None:
+        if char in "[{":
+            self._open(is_mapping=char == "{")
+            return
+        level = self._levels[-1]
+        self._end_item(level)
+        if char != ",":
+            self.is_yaml = level.is_mapping == (char == "}")
+            self._levels.pop()
+            self.is_done = not self._levels
+
+    def _open(self, *, is_mapping: bool) -> None:
+        path: str | None = ""
+        if self._levels:
+            level = self._levels[-1]
+            path = level.value_path()
+            is_in_list = not level.is_mapping
+            if is_mapping and is_in_list:
+                path = None
+        if self._item is not None or len(self._levels) >= _MOST_DEPTH:
+            self.is_yaml = False
+        self._levels.append(_Level(path, is_mapping=is_mapping))
+
+    def _is_colon(self, line: str, place: int) -> bool:
+        """Whether a colon ends a key: before a blank or a bracket, or behind a key in quotes."""
+        following = line[place + 1 : place + 2]
+        return following in ("", *_BLANKS, *_INDICATORS) or self._is_quoted
+
+    def _end_key(self) -> None:
+        level = self._levels[-1]
+        if level.key is not None:
+            self.is_yaml = False
+        level.key = self._item or ""
+        self._item = None
+        self._is_quoted = False
+
+    def _end_item(self, level: _Level) -> None:
+        path = level.value_path()
+        is_null = self._item in NULLS and not self._is_quoted
+        if path is not None:
+            values = self.fields.setdefault(path, [])
+            if self._item and not is_null:
+                values.append(self._item)
+        level.key = None
+        self._item = None
+        self._is_quoted = False
+
+    def _add_quoted(self, line: str, start: int) -> int:
+        """Add a line of a text in quotes; return the place behind it."""
+        end = find_quote_end(line, self._quote, start)
+        if end < 0:
+            self._quoted_lines.append(line[start:])
+            return len(line)
+        self._quoted_lines.append(line[start:end])
+        self._item = unquote(self._quoted_lines, self._quote)
+        self._is_quoted = True
+        self._quote = ""
+        return end + 1
+
+    def _add_plain(self, line: str, start: int) -> int:
+        """Add text without quotes, up to what ends it; return that place."""
+        end = start + 1
+        while end < len(line):
+            char = line[end]
+            if char in _STOPS and self._stops(line, end):
+                break
+            end += 1
+        text = line[start:end].strip()
+        is_no_text = text[0] in "&*!%@`|>" or text[:2] in ("?", "? ", "-", "- ")
+        self.is_yaml = not self._is_quoted and (self._item is not None or not is_no_text)
+        self._item = text if self._item is None else f"{self._item} {text}"
+        return end
+
+    def _stops(self, line: str, place: int) -> bool:
+        char = line[place]
+        if char == ":":
+            return self._is_colon(line, place)
+        return char != "#" or line[place - 1] in _BLANKS
