@@ -184,7 +184,7 @@ def _line_of(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[i
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
     what, who = _halves(seals.what_of(cells["fingerprint"] or ""))
-    is_sealed = seals.is_row_valid(cells, key.key)
+    is_sealed = seals.are_cells_valid(cells, key.key)
     return (_digest(cells["id"]), what, who, file, row, word_number, is_done, is_sealed)
 
 
@@ -284,7 +284,8 @@ def shape_of(
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
-    batch = tables.batch_of(rows, shape.schema, shape.renamed, shape.given)
+    """Write rows of cells (`tables.cells_of`) as a file; raises `OSError`."""
+    batch = tables.batch_of(rows, shape.schema, renamed={}, given=shape.given)
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 
@@ -294,9 +295,9 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
     rows = []
     for number, row in enumerate(folder.rows(name)):
         if number not in dropped:
-            rows.append(seals.sealed_row(row, key.key))
+            rows.append(seals.sealed_cells(row, key.key))
     if rows:
-        write_part(folder, name, rows, shape._replace(renamed={}))
+        write_part(folder, name, rows, shape)
     else:
         folder.remove([name])
 

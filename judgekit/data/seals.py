@@ -111,34 +111,60 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Return a row of OUT with a seal behind what stands for all that was judged; none without a key."""
-    what = what_of(str(row[FINGERPRINT]))
-    seal = f".{seal_of(key, 'row', _content(row))}" if key else ""
-    return {**row, FINGERPRINT: what + seal}
+    """Seal a row of OUT behind its fingerprint; without a key it gets no seal."""
+    return _sealed(row, key, "line", _line_content(row))
 
 
 def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
+    return is_valid(key, "line", _line_content(row), _seal_in(row))
+
+
+def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    """Seal a row of a Parquet file, as `sealed_row` seals a line."""
+    return _sealed(cells, key, "cells", _cells_content(cells))
+
+
+def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
+    return is_valid(key, "cells", _cells_content(cells), _seal_in(cells))
+
+
+def _sealed(row: Mapping[str, Any], key: str | None, kind: str, content: object) -> dict[str, Any]:
+    seal = f".{seal_of(key, kind, content)}" if key else ""
+    return {**row, FINGERPRINT: what_of(str(row[FINGERPRINT])) + seal}
+
+
+def _seal_in(row: Mapping[str, Any]) -> str:
     _, _, seal = str(row.get(FINGERPRINT) or "").partition(".")
-    return is_valid(key, "row", _content(row), seal)
+    return seal
 
 
-def _content(row: Mapping[str, Any]) -> list[Any]:
-    """Return what is sealed of a row: all of it, in one form for JSON Lines and for Parquet.
+def _line_content(row: Mapping[str, Any]) -> list[str]:
+    """Build what is sealed of a line of JSON: every name with its own value.
 
-    In Parquet a score has a column of its own, an empty cell is null, and a nested value or a number in a
-    column of texts is text. A column that is called like a score gets another name there.
+    Two rows that read differently never share this form: if names were shortened or cells sorted, a column
+    of the data could change places with our verdict.
     """
-    cells: list[tuple[str | None, str | None]] = []
-    for name, value in row.items():
-        if name == "scores" and isinstance(value, dict):
-            cells += [(f"score.{dimension}", _text(score)) for dimension, score in value.items()]
-        elif name != FINGERPRINT:
-            plain = str(name)
-            while plain.startswith("row."):
-                plain = plain.removeprefix("row.")
-            cells.append((_text(plain), _text(value)))
-    filled = [cell for cell in cells if cell[1] is not None]
-    return [what_of(str(row[FINGERPRINT])), sorted(filled, key=str)]
+    others = {name: value for name, value in row.items() if name != FINGERPRINT}
+    text = json.dumps(others, ensure_ascii=False, sort_keys=True)
+    return [_what_in(row), _as_written(text)]
+
+
+def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
+    """Build what is sealed of a row of Parquet: each name of a column with its cell as text.
+
+    As text, because columns get wider when files are joined: a number in a column of texts is text. An empty
+    cell is null.
+    """
+    filled = []
+    for name, value in cells.items():
+        text = _text(value)
+        if name != FINGERPRINT and text is not None:
+            filled.append([_as_written(name), text])
+    return [_what_in(cells), sorted(filled)]
+
+
+def _what_in(row: Mapping[str, Any]) -> str:
+    return what_of(str(row.get(FINGERPRINT) or ""))
 
 
 def _text(value: object) -> str | None:
@@ -148,9 +174,14 @@ def _text(value: object) -> str | None:
         text = value
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
-    text = text.encode("utf-8", "replace").decode()  # as it is written
+    text = _as_written(text)
     whole = _WHOLE_NUMBER.fullmatch(text)  # a column of numbers with a fraction holds 5 as 5.0
     return whole[1] if whole else text
+
+
+def _as_written(text: str) -> str:
+    """Replace half a surrogate pair, as a file does."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:

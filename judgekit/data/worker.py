@@ -166,14 +166,16 @@ class Job:
 
 
 class _Collected(Results):
-    def __init__(self) -> None:
+    """Collects rows as the cells of a Parquet file, each sealed."""
+
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        self._renamed = renamed
         self.rows: list[Mapping[str, Any]] = []
         self._key = seals.state_key()
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        row = seals.sealed_row(columns, self._key)
-        self.rows.append(row)
-        return row
+        self.rows.append(seals.sealed_cells(tables.cells_of(columns, self._renamed), self._key))
+        return dict(columns)
 
 
 class Worker:
@@ -205,7 +207,7 @@ class Worker:
         if self._beats is None:  # it needs the loop, which runs only now
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
-        collected = _Collected()
+        collected = _Collected(self._job.shape.renamed)
         written = await running.run_in_thread(partial(self._read_written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
@@ -244,7 +246,7 @@ class Worker:
         key = seals.state_key()
         records = {}
         for row in self._job.folder.rows(name):
-            if key is None or seals.is_row_valid(row, key):
+            if key is None or seals.are_cells_valid(row, key):
                 record = row["judged"]
                 records[str(row["id"])] = record and json.loads(record)
         return records

@@ -80,6 +80,30 @@ def test_no_verdict_that_a_clone_brings_is_kept(served: Served, change: str, out
     assert (done.code, asked) == (0, [])
 
 
+@pytest.mark.parametrize("column", ["verdict", "average", "model", "error", "scores", "reasoning"])
+def test_a_column_of_the_rows_and_ours_cannot_change_places(served: Served, column: str) -> None:
+    row = {"id": "r1", "answer": "one\nTODO", column: "accept"}
+    Path("rows.jsonl").write_text(f"{json.dumps(row)}\n")
+    served(by_content, *JUDGE, "out.jsonl")
+
+    def change_places(result: dict[str, Any]) -> None:
+        theirs = f"row.{column}"
+        result[column], result[theirs] = result[theirs], result[column]
+
+    rewrite(change_places)
+    done, asked = served(by_content, *JUDGE, "out.jsonl", "--no-cache")
+    assert done.code == 64
+    assert asked == []
+
+
+def test_a_score_of_the_rows_and_ours_cannot_change_places(served: Served) -> None:
+    Path("rows.jsonl").write_text('{"id": "r1", "answer": "one TODO", "score.semantic": 5}\n')
+    served(by_content, *JUDGE, "out.jsonl")
+    rewrite(lambda row: row["scores"].update(semantic=5))
+    done, _ = served(by_content, *JUDGE, "out.jsonl", "--no-cache")
+    assert done.code == 64
+
+
 def test_results_that_the_user_trusts_are_kept_as_they_are_once(served: Served) -> None:
     write("one\nTODO", "two")
     served(by_content, *JUDGE, "out.jsonl")

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judgekit.data import seals
+from judgekit.data import seals, tables
 from judgekit.data.results import OURS, Ids, Results, open_results, result
 from judgekit.data.rows import open_rows
 from judgekit.data.seals import Fingerprint
@@ -33,6 +33,7 @@ from judgekit.text import as_before
 if TYPE_CHECKING:
     from pathlib import Path
 
+KEY = "0123456789abcdef"
 VERDICT = {
     "schema": "judgekit/verdict@1",
     "verdict": "accept",
@@ -411,7 +412,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
             for row in open_rows(str(out), io.BytesIO())
             if isinstance(row, DataRow)
         ]
-        if ending in ("jsonl", "parquet"):
+        if ending == "jsonl":
             assert all(seals.is_row_valid(row, seals.state_key()) for row in read)
         if ending in ("csv", "tsv"):
             read = [
@@ -429,6 +430,30 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
                 name for name, cell in cells.items() if cell != ""
             }
             assert all(got[name] in (cell, text(cell)) for name, cell in cells.items())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS)
+def test_any_row_of_a_folder_verifies_when_it_is_read_again(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    pytest.importorskip("numpy", reason="the extra ray is not installed")
+    from judgekit.data import parts  # noqa: PLC0415 - it needs NumPy
+
+    kinds = tables.ColumnKinds(OURS)
+    results = []
+    for number, columns in enumerate(rows, 1):
+        row = result(DataRow(number, columns), number, VERDICT, None, "f")
+        kinds.add(row)
+        results.append(row)
+    shape = parts.shape_of(kinds, {}, [])
+    cells = [seals.sealed_cells(tables.cells_of(row, shape.renamed), KEY) for row in results]
+    folder = parts.Folder.at(str(tmp_path / "out"))
+    folder.make()
+    parts.write_part(folder, "part-0001-1.parquet", cells, shape)
+    read = list(folder.rows("part-0001-1.parquet"))
+    assert all(seals.are_cells_valid(row, KEY) for row in read)
+    assert not any(seals.are_cells_valid(row | {"verdict": "tie"}, KEY) for row in read)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
