@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
-from judgekit.cli.output import emit, say
+from judgekit.cli.output import emit, note, say
 from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import InputError, UsageError
@@ -74,6 +74,8 @@ def report(
     if results[1:]:
         others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
         second = others.name, {row.row_id: row.word for row in others}
+    if by and f"row.{by}" in first.column_names:
+        note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
     summary = summarise(
         first,
         first.name,
@@ -268,7 +270,13 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
     if rate and rate.interval:
         corrected = rate.interval.text
     counts = [group.verdicts.get(word, 0) for word in words]
-    return [group.value, group.rows, rate.judged if rate else None, corrected, *counts]
+    return [
+        group.value or "(no value)",
+        group.rows,
+        rate.judged if rate else None,
+        corrected,
+        *counts,
+    ]
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:

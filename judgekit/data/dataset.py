@@ -8,14 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.data import fields as row_fields
 from judgekit.data import seals
-from judgekit.data.results import Ids
+from judgekit.data.results import ONLY_OURS, Ids, TakenNames
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import labels
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
 from judgekit.judging.service import comparison_judge, document_judge
 from judgekit.providers.gateway import open_gateway
@@ -63,6 +64,8 @@ def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
 def double(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
     """Return the row `number` as one that cannot be judged: another one has its id."""
     why = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
+    if labels.id_key(row_id) != str(row_id):
+        why += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
     return UnreadableRow(number, column, why)
 
 
@@ -116,7 +119,7 @@ class Dataset:
 
     `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
     a cell of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes what
-    finds an id that two rows have.
+    finds an id that two rows have. Names that their columns cannot keep in results are `taken`.
     """
 
     rows: Iterable[DataRow | UnreadableRow]
@@ -124,6 +127,7 @@ class Dataset:
     read: RowReader
     basis: str
     id_column: str | None = None
+    taken: TakenNames = ONLY_OURS
     limit: int | None = None
     keep_bad_rows: bool = False
     ids: Callable[[], Ids] = Ids
@@ -143,9 +147,11 @@ class Dataset:
     def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
         """Return a row with what is judged of it, or as one that cannot be read."""
         column = self.id_column or ""
-        row_id = row.columns.get(column) if column else row.number
-        if not _is_id(row_id):
+        row_id = labels.id_of(row.columns.get(column) if column else row.number)
+        if row_id is None or len(str(row_id)) > _ID_CHARS:
             expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
+            if labels.is_no_label(row.columns.get(column)):
+                expected += ", got a blank; give each row an id, or name another column of ids"
             return UnreadableRow(row.number, column, expected)
         first_number = ids.add(row_id, row.number)
         if first_number is not None:
@@ -172,12 +178,6 @@ class Dataset:
         if first:
             raise unreadable(self.name, first, bad - 1)
         return count
-
-
-def _is_id(value: object) -> TypeGuard[str | int]:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return False
-    return 0 < len(str(value)) <= _ID_CHARS
 
 
 class RowOptions(NamedTuple):
@@ -224,9 +224,9 @@ def open_dataset(
     is_python = isinstance(source, Mappings)
     naming = row_fields.Naming(is_python=is_python)
     fields = row_fields.fields_of(options.task, names, options.given, source.name, naming)
-    column = options.id_column or ("id" if "id" in names else None)
+    column = options.id_column or row_fields.id_column_of(names, source.name, naming)
     if column and column not in names:
-        option = f"id_column={column!r}" if is_python else f"--id {column}"
+        option = naming.choosing_ids(column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, request)
     dataset = Dataset(
@@ -235,10 +235,19 @@ def open_dataset(
         read=options.reader(fields, loaded),
         basis=basis,
         id_column=column,
+        taken=TakenNames(_score_columns(options.task, loaded), column),
         limit=options.limit,
         keep_bad_rows=is_python,
     )
     return dataset, fields, _unseen(options.task, fields, loaded)
+
+
+def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
+    """Return the columns that scores have in a table: of dimensions, or of the texts that are compared."""
+    names: Sequence[str] = LETTERS
+    if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
+        names = loaded.rubric.questions
+    return frozenset(f"score.{name}" for name in names)
 
 
 def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:

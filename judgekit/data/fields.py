@@ -74,8 +74,14 @@ class Naming(NamedTuple):
             return f"fields={{{field!r}: {column!r}}}"
         return f"--map {field}={column}"
 
+    def choosing_ids(self, column: str = "COLUMN") -> str:
+        return f"id_column={column!r}" if self.is_python else f"--id {column}"
+
     def comparing(self) -> str:
         return 'task="compare"' if self.is_python else "judgekit compare --data"
+
+
+ON_THE_COMMAND_LINE = Naming()
 
 
 class Fields(NamedTuple):
@@ -164,6 +170,24 @@ def fields_of(
             columns_of_fields[field] = chosen[field]
             other_columns[field] = _without(others.get(field, ()), taken)
     return Fields(columns_of_fields, other_columns, _without(columns, taken), naming)
+
+
+def id_column_of(
+    columns: Iterable[str], name: str, naming: Naming = ON_THE_COMMAND_LINE
+) -> str | None:
+    """Return the column of ids: `id`, else the one that is called so but for case and signs (`ID`, `_id`).
+
+    None if there is none. Raises `UsageError` if there are several.
+    """
+    if "id" in columns:
+        return "id"
+    found = [column for column in columns if plain(column) == "id"]
+    if len(found) > 1:
+        choices = " or ".join(naming.choosing_ids(column) for column in found[:_SHOWN_CHOICES])
+        raise UsageError(
+            f"{name}: {names_shown(found)} may each be the ids of the rows; choose with {choices}"
+        )
+    return found[0] if found else None
 
 
 def _without(columns: Iterable[str], taken: Collection[str]) -> list[str]:

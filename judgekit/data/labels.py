@@ -44,6 +44,7 @@ _WORDS = (
 _LOOKED_AT = 100  # rows whose columns count; of a stream the first
 _MOST_CHARS = 400  # of the texts of a row that were compared
 _COMPARISON = "judgekit/comparison@"
+_SCORE = "score."  # begins the column of a score in a table
 
 
 class NamedColumns(NamedTuple):
@@ -52,11 +53,13 @@ class NamedColumns(NamedTuple):
     id_column: str | None = None
     given: Mapping[str, str] = MappingProxyType({})
 
-    def id_of(self, columns: Mapping[str, Any]) -> str | None:
-        """Return the id of a row, None where it has none."""
-        column = self.id_column if self.id_column in columns else _column_of(columns, ["id"])
-        value = columns.get(column or "")
-        return None if labels.is_no_label(value) else str(value)
+    def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
+        """Return the id of a row of the file `name` as it is compared; None if it has none."""
+        column = self.id_column
+        if column not in columns:
+            column = fields.id_column_of(columns, name)
+        row_id = labels.id_of(columns.get(column or ""))
+        return None if row_id is None else labels.id_key(row_id)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
         """Return the column of a row that gives a field: the named one, or one with a usual name."""
@@ -93,9 +96,31 @@ class ResultRow(NamedTuple):
     @property
     def own(self) -> dict[str, Any]:
         """The columns that the row had before it was judged."""
-        scores = [f"score.{name}" for name in self.scores]
+        scores = [f"{_SCORE}{name}" for name in self.scores]
         ours = {*OURS, *scores}
         return {name: value for name, value in self.columns.items() if name not in ours}
+
+    def values_of(self, column: str) -> list[str]:
+        """Return the values of a column as texts: the elements of a list, none if the cell is empty.
+
+        They are the same whatever the format: a table has lists as JSON, and numbers as text or as 1.0.
+        """
+        value = self.columns.get(column)
+        if column not in self.columns and column.startswith(_SCORE):
+            value = self.scores.get(column.removeprefix(_SCORE))
+        if isinstance(value, str) and value.startswith("["):
+            value = fields.parsed(value)
+        values = value if isinstance(value, list) else [value]
+        texts = []
+        for element in values:
+            if not labels.is_no_label(element):
+                texts.append(labels.id_key(tables.text_of(element)))
+        return list(dict.fromkeys(texts))
+
+    def has(self, column: str) -> bool:
+        """Whether the row has a column, also if the cell is empty."""
+        is_score = column.startswith(_SCORE) and column.removeprefix(_SCORE) in self.scores
+        return is_score or column in self.columns
 
 
 class ResultFile:
@@ -131,6 +156,7 @@ class ResultFile:
             self._rows = chain(read_rows, stream)
         self.task: TaskName = task or "judge"
         self.has_id_column = columns.id_column in column_names
+        self.column_names = frozenset(column_names)
         self._check_given(list(column_names))
 
     def _check_given(self, column_names: Sequence[str]) -> None:
@@ -303,7 +329,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             raise unreadable(rows.name, row, 0)
         if _is_table(rows.name):
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
-        row_id = columns.id_of(row.columns) or str(row.number)
+        row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         where = f"{rows.name}: row {row.number}"
         value = row.columns.get(column)
         if labels.is_no_label(value):
@@ -339,7 +365,7 @@ def _answers(
             raise unreadable(file, row, 0)
         if _is_table(file):
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
-        row_id = columns.id_of(row.columns)
+        row_id = columns.id_of(row.columns, file)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:
             problem = f"expected the columns id and {names[0]}; in CSV with commas between them"
@@ -361,15 +387,30 @@ def _without_defusing(row: DataRow) -> DataRow:
 
 
 def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    scores = {}
-    for name, value in columns.items():
-        if name.startswith("score."):
-            scores[name.removeprefix("score.")] = value
-    scores.update(nested(columns.get("scores")) or {})
+    scores = nested(columns.get("scores"))
+    if scores is None:
+        scores = _scores_in_columns(columns)
     for name, value in scores.items():
         score = labels.number_of(value)
         if score is not None:
             yield name, score
+
+
+def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cells of the columns `score.NAME`; beside a verdict of ours only those that it has."""
+    cells = {}
+    for name, value in columns.items():
+        if name.startswith(_SCORE):
+            cells[name.removeprefix(_SCORE)] = value
+    record = nested(columns.get("judged")) if cells else None
+    if record is None or not str(record.get("schema")).startswith("judgekit/"):
+        return cells
+    if "scores" not in record and "subjects" not in record:
+        return cells
+    # Else a column of the rows with such a name would be a dimension of ours.
+    names = {*(record.get("scores") or ())}
+    names.update(subject.get("letter") for subject in record.get("subjects") or ())
+    return {name: value for name, value in cells.items() if name in names}
 
 
 def nested(value: object) -> dict[str, Any] | None:

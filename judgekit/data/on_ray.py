@@ -30,6 +30,7 @@ from judgekit.data.results import OURS, lock_of, taken_alone
 from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
+from judgekit.evaluation.labels import id_key
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
 from judgekit.rubric.schema import ScoreRubric
@@ -207,7 +208,7 @@ class RayRun:
             start, _ = self._starts_and_counts[path]
             for place, row_id in file.places:
                 number = start + place
-                first_number = first_numbers.setdefault(str(row_id), number)
+                first_number = first_numbers.setdefault(id_key(row_id), number)
                 if first_number != number:
                     doubles.append(dataset.double(row_id, number, first_number, column))
         return doubles

@@ -25,6 +25,7 @@ from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
 from judgekit.data.rows import file_system, rows_in
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.labels import id_key
 from judgekit.judging.documents import LETTERS
 from judgekit.text import encodable
 
@@ -197,7 +198,7 @@ def _halves(fingerprint: str) -> tuple[int, int]:
 
 
 def _digest(row_id: str | int) -> int:
-    return int(environment.digest(str(row_id)), 16)
+    return int(environment.digest(id_key(row_id)), 16)
 
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -33,6 +33,7 @@ LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
 _REASONS = 5  # of those that judged, and of errors
 MOST_SHOWN = 100  # rows of a list, and values of a column
 _SHOWN_CHARS = 400
+NO_VALUE = ""  # of a column: the group of the rows whose cell is empty
 _FIRST = 3  # ids of a file that has none of those of another
 _TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
@@ -58,7 +59,7 @@ class CorrectedRate(ReportPart):
 
 
 class Group(ReportPart):
-    """The rows with one `value` of a column; `needs` says how many labels are missing, and why."""
+    """The rows with one `value` of a column, "" for none; `needs` says how many labels are missing."""
 
     value: str
     rows: int
@@ -319,15 +320,20 @@ def summarise(
     labels = labels or {}
     totals = _Totals()
     groups = defaultdict[str, _Tally](_Tally)
+    has_column = False
     lists = _Lists(second, results, labels)
     for row in results:
         label = labels.get(row.row_id)
         totals.add(row, label)
         lists.add(row, label)
-        if column is not None and column in row.columns:
-            groups[str(row.columns[column])].add(row.word, label)
+        if column is not None:
+            has_column = has_column or row.has(column)
+            for value in row.values_of(column) or [NO_VALUE]:
+                groups[value].add(row.word, label)
     tally = totals.tally
-    _refuse_nothing(name, tally, column, groups)
+    _refuse_nothing(name, tally)
+    if column is not None and not has_column:
+        raise UsageError(f"--by {column}: {name} has no such column")
     task = "judge"
     best = "accept"
     accept_rate = None
@@ -380,13 +386,9 @@ def _largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
     return sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
 
 
-def _refuse_nothing(
-    name: str, whole: _Tally, column: str | None, groups: Mapping[str, _Tally]
-) -> None:
+def _refuse_nothing(name: str, whole: _Tally) -> None:
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
-    if column is not None and not groups:
-        raise UsageError(f"--by {column}: {name} has no such column")
 
 
 class _Lists:

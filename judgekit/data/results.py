@@ -16,13 +16,14 @@ import threading
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from judgekit import environment, outputs
 from judgekit.config.locks import take
 from judgekit.data import seals, tables
 from judgekit.data.sources.line_reader import bounded_lines
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.labels import id_key
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable, short_line
 
@@ -77,17 +78,34 @@ _IN_ORDER = (
 )
 
 
+class TakenNames(NamedTuple):
+    """Names that a column of the rows cannot keep in OUT: `OURS`, and those of the columns of `scores`.
+
+    The column that gives ids keeps the name `id`: there theirs is ours.
+    """
+
+    scores: frozenset[str] = frozenset()
+    id_column: str | None = None
+
+    def __contains__(self, name: object) -> bool:
+        return name in OURS or name in self.scores
+
+
+ONLY_OURS = TakenNames()
+
+
 def result(
     row: DataRow,
     row_id: str | int,
     record: Mapping[str, Any] | None,
     error: str | None,
     fingerprint: str,
+    taken: TakenNames = ONLY_OURS,
 ) -> dict[str, Any]:
     """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
 
-    An own column with one of our names becomes `row.NAME`, unless it holds the same value. `record` is that
-    of a verdict or of a comparison, None for a row that could not be judged.
+    An own column with a `taken` name becomes `row.NAME`, whatever it holds. `record` is that of a verdict or
+    of a comparison, None for a row that could not be judged.
     """
     judged = record or {}
     verdict = judged.get("verdict", UNDETERMINED)
@@ -112,9 +130,9 @@ def result(
     ours = _finite({name: values.get(name) for name in OURS})
     columns = {}
     for name, value in _finite(row.columns).items():
-        free_name = _free_name(name, ours, row.columns)
-        if free_name == name or json.dumps(value) != json.dumps(ours[name]):
-            columns[free_name] = value
+        if name == "id" and taken.id_column == "id":
+            continue
+        columns[_free_name(name, taken, row.columns)] = value
     return {**columns, **ours}
 
 
@@ -134,10 +152,10 @@ def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
     return ", ".join(models) or None
 
 
-def _free_name(name: str, ours: Mapping[str, Any], columns: Mapping[str, Any]) -> str:
+def _free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
     """Return the name under which a column stands beside ours: its own, or `row.NAME` where that is taken."""
     free_name = name
-    while free_name in ours or (free_name != name and free_name in columns):
+    while free_name in taken or (free_name != name and free_name in columns):
         free_name = f"row.{free_name}"
     return free_name
 
@@ -157,7 +175,7 @@ def judge_named(columns: Mapping[str, Any]) -> str:
 
 
 class Ids:
-    """The ids that were met, with the numbers of their rows; 1 and "1" are the same id.
+    """The ids that were met, by `id_key`, with the numbers of their rows.
 
     Many are in a temporary file, so that a million need no more memory than a thousand. A few are in memory:
     a process that is forked while SQLite opens such a file waits for it in vain.
@@ -169,7 +187,7 @@ class Ids:
 
     def add(self, row_id: str | int, number: int) -> int | None:
         """Note the id of a row; returns the number of the row that has it already, if there is one."""
-        name = str(row_id)
+        name = id_key(row_id)
         if self._table is not None:
             return _add_to(self._table, name, number)
         first_number = self._numbers.setdefault(name, number)
@@ -325,16 +343,17 @@ class _File(Results):
 
     def _kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         self._rows_met += 1
-        self._rows.execute(_NOTE_PLACE, (str(row_id), self._rows_met))
+        key = id_key(row_id)
+        self._rows.execute(_NOTE_PLACE, (key, self._rows_met))
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
-        row = self._rows.execute(query, (str(row_id),)).fetchone()
+        row = self._rows.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
         if start is None:  # OUT has no line of it
             return None
         is_decided = not failed and word != UNDETERMINED
         if is_decided and seals.is_of(old_fingerprint, fingerprint):
             return str(word)
-        self._rows.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
+        self._rows.execute("UPDATE rows SET again = 1 WHERE id = ?", (key,))
         return None
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -479,7 +498,7 @@ class _File(Results):
     def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
         """Note where the line of a result is, and what counts of it."""
         values = {
-            "id": str(row["id"]),
+            "id": id_key(row["id"]),
             "in_again_file": in_again_file,
             "start": start,
             "size": size,

@@ -148,7 +148,12 @@ class DatasetRun(Tally):
     def on_record(self, pending: PendingRow, record: Record | None) -> dict[str, Any]:
         """Return the row of results that was written for a record, or for a row that cannot be judged."""
         written = result(
-            pending.row, pending.row_id, record, pending.error, pending.fingerprint.current
+            pending.row,
+            pending.row_id,
+            record,
+            error=pending.error,
+            fingerprint=pending.fingerprint.current,
+            taken=self.dataset.taken,
         )
         with self._lock:
             written = self.results.add(written)

@@ -21,6 +21,7 @@ from judgekit.data.rows import rows_in
 from judgekit.data.runs import DatasetRun, Tally
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import FailureKind, JudgekitError
+from judgekit.evaluation.labels import id_key
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.service import max_concurrency
@@ -91,7 +92,9 @@ def check(
                 checked.first_unreadable = checked.first_unreadable or row
                 checked.unreadable += 1
                 continue
-            cells = result(row.row, row.row_id, ours, "\0", "\0")
+            cells = result(
+                row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken
+            )
             own_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
             checked.columns.add(own_cells)
             unchecked.append(cells)
@@ -244,19 +247,20 @@ class Worker:
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
-        records = {}
+        records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
             if key is None or seals.are_cells_valid(row, key):
                 record = row["judged"]
-                records[str(row["id"])] = record and json.loads(record)
+                records[id_key(row["id"])] = record and json.loads(record)
         return records
 
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
         """Hand the record of a row to the run, unless the run ends before it is judged."""
-        if str(row.row_id) in written:
-            run.on_record(row, written[str(row.row_id)])
+        key = id_key(row.row_id)
+        if key in written:
+            run.on_record(row, written[key])
             return
         async with self._slots:
             if self._client.is_ending:

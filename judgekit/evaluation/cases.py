@@ -152,8 +152,8 @@ class Case(Strict):
     @field_validator("id", mode="before")
     @classmethod
     def _is_number(cls, value: object) -> object:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(labels.id_of(value))
         return value
 
     @field_validator("label", mode="before")

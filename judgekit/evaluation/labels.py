@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +30,8 @@ _TABLE: dict[str, Any] = environment.table(__file__, "labels.toml")
 _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40
+_EXACT = 2**53  # above, a floating-point number is not every whole number
+_WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
 
 def plain(name: str) -> str:
@@ -56,6 +59,28 @@ BLANK = "blank"
 NUMBER = "number"
 UNKNOWN = "unknown"
 _DIGITS = {"0": "reject", "1": "accept"}
+
+
+# --- Ids
+
+
+def id_of(value: object) -> str | int | None:
+    """Return the id that a cell holds: text or a number; None for anything else, for a blank and for NaN.
+
+    A whole number may have come as 17.0: pandas makes it one as soon as another row has none.
+    """
+    if isinstance(value, bool) or is_no_label(value):
+        return None
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() and abs(value) < _EXACT else str(value)
+    return value if isinstance(value, str | int) else None
+
+
+def id_key(row_id: str | int) -> str:
+    """Return an id as it is compared: 17, "17", "17.0" and " 17" are one, and so are NFC and NFD."""
+    text = unicodedata.normalize("NFC", " ".join(str(row_id).split()))
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 # --- Outcomes

@@ -235,7 +235,13 @@ def test_what_a_row_of_out_holds(
     record: dict[str, Any] | None, error: str | None, expected: dict[str, Any]
 ) -> None:
     row = result(DataRow(1, OWN), 7, record, error, "f")
-    own = {"text": "x", "row.row.verdict": "mine", "row.verdict": None, "nested": {"score": [None]}}
+    own = {
+        "text": "x",
+        "row.id": 7,
+        "row.row.verdict": "mine",
+        "row.verdict": None,
+        "nested": {"score": [None]},
+    }
     judged = row.pop("judged")
     assert row == {**own, "id": 7, **NONE, **expected, "fingerprint": "f"}
     assert [*row] == [*own, *OURS[:-1]]
