@@ -100,14 +100,14 @@ for each in range(3):
 own = one("parent-meanwhile")
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + [own, one("after")])
 """,
-    "forked while others begin: 8 of 8": """
+    "forked while others ask: 12 of 12": """
 import signal, time
-judgekit.judge_texts
+one("parent")
 with ThreadPoolExecutor(4) as pool:
-    asked = [pool.submit(one, each) for each in range(4)]
+    asked = [pool.submit(one, each) for each in range(8)]
     children = []
     for each in range(4):
-        time.sleep(0.4)
+        time.sleep(0.1)
         if (process := os.fork()) == 0:
             signal.alarm(100)
             os._exit(0 if one(f"child {each}") == "accept" else 1)
@@ -115,26 +115,31 @@ with ThreadPoolExecutor(4) as pool:
     own = [each.result() for each in asked]
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + own)
 """,
-    "forked while a model of pydantic's is built: 1 of 1": """
-import signal, time
-from pydantic import BaseModel
-from pydantic_core import core_schema
-judgekit.judge_texts
-building = threading.Event()
-class Slow:
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source, handler):
-        building.set()
-        time.sleep(1)
-        return core_schema.any_schema()
-class Model(BaseModel, defer_build=True):
-    part: Slow
-threading.Thread(target=Model.model_rebuild).start()
-building.wait()
+    "forked while a thread waits for rows: 2 of 2": """
+import signal
+one("parent")
+reading = threading.Event()
+never = threading.Event()
+def wait_for_rows():
+    reading.set()
+    never.wait()
+    yield {}
+threading.Thread(target=lambda: list(judgekit.judge_rows(wait_for_rows())), daemon=True).start()
+reading.wait()
 if (process := os.fork()) == 0:
-    signal.alarm(60)
+    signal.alarm(100)
     os._exit(0 if one("child") == "accept" else 1)
-accepted(["accept" if os.waitpid(process, 0)[1] == 0 else "lost"])
+accepted(["accept" if os.waitpid(process, 0)[1] == 0 else "lost", one("after")])
+sys.stdout.flush()
+os._exit(0)
+""",
+    "rows in workers of one task each: 6 of 6": """
+def rows(name):
+    found = judgekit.judge_rows([{"question": "q", "answer": f"Text {name}."}], rubric="kls")
+    return [row["verdict"] for row in found][0]
+rows("parent")
+with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
+    accepted(pool.map(rows, range(6), chunksize=1))
 """,
     "forked by multiprocessing: 6 of 6": """
 one("parent")
@@ -145,6 +150,14 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 if __name__ == "__main__":
     one("parent")
     with multiprocessing.get_context("spawn").Pool(2) as pool:
+        accepted(pool.map(one, range(4)))
+""",
+    "forked by a server: 4 of 4": """
+if __name__ == "__main__":
+    one("parent")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["judgekit.api"])
+    with context.Pool(2) as pool:
         accepted(pool.map(one, range(4)))
 """,
 }
@@ -200,6 +213,27 @@ def answer(server: Loopback, seconds: float) -> Answer:
 @pytest.mark.skipif(sys.platform == "win32", reason="forks, and spawned workers import the program")
 def test_no_verdict_is_lost_and_nothing_is_said(way: str, tmp_path: Path) -> None:
     assert run(WAYS[way], tmp_path) == (way.partition(": ")[2].split(", "), "")
+
+
+def test_nothing_of_ours_runs_at_a_fork(tmp_path: Path) -> None:
+    """A handler of ours would hold up, or lock, forks of programs that merely import us."""
+    script = (
+        "import judgekit.api; from judgekit.providers import litellm; litellm.load(); print(*ours)"
+    )
+    registers = (
+        "import os; ours = []; os.register_at_fork = lambda **own: ours.append(named(own))\n"
+    )
+    naming = """
+def named(handlers):
+    modules = {getattr(handler, "__module__", "") or "" for handler in handlers.values()}
+    return [module for module in modules if module.startswith("judgekit")]
+"""
+    program = tmp_path / "fork.py"
+    program.write_text(naming + registers + script.replace("*ours", "sum(map(len, ours))"))
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout.strip() == "0"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc shows")

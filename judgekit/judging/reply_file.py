@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from judgekit import environment
 from judgekit.config import locks
 from judgekit.judging.cache import MAX_SECONDS, KeptText
-from judgekit.providers import forking
+from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that writes
@@ -24,9 +25,11 @@ _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     WHERE total > ?)"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _FILE_ENDS = ("", "-wal", "-shm")  # SQLite keeps two more files beside the one
-# One statement at a time, and none at a fork: what SQLite locks then stays locked in the child. A thread
-# that has its turn may close the file of another store, whose last user it is.
-_turn = forking.waits_for(threading.RLock())
+# One statement at a time. A thread that has its turn may close the file of another store, whose last user it
+# is.
+_turn = PerProcess(threading.RLock)
+# Connections of the process that this one was forked from: SQLite allows a child not even to close them.
+_inherited: list[sqlite3.Connection] = []
 
 
 class CacheState(NamedTuple):
@@ -45,6 +48,7 @@ class ReplyFile:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(environment.REPLIES.path())
         self._opened: sqlite3.Connection | None = None
+        self._opened_by = 0  # the pid
         self._is_trimmed = False
 
     def read_reply(self, key: str) -> KeptText | None:
@@ -94,11 +98,14 @@ class ReplyFile:
         A failure is passed over, after what can be done about it: in a full file old replies make room for
         what is written, and a damaged file is removed.
         """
-        if not _turn.acquire(timeout=2 * _WAIT):
+        turn = _turn.get()
+        if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
         try:
-            self._opened = self._opened or self._open()
+            if self._opened is None or self._opened_by != os.getpid():
+                self._opened = self._open()
+                self._opened_by = os.getpid()
             row = self._opened.execute(statement, values).fetchone()
         except sqlite3.Error as error:
             code = _error_code(error)
@@ -111,7 +118,7 @@ class ReplyFile:
         except OSError:
             pass
         finally:
-            _turn.release()
+            turn.release()
         return row
 
     def _open(self) -> sqlite3.Connection:
@@ -141,7 +148,7 @@ class ReplyFile:
         except sqlite3.Error:
             connection.close()
             raise
-        weakref.finalize(self, _close, connection)
+        weakref.finalize(self, _close, connection, os.getpid())
         return connection
 
     def _remove_damaged(self) -> None:
@@ -161,8 +168,11 @@ class ReplyFile:
                     file.unlink(missing_ok=True)
 
 
-def _close(connection: sqlite3.Connection) -> None:
-    with _turn:
+def _close(connection: sqlite3.Connection, opened_by: int) -> None:
+    if opened_by != os.getpid():
+        _inherited.append(connection)
+        return
+    with _turn.get():
         connection.close()
 
 

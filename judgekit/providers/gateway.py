@@ -55,8 +55,9 @@ class Router:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         # Connections, and turns to ask, are shared by the whole process.
-        from judgekit.providers.running import lasting  # noqa: PLC0415 - asyncio, when used
+        from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
+        lasting = shared_gateways()
         profile = endpoint.profile
         is_free = is_local(endpoint)
         if profile.kind == "litellm" and profile.embedded:

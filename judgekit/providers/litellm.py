@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import re
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -25,7 +26,6 @@ from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, usage_
 from judgekit.providers import (
     chat,
     decisions,
-    forking,
     proxies,
     remembered,
     retrying,
@@ -36,6 +36,7 @@ from judgekit.providers.base import Reply, secret_values, with_schema
 from judgekit.providers.failures import classify_exception, ending, stated_failure
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
+from judgekit.providers.per_process import PerProcess, was_forked
 from judgekit.providers.registry import ApiProfile, DecisionsProfile, LitellmProfile
 from judgekit.providers.style import (
     MOST_CHANGES,
@@ -67,52 +68,83 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_lock = forking.waits_for(threading.RLock())  # of whoever loads litellm
-_loaded: list[Any] = []  # the module, when it is imported
-_left: list[object] = []
+
+
+class _Litellm:
+    """Whether this process may use litellm yet, and the lock of the thread that sees to it."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.lock = threading.RLock()
+
+
+_litellm = PerProcess(_Litellm)
+_imported: list[Any] = []  # the module, also of a process that this one was forked from
+_inherited: list[object] = []  # connections, which are the parent's to close
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm beside the event loop, so that the deadline holds from the first call on."""
-    return _loaded[0] if _loaded else await running.run_in_thread(load)
+    module = _litellm.get().module
+    return await running.run_in_thread(load) if module is None else module
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, once: quiet, offline, and without garbage collections, which take 0.6 s."""
-    if _loaded:  # also while a fork holds the lock
-        return _loaded[0]
-    with _lock:
-        if _loaded:
-            return _loaded[0]
-        os.environ.update(_ENVIRONMENT)
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            litellm = import_whole("litellm", _import_litellm)
-        finally:
-            gc.freeze()
-            if collecting:
-                gc.enable()
-        litellm.suppress_debug_info = True
-        litellm.telemetry = False
-        vars(litellm.main)["encoding"] = _Tokenizer()
-        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-            logger = logging.getLogger(name)
-            logger.handlers[:] = [logging.NullHandler()]
-            logger.propagate = False
-        from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
-        from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - the same
+    """Import litellm, once a process: quiet, offline, and without garbage collections, which take 0.6 s."""
+    own = _litellm.get()
+    if own.module is not None:
+        return own.module
+    with own.lock:
+        if own.module is None:
+            if _imported:
+                _leave_connections(_imported[0])
+            else:
+                _imported.append(_import_quietly())
+            own.module = _imported[0]
+        return own.module
 
-        # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
-        redact = secret_redaction.python_redact_string
-        secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
-        servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
-        running.closing.append(vars(litellm)["close_litellm_async_clients"])
-        # Registered last, it is called first: litellm may tidy up, too.
-        atexit.unregister(running.end)
-        atexit.register(running.end)
-        _loaded.append(litellm)
-        return litellm
+
+def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
+    """Have a forked process make connections of its own, and leave its parent's alone."""
+    _inherited.append(litellm.in_memory_llm_clients_cache)
+    litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
+
+
+def _import_quietly() -> Any:  # noqa: ANN401 - the same
+    spec = getattr(sys.modules.get("litellm"), "__spec__", None)
+    if was_forked() and getattr(spec, "_initializing", False):
+        # The thread that imports it wasn't copied by the fork, so Python would wait for it for ever.
+        raise ImportError(
+            "forked while another thread imported it; import judgekit.api before forking"
+        )
+    os.environ.update(_ENVIRONMENT)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        litellm = import_whole("litellm", _import_litellm)
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    vars(litellm.main)["encoding"] = _Tokenizer()
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [logging.NullHandler()]
+        logger.propagate = False
+    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
+    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - the same
+
+    # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
+    redact = secret_redaction.python_redact_string
+    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
+    servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
+    running.closing.append(vars(litellm)["close_litellm_async_clients"])
+    # Registered last, it is called first: litellm may tidy up, too.
+    atexit.unregister(running.end)
+    atexit.register(running.end)
+    return litellm
 
 
 def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -127,17 +159,6 @@ class _Tokenizer:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a tokenizer has
         return getattr(load().main.__getattr__("encoding"), name)
-
-
-def _forked() -> None:
-    """Leave the connections alone that this process has of the one it was forked from."""
-    for litellm in _loaded:
-        _left.append(litellm.in_memory_llm_clients_cache)
-        litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def price_of(model: str, read: int, written: int) -> float | None:

@@ -33,7 +33,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment, programs
 from judgekit.config import files, locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
-from judgekit.providers import forking
+from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
@@ -315,8 +315,16 @@ def _log_path() -> Path:
     return Path(environment.MODEL_LOG.path())
 
 
-_lock = forking.waits_for(threading.Lock())
-_servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
+class _Servers:
+    """The servers that this process started, by model, each with the gateways that use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.by_name: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
+
+
+# A forked child starts its own: the parent stops those that it started.
+_servers = PerProcess(_Servers)
 
 
 class LocalGateway:
@@ -333,12 +341,13 @@ class LocalGateway:
                 FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here"
             )
         name = endpoint.model.removeprefix(profile.prefix)
-        with _lock:
-            server, users = _servers.get(name, (None, set[LocalGateway]()))
+        servers = _servers.get()
+        with servers.lock:
+            server, users = servers.by_name.get(name, (None, set[LocalGateway]()))
             if server is None or not server.alive:
                 server = _launch(name)
             users.add(self)
-            _servers[name] = server, users
+            servers.by_name[name] = server, users
         await server.ready(request.timeout)
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
@@ -351,13 +360,14 @@ class LocalGateway:
         return await self._inner.complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:
-        with _lock:
+        servers = _servers.get()
+        with servers.lock:
             unused = []
-            for name, (server, users) in [*_servers.items()]:
+            for name, (server, users) in [*servers.by_name.items()]:
                 users.discard(self)
                 if not users:
                     unused.append(server)
-                    del _servers[name]
+                    del servers.by_name[name]
         for server in unused:
             server.stop()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections import defaultdict
 from concurrent.futures import Future
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.providers import running
+from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import UNKNOWN_FAMILY, ApiProfile, LitellmProfile, family_by_name
 from judgekit.providers.servers import LIST_BYTES, listed
 
@@ -48,9 +48,8 @@ class _Answer(NamedTuple):
 
 
 _heard: dict[Path, _Answer] = {}
-_asking: dict[Path, Future[_Answer]] = {}  # whom a thread asks now; others wait for the same answer
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_asking.clear)  # the threads that ask are the parent's
+# Whom a thread of this process asks now; others wait for the same answer.
+_asking = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
@@ -120,7 +119,8 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
     if answer.is_fresh:
         return answer.models
     asking = Future[_Answer]()
-    other = _asking.setdefault(path, asking)
+    asked = _asking.get()
+    other = asked.setdefault(path, asking)
     if other is not asking:
         with suppress(TimeoutError):
             answer = other.result(2 * SECONDS)
@@ -130,7 +130,7 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
     finally:
         asking.set_result(answer)
         _heard[path] = answer
-        del _asking[path]
+        del asked[path]
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)

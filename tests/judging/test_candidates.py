@@ -8,7 +8,6 @@ import io
 import json
 import math
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ from judgekit.hooks.context import PATIENCE
 from judgekit.judging import fence, search
 from judgekit.judging.verdict import Decision, RubricRef, Selection
 from judgekit.providers import litellm, replay
+from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import Limits
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.retrieval.confidence import Candidate
@@ -465,28 +465,28 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
 def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
     hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, loaded, lock = litellm.load(), list[object](), threading.Lock()
+    module = litellm.load()
 
-    def load() -> object:
-        with lock:
-            if not loaded:
-                time.sleep(1.5)  # longer than a call may take
-                loaded.append(found)
-            return found
+    def import_slowly() -> object:
+        time.sleep(1.5)  # longer than a call may take
+        return module
 
-    monkeypatch.setattr(litellm, "_loaded", loaded)
-    monkeypatch.setattr(litellm, "load", load)
+    def forget_import() -> None:
+        monkeypatch.setattr(litellm, "_imported", [])
+        monkeypatch.setattr(litellm, "_litellm", PerProcess(litellm._Litellm))
+
+    monkeypatch.setattr(litellm, "_import_quietly", import_slowly)
+    forget_import()
     alone, _ = hook(PROMPT, None, "judge: 'off'")
     with Loopback(keeping(sample_store.JWT.title)) as server:
         out, err = hook(PROMPT, server, "judge: 'on', timeout: 1.4, deadline: 20")
         assert (len(server.requests), err, out.count("<result")) == (1, "", 1)
-        loaded.clear()
+        forget_import()
         out, err = hook(PROMPT, server, "judge: 'on', timeout: 1, deadline: 0.2")
         assert len(server.requests) == 1
     assert (out, err.count("\n")) == (alone, 1)
     assert "retrieval.deadline" in err
-    with lock:  # until what was left behind is done
-        pass
+    litellm.load()  # waits until what was left behind is done
 
 
 def test_judging_ends_before_the_client_gives_up(

@@ -16,6 +16,7 @@ from judgekit.errors import FailureKind
 from judgekit.providers import litellm
 from judgekit.providers.importing import import_whole
 from judgekit.providers.litellm import LitellmGateway
+from judgekit.providers.per_process import PerProcess
 
 SUPPORT = Path(__file__).parents[1] / "support"
 # Filters that make errors of warnings are put back all the time, as a test runner does after each test.
@@ -129,7 +130,8 @@ def test_what_cannot_be_loaded_is_a_failure_of_its_own_kind(
 
     with Loopback(says("fine")) as server:
         with monkeypatch.context() as patch:
-            patch.setattr(litellm, "_loaded", [])
+            patch.setattr(litellm, "_imported", [])
+            patch.setattr(litellm, "_litellm", PerProcess(litellm._Litellm))
             patch.setattr(litellm, "_import_litellm", cannot_load)
             error = failure(LitellmGateway(), custom(server.base), request())
         assert error.kind is FailureKind.NOT_LOADED

@@ -1,0 +1,39 @@
+"""State that every process makes for itself, so that a forked child starts fresh."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Value = TypeVar("Value")
+_FIRST_PID = os.getpid()
+
+
+def was_forked() -> bool:
+    """Whether this process was forked after judgekit was imported."""
+    return os.getpid() != _FIRST_PID
+
+
+class PerProcess(Generic[Value]):
+    """A value that each process makes with `make` when it first asks for it.
+
+    A forked child copies its parent's locks, threads and connections: a lock may be held by a thread that
+    the child doesn't have, and a connection is still the parent's. A process knows its own state by its pid,
+    which also holds for a fork in C that runs none of Python's handlers (uWSGI's).
+    """
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make = make
+        # The values of ancestors stay referenced: to collect one would close what the parent still uses.
+        self._by_pid: dict[int, Value] = {}
+
+    def get(self) -> Value:
+        pid = os.getpid()
+        value = self._by_pid.get(pid)
+        if value is None:
+            # One atomic operation decides between threads; a lock here could be the parent's.
+            value = self._by_pid.setdefault(pid, self._make())
+        return value
