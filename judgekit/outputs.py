@@ -270,6 +270,30 @@ def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> 
     return descriptor
 
 
+def open_or_make(path: str) -> tuple[int, bool]:
+    """Open a file to read and write, or make an empty one. Returns its descriptor, and whether it was made.
+
+    Of several that make it at once one does. Raises `OSError`, as `place_of` does, and for anything that is
+    no regular file.
+    """
+    place = place_of(path)
+    flags = os.O_RDWR | _NO_LINK | _WITHOUT_WAITING
+    while True:
+        try:
+            return os.open(place, flags | os.O_CREAT | os.O_EXCL, USUAL), True
+        except FileExistsError:
+            pass
+        try:
+            descriptor = os.open(place, flags)
+            break
+        except FileNotFoundError:  # gone meanwhile
+            continue
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RefusedOutputError(place, "it is no regular file; name a file")
+    return descriptor, False
+
+
 def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> None:
     """Append to a file that only its owner can read, at once, so that several writers do not mix theirs.
 

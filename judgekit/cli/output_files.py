@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import outputs
 from judgekit.cli import output
+from judgekit.config.locks import HeldError, hold_beside
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def write_file(path: Path, text: str) -> None:
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
         else:
-            outputs.write_atomically(str(path), text)
+            try:
+                with hold_beside(str(path)):
+                    outputs.write_atomically(str(path), text)
+            except HeldError as error:
+                raise UsageError(f"{path}: {error}; wait for it, or name another file") from None
     output.note(f"Wrote {path}")
 
 

@@ -243,8 +243,12 @@ def _judge_on_ray(job: _Job) -> _Outcome:
     options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
     jobs = job.run_options.jobs
-    with on_ray.connected(options.ray_address):
-        ray_run = on_ray.RayRun(job.work, options.data, options.out, job.project, job.request, jobs)
+    with (
+        on_ray.connected(options.ray_address),
+        on_ray.RayRun(
+            job.work, options.data, options.out, job.project, job.request, jobs
+        ) as ray_run,
+    ):
         ray_run.prepare(fresh=options.fresh, trust=options.trust_results)
         total = ray_run.check(job.source.schema)
         is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)

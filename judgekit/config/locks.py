@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import random
 import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit import environment, outputs
+from judgekit.text import escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _POLL = (0.001, 0.01)
 _SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
+_LONGEST_NAME = 200  # bytes; a file system takes 255
 # A file system without locks, as some network ones are: appending is still one write.
 _UNSUPPORTED = {
     errno.ENOLCK,
@@ -53,16 +58,156 @@ def take(path: Path | str) -> int | None:
     """Take the lock at `path` until the descriptor is closed; None when it is held; raises `OSError`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415 - the module of one system
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl  # noqa: PLC0415 - the module of the others
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             os.close(descriptor)
             return None
     return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file; raises `OSError` if another process holds it, or if there are no locks here."""
+    if sys.platform == "win32":
+        import msvcrt  # noqa: PLC0415 - the module of one system
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl  # noqa: PLC0415 - the module of the others
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# --- Beside a file that is written
+
+
+class HeldError(Exception):
+    """Another process writes to a file; the text says which one, if that is known."""
+
+
+class _Holder(NamedTuple):
+    """Who holds a lock: the `kind` is a lock of the system, or a lease, which is nothing but its file."""
+
+    kind: str
+    host: str
+    process: int
+
+    @classmethod
+    def here(cls, kind: str) -> _Holder:
+        host = platform.node() or "unknown"
+        # Two containers may have one name, and number their processes alike.
+        with suppress(OSError):  # only Linux has these
+            host += f"/{Path('/proc/self/ns/pid').readlink()}"
+        return cls(kind, "".join(host.split()), os.getpid())
+
+    @classmethod
+    def read(cls, descriptor: int) -> _Holder | None:
+        """Return who wrote the file of a lock; None if nobody did yet."""
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        words = os.read(descriptor, 1000).decode("utf-8", "replace").split()
+        if len(words) != len(cls._fields) or not words[2].isdecimal():
+            return None
+        return cls(words[0], words[1], int(words[2]))
+
+    def write(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
+
+    def is_gone(self) -> bool:
+        """Whether the process has ended, as far as this machine can tell."""
+        # In Windows signal 0 would end the process.
+        if sys.platform == "win32" or self.host != _Holder.here(self.kind).host:
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def describe(self) -> str:
+        host = short_line(escaped(self.host.partition("/")[0]), 60)
+        return f"process {self.process} on {host}"
+
+
+_LOCK = "lock"
+_LEASE = "lease"
+_HELD = "another run writes to it"
+
+
+@contextmanager
+def hold_beside(path: str) -> Iterator[None]:
+    """Hold a file alone, by the lock `.NAME.lock` beside it, which is gone afterwards.
+
+    Beside it, because people and containers that share a folder share no cache. If the file system has no
+    locks, the file is a lease, which names its host and process. Raises `HeldError`, and `OSError` if there
+    is a link or a pipe, or the folder cannot be written.
+    """
+    place = Path(outputs.place_of(path))
+    name = place.name
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = environment.digest(name)
+    lock = place.with_name(f".{name}.lock")
+    descriptor = _hold(lock)
+    while descriptor is None:
+        descriptor = _hold(lock)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no file that is open
+            lock.unlink()
+        os.close(descriptor)
+
+
+def _hold(path: Path) -> int | None:
+    """Take the lock in a file, or lease it; None if its last holder has just removed or abandoned it."""
+    descriptor, is_made = outputs.open_or_make(str(path))
+    with ExitStack() as opened:
+        opened.callback(os.close, descriptor)
+        kind = _kind_of_lock(descriptor)
+        holder = _Holder.read(descriptor)
+        is_leased = holder is not None and holder.kind == _LEASE
+        if is_leased or (kind == _LEASE and not is_made):
+            _refuse_held(holder, path)
+            if _is_at(path, descriptor):
+                path.unlink()
+            return None
+        if not _is_at(path, descriptor):
+            return None
+        _Holder.here(kind).write(descriptor)
+        opened.pop_all()
+    return descriptor
+
+
+def _refuse_held(holder: _Holder | None, path: Path) -> None:
+    """Raise `HeldError` unless the holder of a lease has ended, as it does when it is killed."""
+    if holder is None:  # it has not got as far as its name
+        raise HeldError(_HELD)
+    if not holder.is_gone():
+        remedy = f"if that has ended, delete {path}"
+        raise HeldError(f"{_HELD} ({holder.describe()}; {remedy})")
+
+
+def _kind_of_lock(descriptor: int) -> str:
+    """Lock a file, if its file system can. Returns what is to be had: a lock, or a lease."""
+    try:
+        _lock(descriptor)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return _LEASE
+        holder = None
+        with suppress(OSError):  # Windows lets nobody read what is locked
+            holder = _Holder.read(descriptor)
+        raise HeldError(f"{_HELD} ({holder.describe()})" if holder else _HELD) from None
+    return _LOCK
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file still has this name: its holder may have removed it meanwhile."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(descriptor))

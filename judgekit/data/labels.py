@@ -18,7 +18,7 @@ from judgekit import outputs
 from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import columns as columns_of
 from judgekit.data.dataset import unreadable
-from judgekit.data.results import OURS, Ids
+from judgekit.data.results import OURS, Ids, hold_alone
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
@@ -428,12 +428,21 @@ def add_sample(
     Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The
     file keeps what it has. Returns how many rows were added, and how many it has now; raises `InputError`.
     """
-    target = Path(path)
-    ending = target.suffix.lower()
+    ending = Path(path).suffix.lower()
     if ending not in (*DELIMITERS, *JSON_LINES.endings):
         raise UsageError(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
+    with hold_alone(path, path, "--labels"):
+        return _add_sample(results, path, count, columns)
+
+
+def _add_sample(
+    results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns
+) -> tuple[int, int]:
+    """Read a sheet, and write it with more rows; nobody else may write it between."""
+    target = Path(path)
+    ending = target.suffix.lower()
     raw = b""
     ids_there = set()
     if target.exists():

@@ -13,12 +13,12 @@ import pickle
 import threading
 import time
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ import pyarrow as pa
 from judgekit import environment
 from judgekit.data import dataset, parts, runners, seals, tables, worker
 from judgekit.data.broker import Broker
-from judgekit.data.results import OURS, lock_of, taken_alone
+from judgekit.data.results import OURS, hold_alone
 from judgekit.data.rows import RowFiles, rows_in, source_of
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
@@ -140,7 +140,14 @@ class RayRun:
         self._parts = list[str]()
         # By worker, how many blocks it had begun by each.
         self._heard = defaultdict[str, list[int]](list)
+        self._held = ExitStack()  # what no other run may write to meanwhile
         self._deadline: float | None = None  # for what is under way when the run ends early
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
 
     def check(self, types: pa.Schema | None) -> int:
         """Return how many rows there are, and note where each file begins and what its columns hold.
@@ -218,7 +225,7 @@ class RayRun:
 
         Rows that do not verify are such an error, unless the user says `trust`.
         """
-        taken_alone(lock_of(self._folder.root), self._folder.name)
+        self._held.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
         self._key = parts.Key(seals.state_key())
         names = self._folder.names()
         if fresh:

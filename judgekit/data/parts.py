@@ -98,6 +98,21 @@ class Folder:
         else:
             self.system.create_dir(self.root)
 
+    def lockable(self) -> str:
+        """Return the file beside which a run locks the folder, made if there is none; raises `InputError`.
+
+        A bucket has no locks: there only the runs of one user on one machine notice each other.
+        """
+        folder = self.root
+        try:
+            if isinstance(self.system, LocalFileSystem):
+                self.make()
+            else:
+                folder = environment.RESULTS.make()
+        except OSError as error:
+            raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
+        return f"{folder}/{environment.digest(self.root)}"
+
     def names(self) -> list[str]:
         """Return the names of its files, from old to new; raises `UsageError` for one that is not ours."""
         names = []

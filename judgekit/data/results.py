@@ -14,12 +14,12 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from judgekit import environment, outputs
-from judgekit.config.locks import take
+from judgekit.config.locks import HeldError, hold_beside
 from judgekit.data import seals, tables
 from judgekit.data.sources.line_reader import bounded_lines
 from judgekit.errors import InputError, UsageError
@@ -28,7 +28,7 @@ from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
@@ -280,10 +280,8 @@ class _File(Results):
         self._has_written = False
         self._end = 0  # of the last line in the part file that is noted
         with ExitStack() as opened:
-            self._lock = lock_of(os.path.realpath(out))
-            lock_descriptor = taken_alone(self._lock, self.name)
-            if lock_descriptor is not None:
-                opened.callback(os.close, lock_descriptor)
+            self._stamp_file = _stamp_file_of(os.path.realpath(out))
+            opened.enter_context(hold_alone(str(self._path), self.name))
             self._rows = _temporary(_ROWS)
             opened.callback(self._rows.close)
             try:
@@ -418,9 +416,9 @@ class _File(Results):
         tables.write_table(writer, self._part, self._path, OURS, self._schema)
         # The same time is the sign that it holds just these rows.
         os.utime(self._path, ns=(time_of_lines, time_of_lines))
-        if self._lock is not None:
+        if self._stamp_file is not None:
             stamp = environment.stamp(str(self._path))
-            self._lock.write_text(repr(stamp), encoding="ascii")
+            self._stamp_file.write_text(repr(stamp), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
@@ -445,7 +443,8 @@ class _File(Results):
         """Whether OUT is the very file that this user wrote: a clone may bring another one as old."""
         try:
             stamp = repr(environment.stamp(str(self._path)))
-            return self._lock is not None and self._lock.read_text(encoding="ascii") == stamp
+            file = self._stamp_file
+            return file is not None and file.read_text(encoding="ascii") == stamp
         except (OSError, ValueError):
             return False
 
@@ -464,10 +463,7 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _write_error(self, error: OSError) -> InputError:
-        remedy = "free space or choose another --out; run the same command again to go on"
-        if error.errno == errno.ENOENT:
-            remedy = "make its folder or choose another --out"
-        return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {remedy}")
+        return _write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
         """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
@@ -608,25 +604,40 @@ def place_of(out: str) -> str:
         raise InputError(problem) from None
 
 
-def lock_of(place: str) -> Path | None:
-    """Return the file that a run locks which writes to `place`; None where no cache can be kept."""
+def _write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
+    remedy = f"free space or choose another {option}; run the same command again to go on"
+    if error.errno == errno.ENOENT:
+        remedy = f"make its folder or choose another {option}"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        remedy = f"results and their lock need a folder that you may write to, which {folder} isn't"
+    return InputError(f"{name}: cannot be written ({error.strerror or error}); {remedy}")
+
+
+def _stamp_file_of(place: str) -> Path | None:
+    """Return the file that tells which table this user wrote at `place`; None if no cache can be kept."""
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(place)
     except OSError:
         return None
 
 
-def taken_alone(lock: Path | None, name: str) -> int | None:
-    """Take a lock until its descriptor is closed, or this process ends; raises `UsageError` if it is held."""
-    if lock is None:
-        return None
-    try:
-        descriptor = take(lock)
-    except OSError:
-        return None
-    if descriptor is None:
-        raise UsageError(f"{name}: another run writes to it; wait for it, or choose another --out")
-    return descriptor
+@contextmanager
+def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
+    """Hold a file alone that an option names.
+
+    Raises `UsageError` if another run has it, `InputError` if its folder cannot be written.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold_beside(path))
+        except HeldError as error:
+            raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
+        except outputs.RefusedOutputError as error:
+            problem = f"{encodable(str(error.filename))}: no lock is taken there: {error.strerror}"
+            raise UsageError(problem) from None
+        except OSError as error:
+            raise _write_error(name, str(Path(path).parent), error, option) from None
+        yield
 
 
 def _temporary(table: str) -> sqlite3.Connection:
