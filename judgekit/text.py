@@ -114,6 +114,17 @@ def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+def strict_json(text: str | bytes) -> object:
+    """Read JSON to the letter: `ValueError` for a doubled key, NaN, infinity, or too deep nesting."""
+    import json  # noqa: PLC0415 - the hook has a reader of its own
+
+    # Python reads NaN and infinities, which are no JSON; as whole numbers they raise.
+    try:
+        return json.loads(text, object_pairs_hook=with_different_keys, parse_constant=int)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
 def short_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())

@@ -257,9 +257,10 @@ QUESTION = DecisionQuestion("holds", "predicate", "Does it hold?")
 
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
-    "providers.decisions.read_body": lambda text: of("providers.decisions.read_body")(
+    "providers.decision_bodies.read_body": lambda text: of("providers.decision_bodies.read_body")(
         text.encode("utf-8", "replace"), (QUESTION,)
     ),
+    "replies.layout.exact_end": lambda text: of("replies.layout.exact_end")(text, 0),
     "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(
         text, (QUESTION,)
     ),

@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from pydantic import BaseModel, Field
 
 from judgekit.environment import __version__
-from judgekit.errors import KEPT
+from judgekit.errors import KEPT, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, secret_values
 from judgekit.providers.decisions import sent_questions
+from judgekit.text import strict_json
 
 MAX_DAYS = 30  # of a reply that is given again
 MAX_SECONDS = MAX_DAYS * 86_400.0
@@ -38,6 +41,16 @@ class ReplyStore(Protocol):
 
     def read_reply(self, key: str) -> KeptText | None: ...
     def write_reply(self, key: str, text: str) -> None: ...
+
+
+class _KeptReply(BaseModel):
+    """A reply as a store has it. Numbers are finite: what has another type is asked for again."""
+
+    text: str
+    model: str
+    logprobs: list[dict[str, Annotated[float, Field(allow_inf_nan=False)]]]
+    tokens: list[str] = []
+    held: bool = False
 
 
 class ReplyCache:
@@ -74,15 +87,15 @@ class ReplyCache:
 
 def _parse_reply(text: str) -> Reply | None:
     """Return the reply in a kept text, without its usage; None where it holds none."""
-    with suppress(ValueError, KeyError, TypeError):
-        kept = json.loads(text)
+    with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors, too
+        kept = _KeptReply.model_validate(strict_json(text), strict=True)
         return Reply(
-            text=kept["text"],
-            model=kept["model"],
+            text=kept.text,
+            model=kept.model,
             usage=KEPT,
-            logprobs=tuple(kept["logprobs"]),
-            tokens=tuple(kept.get("tokens", ())),
-            schema_enforced=bool(kept.get("held")),
+            logprobs=tuple(kept.logprobs),
+            tokens=tuple(kept.tokens),
+            schema_enforced=kept.held,
         )
     return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from judgekit.errors import Usage
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.registry import (
     ApiProfile,
     CommandProfile,
@@ -16,6 +16,7 @@ from judgekit.providers.registry import (
     LitellmProfile,
     family_by_name,
 )
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,6 +103,7 @@ class Request:
 class Reply:
     """What a model answered, with alternatives of each token.
 
+    It raises `GatewayError` if the text or the model is no text.
     With `schema_enforced` the provider was given the schema. `distrust` is called where that turns out
     not to be so: the text is not one object that fits the schema.
     """
@@ -113,6 +115,21 @@ class Reply:
     tokens: tuple[str, ...] = ()
     schema_enforced: bool = False
     distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # All that models, servers, programs and stores say becomes one of these, whoever reads it.
+        problem = ""
+        if not isinstance(self.text, str):
+            problem = f"the reply is no text but {type(self.text).__name__}"
+        elif not _is_name(self.model):
+            problem = "the reply names a model that is no name"
+        if problem:
+            raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=self.usage)
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value is a text that can be written into a verdict as the name of a model."""
+    return isinstance(value, str) and 0 < len(value) <= _MOST_NAME and encodable(value) == value
 
 
 class Gateway(Protocol):
@@ -128,6 +145,7 @@ NO_KEY = "no-key"
 # Set for the programs that judgekit runs, to another value in each call: what runs below one does not
 # start another, and is found when the call is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
+_MOST_NAME = 500  # characters of a model's name
 MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
 _VARIABLE = re.compile(r"\{([A-Z0-9_]+)\}")
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)

@@ -1,17 +1,28 @@
-"""Reads what servers write in a chat completion beside what the interface says: parts, errors as success."""
+"""Reads chat completions as servers write them: contents in parts, errors told as success, odd types.
+
+A reply counts only if all that an answer is made of has its type. What is merely counted beside an answer is
+left out if it's no count.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NamedTuple
 
-from judgekit.providers.failures import status_of
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers.failures import error_in_success, status_of
+from judgekit.text import short_line
 
 PATH = "/chat/completions"
-_PARTS = re.compile(rb'"content"\s*:\s*\[')
-_CHOICES = re.compile(rb'"choices"\s*:')
-_THOUGHTS = ("thinking", "reasoning")
+MOST_TOKENS = 10**12  # of one call; more than that is no count
+_WORDS = 40  # characters of a value that has another type
+# Parts of a content that are the answer. All others (thoughts, summaries of them, images) are none.
+_ANSWERING = ("text", "output_text")
+_THINKING = ("think", "thought", "reason", "summary")
+_TEXTS_OF_THOUGHTS = ("text", "thinking", "reasoning", "summary", "thought", "content")
+# What a reply and a message may hold beside an answer, in forms that nobody reads here.
+_UNREAD_TEXTS = ("id", "system_fingerprint", "service_tier")
+_UNREAD = ("annotations", "audio", "images", "thinking_blocks")
 
 
 class Body(NamedTuple):
@@ -22,59 +33,149 @@ class Body(NamedTuple):
 
 
 def usual(status: int, content: bytes) -> Body:
-    """Return a chat completion with texts for contents, and an error with the status that it names."""
-    has_parts = _PARTS.search(content) is not None
-    if has_parts or not _CHOICES.search(content):
-        try:
-            body = json.loads(content)
-        except (ValueError, RecursionError):
-            return Body(status, content)
-        if isinstance(body, dict):
-            if error := _error_in(body):
-                return Body(status_of(error), json.dumps({"error": error}).encode())
-            if has_parts and _join_parts(body):
-                return Body(status, json.dumps(body).encode())
-    return Body(status, content)
+    """Rewrite a chat completion in the usual form, and an error with the status that it names.
+
+    Raises `GatewayError` (`INVALID_REPLY`) if a part of the answer has another type than it should.
+    """
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return Body(status, content)
+    if not isinstance(body, dict):
+        raise _misfit("the reply", "an object", body)
+    if error := error_in_success(body, has_answer=bool(body.get("choices"))):
+        return Body(status_of(error), json.dumps({"error": error}).encode())
+    _check_answer(body)
+    return Body(status, json.dumps(body).encode())
 
 
-def _error_in(body: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the error that a body is, in the place of an answer."""
-    if body.get("choices"):
-        return None
-    if body.get("object") == "error":
-        return body
-    return body.get("error")
+def _misfit(place: str, wanted: str, value: object) -> GatewayError:
+    shown = short_line(json.dumps(value), _WORDS)
+    return GatewayError(FailureKind.INVALID_REPLY, f"{place} is not {wanted} but {shown}")
 
 
-def _join_parts(body: dict[str, Any]) -> bool:
-    """Make one text of the parts of each message; return whether there were any."""
-    is_changed = False
+def _check_answer(body: dict[str, Any]) -> None:
+    """Refuse parts of an answer that have another type, and leave out counts that are none."""
+    for name in ("error", *_UNREAD_TEXTS):
+        body.pop(name, None)
+    if not isinstance(body.get("model"), str | None):
+        raise _misfit("`model` of the reply", "a text", body["model"])
+    if "usage" in body:
+        body["usage"] = _clean_counts(body["usage"])
     choices = body.get("choices")
-    for choice in choices if isinstance(choices, list) else []:
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-            continue
-        texts: list[str] = []
-        thoughts: list[str] = []
-        for part in message["content"]:
-            is_thought = isinstance(part, dict) and part.get("type") in _THOUGHTS
-            (thoughts if is_thought else texts).append(_text_of(part))
-        message["content"] = "".join(texts)
-        if any(thoughts) and not message.get("reasoning_content"):
-            message["reasoning_content"] = "".join(thoughts)
-        is_changed = True
-    return is_changed
+    if choices is None:
+        body["choices"] = choices = []
+    if not isinstance(choices, list):
+        raise _misfit("`choices` of the reply", "a list", choices)
+    for choice in choices:
+        if not isinstance(choice, dict):
+            raise _misfit("a choice of the reply", "an object", choice)
+        if not isinstance(choice.get("finish_reason"), str | None):
+            raise _misfit("`finish_reason` of the reply", "a text", choice["finish_reason"])
+        message = choice.get("message")
+        if not isinstance(message, dict):
+            raise _misfit("`message` of the reply", "an object", message)
+        _check_message(message)
 
 
-def _text_of(part: Any) -> str:  # noqa: ANN401 - any JSON
-    """Return the text of a part, which may itself have parts; "" for an image and the like."""
-    if isinstance(part, str):
-        return part
-    if isinstance(part, list):
-        return "".join(map(_text_of, part))
-    if not isinstance(part, dict):
+def _check_message(message: dict[str, Any]) -> None:
+    message["role"] = "assistant"
+    for name in _UNREAD:
+        message.pop(name, None)
+    _check_calls(message)
+    for name in ("reasoning_content", "reasoning"):
+        if name in message:
+            message[name] = _text_of_thoughts(message[name]) or None
+    content = message.get("content")
+    if isinstance(content, list):
+        _join_parts(message, content)
+    elif not isinstance(content, str | None):
+        raise _misfit("`content` of the reply", "a text", content)
+    if not isinstance(message.get("refusal"), str | None):
+        raise _misfit("`refusal` of the reply", "a text", message["refusal"])
+
+
+def _check_calls(message: dict[str, Any]) -> None:
+    """Refuse calls of tools that have another form."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list | None):
+        raise _misfit("`tool_calls` of the reply", "a list", calls)
+    functions = []
+    for call in calls or []:
+        if not isinstance(call, dict):
+            raise _misfit("a tool call of the reply", "an object", call)
+        functions.append(call.get("function"))
+    if message.get("function_call") is not None:
+        functions.append(message["function_call"])
+    for function in functions:
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise _misfit("a tool call of the reply", "a named function", function)
+        if not isinstance(function.get("arguments"), str | dict | None):
+            raise _misfit("`arguments` of a tool call", "a text", function["arguments"])
+
+
+def _clean_counts(usage: object) -> dict[str, Any] | None:
+    """Leave out what should be a count and is none; an object of counts is cleaned in the same way."""
+    if not isinstance(usage, dict):
+        return None
+    counts: dict[str, Any] = {}
+    for name, value in usage.items():
+        if not name.endswith(("tokens", "tokens_details")):
+            counts[name] = value
+        elif name.endswith("_details"):
+            counts[name] = _clean_counts(value)
+        elif (count := count_in(value)) is not None:
+            counts[name] = count
+    return counts
+
+
+def count_in(value: object) -> int | None:
+    """Return a number of tokens, also one that is written as a text or with a fraction of 0; else None."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _WORDS:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
+        return None
+    if not 0 <= value <= MOST_TOKENS or value != int(value):
+        return None
+    return int(value)
+
+
+def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
+    """Make one text of the parts that are the answer, and another of the thoughts."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif not isinstance(part, dict):
+            raise _misfit("a part of the reply's content", "a text or an object", part)
+        elif _is_answer(part):
+            texts.append(part["text"])
+        elif _is_thought(part):
+            thoughts.append(_text_of_thoughts(part))
+        elif part.get("type") == "refusal" and not message.get("refusal"):
+            message["refusal"] = part.get("refusal")
+    message["content"] = "".join(texts)
+    if any(thoughts) and not message.get("reasoning_content"):
+        message["reasoning_content"] = "".join(thoughts)
+
+
+def _is_answer(part: dict[str, Any]) -> bool:
+    is_text = part.get("type", "text") in _ANSWERING and isinstance(part.get("text"), str)
+    return is_text and not part.get("thought")
+
+
+def _is_thought(part: dict[str, Any]) -> bool:
+    kind = str(part.get("type", "")).lower()
+    return bool(part.get("thought")) or any(word in kind for word in _THINKING)
+
+
+def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Join the texts in thoughts, whatever form they have."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        value = [value.get(name) for name in _TEXTS_OF_THOUGHTS]
+    if not isinstance(value, list):
         return ""
-    for name in ("text", *_THOUGHTS, "content"):
-        if isinstance(part.get(name), (str, list)):
-            return _text_of(part[name])
-    return ""
+    return "".join(map(_text_of_thoughts, value))

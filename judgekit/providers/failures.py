@@ -57,6 +57,12 @@ _BROKEN_REPLY = {
     "RecursionError",
     "TypeError",
 }
+# Keys of an error's words and of its status, in the order in which they are believed.
+_MESSAGES = (
+    *("message", "detail", "details", "msg", "error_msg", "error_message", "errorMessage"),
+    *("status_msg", "errors"),
+)
+_CODES = ("code", "status", "status_code", "error_code")
 _NAMING = ("code", "type", "param")  # keys of an error that name what is wrong
 _MOST_READ = 20_000  # characters of what an exception says
 _MOST_CAUSES = 12
@@ -94,6 +100,27 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
     return failure
 
 
+def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
+    """Return the error that a body states although its status is one of success; None if it states none.
+
+    An error beside an answer counts: nobody knows what such an answer is worth. Words that other bodies have,
+    too, count only if there is no answer.
+    """
+    error = body.get("error")
+    if isinstance(error, dict | list | str) and error:
+        return error
+    if body.get("success") is False and body.get("errors"):
+        return {"message": _message_in(body) or "the provider gave an error"}
+    if has_answer:
+        return None
+    if isinstance(body.get("base_resp"), dict):  # MiniMax
+        body = body["base_resp"]
+    message = _message_in(body)
+    if message is None:
+        return None
+    return {"message": message, "code": status_of(body)}
+
+
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Return the failure that stands in a reply beside, or in the place of, an answer."""
     words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
@@ -109,9 +136,8 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
     """Return the HTTP status that an error in JSON names; 500 where it names none."""
     code = None
     if isinstance(error, dict):
-        code = error.get("code")
-        if code is None:
-            code = error.get("status")
+        named = [error.get(name) for name in _CODES]
+        code = next((value for value in named if value is not None), None)
     try:
         status = int(code)  # type: ignore[arg-type]  # refused below
     except (TypeError, ValueError):
@@ -161,21 +187,29 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
     """Return the message of an error in JSON, or of a list of what is wrong with a request."""
     if isinstance(error, str):
         return error
+    if isinstance(error, list):
+        return _message_in_list(error)
     if not isinstance(error, dict):
         return None
-    if isinstance(error.get("message"), str):
-        return str(error["message"])
-    detail = error.get("detail")
-    if isinstance(detail, str):
-        return detail
-    if not isinstance(detail, list):
-        return None
+    for name in _MESSAGES:
+        value = error.get(name)
+        if isinstance(value, str) and value.strip():
+            return value
+        if isinstance(value, list) and (message := _message_in_list(value)):
+            return message
+    return None
+
+
+def _message_in_list(errors: list[Any]) -> str | None:
+    """Return the messages in a list, each with the place in the request that it is about."""
     problems = []
-    for problem in detail[:_MOST_PROBLEMS]:
-        if isinstance(problem, dict) and isinstance(problem.get("msg"), str):
-            place = problem.get("loc")
-            where = ".".join(map(str, place)) if isinstance(place, list) else ""
-            problems.append(f"{where}: {problem['msg']}" if where else problem["msg"])
+    for error in errors[:_MOST_PROBLEMS]:
+        message = _message_in(error)
+        if message is None:
+            continue
+        place = error.get("loc") if isinstance(error, dict) else None
+        where = ".".join(map(str, place)) if isinstance(place, list) else ""
+        problems.append(f"{where}: {message}" if where else message)
     return "; ".join(problems) or None
 
 

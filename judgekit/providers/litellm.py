@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.providers import (
     chat,
+    decision_bodies,
     decisions,
     proxies,
     remembered,
@@ -385,7 +386,7 @@ async def _decide(
             raise
     if not bodies:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no body", usage=Usage())
-    said = decisions.read_body(bodies[-1], request.questions)
+    said = decision_bodies.read_body(bodies[-1], request.questions)
     return Reply(
         text=decisions.write_answers(said.answers),
         model=said.model or endpoint.model,
@@ -394,7 +395,7 @@ async def _decide(
 
 
 def _usage_of_decisions(
-    said: decisions.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
+    said: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
     """Return the tokens that a decision model read, and what they cost: as it says, or by a table."""
     tokens = said.input_tokens
@@ -672,7 +673,7 @@ def _logprobs(
 
 
 def _count(usage: object, name: str) -> int:
-    return int(getattr(usage, name, 0) or 0)
+    return chat.count_in(getattr(usage, name, 0)) or 0
 
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object

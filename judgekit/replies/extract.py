@@ -8,17 +8,17 @@ certain.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from judgekit.config import require
 from judgekit.errors import AmbiguousReply, InvalidReply, UsageError
 from judgekit.replies import fit
+from judgekit.replies.layout import after_thoughts, exact_end, is_in_thoughts, thoughts_in
 from judgekit.replies.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _LEAST_READ = 4_000  # and of each
 _LEAST_SCORES = (
     2  # that make an assessment of numbers in prose: one beside an answer may be anything
 )
-_THINKING = re.compile(r"\s*+<think>")
-_THOUGHT = "</think>"
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 _MENTION = re.compile(
     rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
@@ -50,8 +48,9 @@ def extract(raw: str, model: type[Model]) -> Model:
 
     A value that was begun and not ended is none; a field with a default keeps that then. Keys match exactly,
     else without regard to case, spaces, underscores and hyphens where only one does. An object inside another
-    one is no answer, save under a key such as `result` or `answer`. A `<think>` block at the beginning counts
-    only if nothing after it fits. Answers that agree in the fields which `model` requires are one answer.
+    one is no answer, save under a key such as `result` or `answer`. Thoughts are no answer,
+    whatever they hold: an object in `<think>` or before a lone `</think>`. Answers that agree in the fields
+    which `model` requires are one answer.
 
     Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
     message says what the last object lacked. `UsageError` says that an argument is of another type.
@@ -68,11 +67,11 @@ def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Mode
     """Return the answer of a reply; with `schema_enforced` it is the whole of it. Raises `InvalidReply`."""
     if not schema_enforced:
         return _read(raw, model, nested=True)
-    text = _after_thinking(raw).strip("\ufeff \t\r\n")
+    text = after_thoughts(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)
     if fence:
         text = fence[1].strip()
-    if not text.startswith("{") or _exact_end(text, 0) != len(text):
+    if not text.startswith("{") or exact_end(text, 0) != len(text):
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
     if len(text) <= MAX_ENTRIES:  # the short way: nothing has to be tolerated
         with suppress(ValidationError):
@@ -84,21 +83,7 @@ def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Mode
 
 
 def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
-    rest = _after_thinking(raw)
-    try:
-        return _only(rest, model, nested=nested)
-    except InvalidReply as error:
-        if rest == raw or isinstance(error, AmbiguousReply):
-            raise
-    return _only(raw, model, nested=nested)
-
-
-def _after_thinking(raw: str) -> str:
-    """Return what follows the thinking that a reply begins with; where its end may be a quote, all of it."""
-    _, end, rest = raw.partition(_THOUGHT)
-    if end and _THOUGHT not in rest and _THINKING.match(raw):
-        return rest
-    return raw
+    return _only(after_thoughts(raw), model, nested=nested)
 
 
 def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
@@ -112,6 +97,8 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
     if not answers:
         raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
     last, answer = answers[0]
+    if is_in_thoughts(thoughts_in(raw), last.start):
+        raise InvalidReply("the only answer stands among the model's thoughts, which are none")
     if fit.is_quoted(last, model):
         raise AmbiguousReply(
             "an answer within a string of another object: which one is meant is not certain"
@@ -136,25 +123,6 @@ def _quote(raw: str) -> str:
     return repr(text) if text else "it is empty"
 
 
-def _exact_end(raw: str, start: int) -> int | None:
-    """Return where the JSON object that begins at `start` ends; None if it is not JSON to the letter."""
-    try:
-        return _DECODER.raw_decode(raw, start)[1]
-    except (ValueError, RecursionError):
-        return None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a key is given twice")
-    return values
-
-
-# NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
-
-
 def _decisive(model: type[BaseModel]) -> list[str]:
     """Return the fields by which answers differ: those that are required, or all."""
     fields = model.model_fields
@@ -174,7 +142,7 @@ def _differing(
     wanted = _decisive_places(answer)
     around = _texts_around(raw, objects)
     last = objects[0]
-    end = _exact_end(raw, last.start)
+    end = exact_end(raw, last.start)
     if end is None:
         texts = [raw]
     else:
@@ -215,7 +183,7 @@ def _texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
     around = []
     until = len(raw)
     for item in objects:
-        end = _exact_end(raw, item.start)
+        end = exact_end(raw, item.start)
         if end is not None and end <= until:
             around.append(raw[end:until])
             until = item.start

@@ -9,6 +9,7 @@ from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies.extract import read
 from judgekit.replies.fit import WORDS
 from judgekit.replies.forms import ReplyForm
+from judgekit.replies.layout import after_thoughts, thoughts_in
 from judgekit.replies.scan import QUOTES, scan
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
 
 def failure_kind(raw: str) -> FailureKind:
     """Return why a reply could not be read: it refuses, was cut off in its last object, or is invalid."""
+    raw = after_thoughts(raw)
     try:
         objects = scan(raw)
     except InvalidReply:  # a flood
         return FailureKind.INVALID_REPLY
     if not objects:
-        beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
+        ends = [0, *(span.end for span in thoughts_in(raw))]
+        beginning = raw[ends[-1] :][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
     last = objects[-1]
     tail = last.tail.strip()

@@ -379,6 +379,30 @@ def test_candidates_of_a_search_get_room_for_thoughts_too(judgekit: Run, use: Us
 # Thoughts are no answer
 
 
+DRAFT = {"type": "text", "text": ANSWER}
+DRAFTS: dict[str, object] = {
+    "a block": f"<think>{ANSWER}</think>\nI cannot score this text.",
+    "a block that does not end": f"<think>Maybe {ANSWER}. But wait",
+    "before a lone end": f"Maybe {ANSWER}\n</think>",
+    "square brackets": f"[THINK]{ANSWER}[/THINK]",
+    "a channel": f"<|channel|>analysis<|message|>{ANSWER}<|end|>",
+    "a part of thoughts": [{**DRAFT, "type": "thought"}],
+    "a part of reasoning": [{**DRAFT, "type": "reasoning_text"}],
+    "a part of a summary": [{**DRAFT, "type": "summary_text"}],
+    "a part that nobody knows": [{**DRAFT, "type": "musing"}],
+    "a part that is marked": [{**DRAFT, "thought": True}],
+}
+
+
+@pytest.mark.parametrize("content", DRAFTS.values(), ids=DRAFTS)
+def test_a_draft_is_no_answer_in_whatever_form_it_is_sent(
+    judge_at: JudgeAt, content: object
+) -> None:
+    with Loopback(completion({"content": content})) as server:
+        done = judge_at(server)
+    assert done.json[0]["verdict"] == "undetermined"
+
+
 @pytest.mark.parametrize("form", ["json_schema", "json_object", "text", "tool"])
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_a_draft_among_thoughts_is_no_answer(judge_at: JudgeAt, form: str, field: str) -> None:

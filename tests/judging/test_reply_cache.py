@@ -105,6 +105,39 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     )
 
 
+class _OneReply:
+    """A store that holds one text under every key."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def read_reply(self, _: str) -> reply_cache.KeptText:
+        return reply_cache.KeptText(self.text, age=1.0)
+
+    def write_reply(self, _: str, text: str) -> None:
+        self.text = text
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('"text": "text"', '"text": 5'),
+        ('"model": "model"', '"model": 5'),
+        ("-0.1", "NaN"),
+        ("-0.1", "-Infinity"),
+        ("-0.1", '"likely"'),
+        ('"held"', '"held": true, "held"'),
+    ],
+)
+def test_a_kept_reply_of_another_type_is_asked_for_again(right: str, wrong: str) -> None:
+    store = _OneReply()
+    cache = ReplyCache(store)
+    cache.keep(MODEL, REQUEST, REPLY)
+    assert cache.find(MODEL, REQUEST) is not None
+    store.text = store.text.replace(right, wrong, 1)
+    assert cache.find(MODEL, REQUEST) is None
+
+
 def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
     cache.keep(MODEL, request("old"), REPLY)
     with closing(

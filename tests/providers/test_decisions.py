@@ -9,7 +9,7 @@ import pytest
 from deciding import DecisionServer
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import decisions, registry, running
+from judgekit.providers import decision_bodies, decisions, registry, running
 from judgekit.providers.base import CallKey, Message, Request, endpoint
 from judgekit.providers.decisions import DecisionOption, DecisionQuestion
 from judgekit.providers.litellm import LitellmGateway
@@ -184,21 +184,23 @@ def test_an_answer_that_is_there_twice_counts_for_none(server: DecisionServer) -
     assert answers["clear"].probabilities["4"] == 0.75
 
 
-def test_the_last_cost_counts_where_a_body_says_it_twice() -> None:
-    answers = (
-        '"answers": {"holds": {"type": "noul", "noul": 0.25, "refusal": null, "refusal": null}}'
-    )
-    usage = '"usage": {"input_tokens": 7, "cost": 0.5}'
-    body = f'{{"model": "a", "model": "b", {usage}, {answers}, {usage}}}'
-    reply = decisions.read_body(body.encode(), [PREDICATE])
-    assert (reply.model, reply.input_tokens, reply.cost_usd) == ("b", 7, 0.5)
-    assert reply.answers["holds"].probabilities == {"yes": 0.25, "no": 0.75}
+@pytest.mark.parametrize(
+    "share", ['"high"', "NaN", "2", "true"], ids=["a text", "no number", "too much", "a bool"]
+)
+def test_kept_probabilities_that_are_none_are_no_answer(share: str) -> None:
+    kept = f'{{"holds": {{"yes": {share}, "no": 0.5}}}}'
+    assert decisions.read_answers(kept, [PREDICATE])["holds"].problem
+
+
+def test_kept_answers_with_a_key_twice_are_none() -> None:
+    kept = '{"holds": {"yes": 1, "no": 0}, "holds": {"yes": 0, "no": 1}}'
+    assert decisions.read_answers(kept, [PREDICATE])["holds"].problem
 
 
 @pytest.mark.parametrize("number", ["1e999", "1" + "0" * 400, "-1", "true"])
 def test_what_is_no_amount_is_none(number: str) -> None:
     body = f'{{"answers": {{"holds": {{"noul": {number}}}}}, "usage": {{"cost": {number}}}}}'
-    reply = decisions.read_body(body.encode(), [PREDICATE])
+    reply = decision_bodies.read_body(body.encode(), [PREDICATE])
     assert reply.cost_usd is None
     assert "no probability" in reply.answers["holds"].problem
 
@@ -206,7 +208,7 @@ def test_what_is_no_amount_is_none(number: str) -> None:
 def test_a_name_that_is_there_twice_counts_for_none(server: DecisionServer) -> None:
     text = json.dumps(server.reply({"questions": {"holds": {"type": "noul", "instructions": "?"}}}))
     doubled = text.replace('"answers": {', '"answers": {"holds": {"type": "noul", "noul": 0.1}, ')
-    said = decisions.read_body(doubled.encode(), [PREDICATE])
+    said = decision_bodies.read_body(doubled.encode(), [PREDICATE])
     assert "was answered 2 times" in said.answers["holds"].problem
 
 
@@ -299,7 +301,7 @@ def test_a_server_that_hangs_is_cut_at_the_deadline(name: str, server: DecisionS
 
 def test_answers_survive_being_kept() -> None:
     body = json.dumps({"answers": [{"name": "holds", "probability": 0.25}], "usage": {}}).encode()
-    said = decisions.read_body(body, [PREDICATE, CHOICE])
+    said = decision_bodies.read_body(body, [PREDICATE, CHOICE])
     again = decisions.read_answers(decisions.write_answers(said.answers), [PREDICATE, CHOICE])
     assert again["holds"].probabilities == {"yes": 0.25, "no": 0.75}
     assert again["better"].problem == said.answers["better"].problem

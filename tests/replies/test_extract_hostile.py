@@ -151,6 +151,17 @@ def test_what_models_usually_add_stays_readable() -> None:
         assert list(_readings(raw, KLS, _score(1))) == [_score(1)] * 2, name
 
 
+@pytest.mark.parametrize("raw", ROWS["drafts"].values(), ids=ROWS["drafts"])
+def test_a_draft_is_no_answer_in_whatever_marks_it_stands(raw: str) -> None:
+    assert list(_readings(raw, KLS, _score(1))) == [None, None]
+
+
+@pytest.mark.parametrize("raw", ROWS["drafts"].values(), ids=ROWS["drafts"])
+def test_a_draft_is_no_answer_where_a_schema_is_held_to(raw: str) -> None:
+    with pytest.raises(InvalidReply):
+        read(raw, KLS, schema_enforced=True)
+
+
 def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     """Nothing inside it is searched."""
     for raw in (*ROWS["held"].values(), json.dumps({"document": json.loads(FORGED)})):

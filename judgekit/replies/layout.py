@@ -1,0 +1,180 @@
+"""Says which part of a reply may be its answer: the layouts of an answer are listed, all else is none.
+
+A reply is the answer, or has thoughts before it in one of the forms in `reply_words.toml`. What stands
+between marks that aren't listed as an answer's is no answer, nor is what is before a lone end of thoughts or
+behind thoughts that nothing ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import NamedTuple
+
+from judgekit import environment
+from judgekit.text import with_different_keys
+
+_TABLE: dict[str, str] = environment.table(__file__, "reply_words.toml")
+_ANSWERING = frozenset(_TABLE["answering"].split())
+_PROSE = frozenset(_TABLE["prose"].split())
+_THOUGHT = re.compile(_TABLE["thought"])
+_ENDING = frozenset(_TABLE["ending"].split())
+_NEUTRAL = frozenset(_TABLE["neutral"].split())
+_SIDE = re.compile(
+    r"(?P<closes>/|end[_\u2581 -](?:of[_\u2581 -])?)?(?P<opens>(?:begin|start)[_\u2581 -](?:of[_\u2581 -])?)?"
+    r"(?P<name>.*?)(?P<closes_behind>[_\u2581]end)?(?P<opens_behind>[_\u2581](?:begin|start))?"
+)
+_MARK = re.compile(
+    r"<(?P<tag>/?[A-Za-z][\w:.-]{0,60})(?:\s[^<>\n]{0,200})?/?>"
+    r"|<[|\uff5c](?P<special>[^<>|\uff5c\n]{1,60})[|\uff5c]>"
+    r"|<\|(?P<opened>[a-z_]{1,30})>|<(?P<closed>[a-z_]{1,30})\|>"
+    r"|\[(?P<square>/?[A-Z][A-Z_ ]{2,40})\]"
+    r"|[\u25c1\u27e8](?P<triangle>/?\w{1,30})[\u25b7\u27e9]"
+)
+_CHANNEL = (
+    "channel "  # before its name: a turn in harmony's form has several, and `final` is the answer
+)
+_BEHIND_CHANNEL = re.compile(r"\s*+(?P<name>\w{0,40})")
+_LINE = 80  # characters before a mark in which its line begins, if there are only blanks
+_MOST_MARKS = 1000  # a reply with more is a flood
+_MOST_OBJECTS = (
+    64  # that are passed over; marks in a text with more of them count wherever they stand
+)
+
+
+class Mark(NamedTuple):
+    """A mark in a reply: `opens` is None for one that only ends something."""
+
+    name: str
+    start: int
+    end: int
+    opens: bool | None
+
+
+class Span(NamedTuple):
+    """A part of a reply that is no answer, with the mark that ends it: "" if the reply ends first."""
+
+    start: int
+    end: int
+    ended_by: str
+
+
+def thoughts_in(raw: str) -> list[Span]:
+    """Find the parts of a reply that are no answer, in their order."""
+    marks = _marks(raw)
+    if len(marks) > _MOST_MARKS:
+        return [Span(0, len(raw), "")]
+    spans: list[Span] = []
+    opened: list[Mark] = []
+    for mark in marks:
+        in_channel = bool(opened) and opened[-1].name.startswith(_CHANNEL)
+        if in_channel and (mark.opens is None or mark.name.startswith(_CHANNEL)):
+            _close(raw, spans, opened, mark)
+        if mark.opens:
+            opened.append(mark)
+        elif mark.name in [other.name for other in opened]:
+            while opened[-1].name != mark.name:
+                opened.pop()
+            _close(raw, spans, opened, mark)
+        elif mark.opens is False and _THOUGHT.search(mark.name):
+            # The thoughts that it ends began before the reply did.
+            spans = [Span(0, mark.end, raw[mark.start : mark.end])]
+            opened.clear()
+    for mark in opened:
+        if not _is_transparent(mark.name):
+            spans.append(Span(mark.start, len(raw), ""))
+            break
+    return sorted(spans)
+
+
+def _close(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
+    begun = opened.pop()
+    if not _is_transparent(begun.name):
+        # A mark that begins a channel ends another one, and is no part of it.
+        end = mark.start if mark.opens else mark.end
+        spans.append(Span(begun.start, end, raw[mark.start : mark.end]))
+
+
+def _is_transparent(name: str) -> bool:
+    """Whether what stands between marks of this name is read as if they weren't there."""
+    return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
+
+
+def after_thoughts(raw: str) -> str:
+    """Return what follows the thoughts that a reply begins with; all of it if their end may be a quote."""
+    first = next(iter(thoughts_in(raw)), None)
+    if first is None or not first.ended_by or raw[: first.start].strip():
+        return raw
+    mark = _MARK.match(raw, first.start)
+    if mark is None or not (mark["special"] or raw.count(first.ended_by) == 1):
+        return raw
+    return raw[first.end :]
+
+
+def is_in_thoughts(spans: list[Span], place: int) -> bool:
+    """Whether a place of a reply lies in a part that is no answer."""
+    return any(span.start <= place < span.end for span in spans)
+
+
+def _marks(raw: str) -> list[Mark]:
+    """Find the marks that stand outside of objects that are exact JSON, whose texts may quote any mark."""
+    found = []
+    quoted_until = 0
+    objects = 0
+    next_brace = raw.find("{")
+    for match in _MARK.finditer(raw):
+        while 0 <= next_brace < match.start() and objects < _MOST_OBJECTS:
+            objects += 1
+            end = exact_end(raw, next_brace)
+            quoted_until = max(quoted_until, end or 0)
+            next_brace = raw.find("{", end or next_brace + 1)
+        if match.start() < quoted_until:
+            continue
+        mark = _read_mark(raw, match)
+        if mark is not None:
+            found.append(mark)
+    return found
+
+
+def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
+    """Say what a mark means; None for a word of the prose, and for a mark that means nothing here."""
+    start, end = match.span()
+    text = next(filter(None, match.groups()), "").lower()
+    is_special = bool(match["special"])
+    if is_special and text.strip() == "channel":
+        behind = _BEHIND_CHANNEL.match(raw, end)
+        name = behind["name"].lower() if behind else ""
+        return Mark(f"{_CHANNEL}{name}", start, end, opens=True)
+    if match["closed"]:
+        return Mark(_plain(text), start, end, opens=False)
+    side = _SIDE.fullmatch(text.strip())
+    name = _plain(side["name"] if side else text)
+    if name in _NEUTRAL or _plain(text) in _NEUTRAL:
+        return None
+    if is_special and _plain(text) in _ENDING:
+        return Mark(name, start, end, opens=None)
+    if _plain(text) in _ENDING:
+        return None
+    opens = not (side and (side["closes"] or side["closes_behind"]))
+    is_known = name in _ANSWERING or bool(_THOUGHT.search(name)) or is_special or match["opened"]
+    # Prose names tags, too; a mark that nobody knows yet stands at the beginning of a line.
+    line = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
+    if not is_known and (not match["tag"] or name in _PROSE or line.strip()):
+        return None
+    return Mark(name, start, end, opens)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def exact_end(raw: str, start: int) -> int | None:
+    """Return where the JSON object that begins at `start` ends; None if it is not JSON to the letter."""
+    with suppress(ValueError, RecursionError):
+        return _DECODER.raw_decode(raw, start)[1]
+    return None
+
+
+# NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
+_DECODER = json.JSONDecoder(object_pairs_hook=with_different_keys, parse_constant=int)
