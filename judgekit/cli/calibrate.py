@@ -51,6 +51,7 @@ def calibrate(
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     map_: Map = None,
     id_: Id = None,
+    base: options.Base = None,
     out: Annotated[Path | None, _OUT] = None,
     as_json: AsJson = False,
     _model: options.ModelOption = None,
@@ -80,7 +81,7 @@ def calibrate(
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
     promise = Promise(rate=rate, confidence=confidence, reference=reference)
-    return _learn(files[0], rubric, mode, promise, out, map_, id_, as_json=as_json)
+    return _learn(files[0], rubric, mode, promise, out, map_, id_, base=base, as_json=as_json)
 
 
 def _learn(
@@ -92,12 +93,14 @@ def _learn(
     map_: list[str] | None,
     id_: str | None,
     *,
+    base: Path | None,
     as_json: bool,
 ) -> int:
     """Learn from labels, say what they support, and write it unless they support nothing."""
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
     from judgekit.judging import calibration_files
+    from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
     calibration_files.check(out)
@@ -116,7 +119,7 @@ def _learn(
         opinions = Opinions(cases, samples.models(cases), asking={})  # nobody is asked now
     else:
         progress = count_to(len(cases), "cases")
-        opinions = runner.ask(cases, labels.parent, loaded, mode, project, progress)
+        opinions = runner.ask(cases, NamedInputs.of(labels, base), loaded, mode, project, progress)
         unanswered = runner.unanswered(opinions.cases)
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)

@@ -69,6 +69,7 @@ def measure_judges(
     ] = 8,
     map_: Map = None,
     id_: Id = None,
+    base: options.Base = None,
     html: options.HtmlOption = None,
     as_json: AsJson = False,
     model: options.ModelOption = None,
@@ -79,6 +80,7 @@ def measure_judges(
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
     from judgekit.evaluation import pages, report, runner
+    from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
     project = project_path()
@@ -104,7 +106,7 @@ def measure_judges(
         progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
             cases,
-            file.parent,
+            NamedInputs.of(file, base),
             rubric_to_ask,
             mode,
             project,

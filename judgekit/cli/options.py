@@ -52,6 +52,10 @@ _REPEAT = Option(
     min=1, max=20, help="Ask about each case so often; count flips, and how far scores move."
 )
 Repeat = Annotated[int, _REPEAT]
+_BASE = Option(
+    metavar="DIR", help="Read the files that cases name in this folder, not in that of the cases."
+)
+Base = Annotated[Path | None, _BASE]
 _KEEP = Option(
     "--keep", help="With --repeat: keep the noise, for the gate to say which verdicts are within."
 )

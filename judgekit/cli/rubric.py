@@ -264,11 +264,14 @@ def _judge_repeatedly(
     """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
     from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
+    from judgekit.judging.named_inputs import NamedInputs
 
     to_ask = [Case.model_validate(case.model_dump()) for case in cases]
     to_ask = runner.again(to_ask, times - 1, swapped=False)
     progress = count_to(len(to_ask), "answers")
-    opinions = runner.ask(to_ask, loaded.path.parent, loaded, mode, project_path(), progress)
+    opinions = runner.ask(
+        to_ask, NamedInputs.of(loaded.path), loaded, mode, project_path(), progress
+    )
     with_course = opinions.with_course(loaded.rubric, mode)
     measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)

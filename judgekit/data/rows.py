@@ -20,6 +20,7 @@ from judgekit.data.arrow import parquet_module
 from judgekit.data.sources import ENDINGS, JSON_LINES, UnreadableRow, find_source
 from judgekit.errors import InputError
 from judgekit.judging.documents import STDIN
+from judgekit.judging.named_inputs import refuse_link_out
 from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
@@ -189,6 +190,8 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     """
     if path == STDIN:
         return Rows(path, partial(JSON_LINES.reader.read, stdin, "standard input"))
+    if "://" not in path:
+        refuse_link_out(path)
     files = RowFiles.at(path)
     with _readable(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)

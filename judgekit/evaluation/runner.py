@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.config import MODES, ModeName, TierName
 from judgekit.config import settings as configuration
-from judgekit.errors import UsageError
+from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import WHOLE, SampleReader
@@ -34,6 +34,7 @@ from judgekit.judging.documents import (
 )
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
+from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.request import JudgeRequest
@@ -69,10 +70,10 @@ Progress: TypeAlias = "Callable[[int], None]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
 
 
-def prepare(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
+def prepare(judge: AnyJudge, case: Case, inputs: NamedInputs | None = None) -> tuple[AnyJudge, Any]:
     """Return the judge of a case's task, and the subject it is asked about.
 
-    A document's path is relative to the `folder`. Raises `InputError` where the case has no text.
+    A document's path is one of the `inputs`. Raises `InputError` where the case has no text.
     """
     if isinstance(judge.rubric, CompareRubric):
         if not (case.a and case.b):
@@ -84,7 +85,7 @@ def prepare(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[An
     if case.subjects:
         subjects = tuple(map(file_of, case.letters, case.subjects))
         return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, subjects)
-    texts = {case.path or "text": _text_of(case, folder), **case.files}
+    texts = {case.path or "text": _text_of(case, inputs), **case.files}
     files = tuple(map(file_of, texts, texts.values()))
     task = TaskDescription(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
@@ -98,16 +99,23 @@ def _candidates(case: Case) -> Candidates:
     return Candidates(documents.Query(case.query), tuple(candidates))
 
 
-def _text_of(case: Case, folder: Path | None) -> str:
+def _text_of(case: Case, inputs: NamedInputs | None) -> str:
     """Return the text of a case, or of the file at its path; raises `InputError`."""
     if case.text is not None:
         return case.text
-    if case.path is None or folder is None:
+    if case.path is None or inputs is None:
         raise case.wrong("expected text, a path, or what judges said")
     try:
-        return (folder / case.path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise case.wrong(f"{case.path} cannot be read ({error})") from None
+        return inputs.read(case.path)
+    except InputError as error:
+        raise case.wrong(f"path: {error}") from None
+
+
+def _check_paths(cases: Iterable[Case], inputs: NamedInputs) -> None:
+    """Raise `InputError` for the first case whose file cannot be read."""
+    for case in cases:
+        if case.text is None and case.path is not None:
+            _text_of(case, inputs)
 
 
 # --- The opinion of every tier
@@ -115,7 +123,7 @@ def _text_of(case: Case, folder: Path | None) -> str:
 
 def ask(
     cases: Sequence[Case],
-    folder: Path,
+    inputs: NamedInputs,
     loaded: LoadedRubric,
     mode: ModeName,
     project: Path | None = None,
@@ -124,7 +132,7 @@ def ask(
     models: Sequence[str | None] = (None,),
     at_once: int = service.AT_ONCE,
 ) -> Opinions:
-    """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
+    """Return the cases with the opinion of every tier; paths of cases are of `inputs`.
 
     Each of `models` is asked alone, as the quick tier, and is a judge of its name; for the value `None` all
     tiers are asked. Calls `progress` with the number of cases that were asked about.
@@ -132,6 +140,7 @@ def ask(
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     config = configuration.load(project)
+    _check_paths(cases, inputs)  # before any model is asked
 
     async def ask_all() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -146,7 +155,7 @@ def ask(
             count = 0
             for model, judge in zip(models, judges, strict=True):
                 tier_judge = _for_every_opinion(judge, model)
-                ask_tiers = partial(ask_about_case, tier_judge, folder=folder)
+                ask_tiers = partial(ask_about_case, tier_judge, inputs=inputs)
                 limit = service.max_concurrency(tier_judge, at_once)
                 answered_cases = []
                 async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
@@ -208,11 +217,13 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{problem} {share} ({why}); {effect}; test the models with judgekit provider check"
 
 
-async def ask_about_case(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
+async def ask_about_case(
+    judge: AnyJudge, case: Case, inputs: NamedInputs
+) -> dict[TierName, Recorded]:
     """Return by tier what it says about a case; raises `InputError` where no model is asked."""
     if case.variant == "rerun":  # else the cache would say again what it said before
         judge = replace(judge, cache=None)
-    task_judge, whole_subject = prepare(judge, case, folder)
+    task_judge, whole_subject = prepare(judge, case, inputs)
     subject, secrets = task_judge.redacted(whole_subject)
     state = JudgingState(
         subject,
@@ -540,7 +551,7 @@ def leniency(
     Only texts count that the tier was asked about.
     """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
-    opinions = ask(cases, loaded.path.parent, loaded, mode, project, progress)
+    opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
     reader = SampleReader(loaded.rubric, mode)
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
+from judgekit.judging.named_inputs import refuse_link_out
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
@@ -350,6 +351,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
         if path == STDIN or not is_folder(path):
             yield path
             continue
+        refuse_link_out(path)
         text_files = map(str, filter(_is_text, _files_in(Path(path))))
         yield next(text_files, path)
         yield from text_files
@@ -368,6 +370,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if is_folder(path):
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
+    refuse_link_out(path)
     try:
         # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
         is_file = stat.S_ISREG(Path(path).stat().st_mode)

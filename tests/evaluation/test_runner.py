@@ -23,6 +23,7 @@ from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import again, ask_about_case
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.question import ModelTurn
 from judgekit.judging.round import Answer as Told
 from judgekit.judging.score import DocumentJudge
@@ -71,7 +72,9 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
             monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", models)
             monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-            return runner.ask(cases, tmp_path, loader.find_rubric(rubric), "strict")
+            return runner.ask(
+                cases, NamedInputs(tmp_path, tmp_path), loader.find_rubric(rubric), "strict"
+            )
 
     return run
 
@@ -305,7 +308,7 @@ def asked(
 ) -> dict[TierName, Recorded]:
     settings = judge_settings(panel, RANKING, "lenient", finality=finality_rules(), **limits)
     judge = DocumentJudge(gateway, settings)
-    return asyncio.run(ask_about_case(judge, CASE, Path()))
+    return asyncio.run(ask_about_case(judge, CASE, NamedInputs(Path(), Path())))
 
 
 def test_limits_of_cost_and_time_hold_for_the_case_and_not_for_each_call() -> None:

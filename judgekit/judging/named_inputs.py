@@ -1,0 +1,134 @@
+"""Files that others name: in a file of labelled cases, or by a link that a clone brought.
+
+A clone may name `../private.txt`, `/proc/self/environ`, a link or a pipe. What is read is sent to a provider:
+so such a name counts only inside the folder that the user chose, and in a checkout only if git tracks it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from judgekit.errors import InputError
+from judgekit.git import GitError, Repository
+from judgekit.text import escaped
+
+_GIT = ".git"  # a folder, or in a worktree and in a submodule a file
+
+
+@dataclass(frozen=True)
+class NamedInputs:
+    """The files that data in `folder` may name: those in `base`, relative to it or to the folder."""
+
+    folder: Path
+    base: Path
+
+    @classmethod
+    def of(cls, data: Path, base: Path | None = None) -> NamedInputs:
+        """Return the files that a file of data may name, by default those in its own folder."""
+        return cls(data.parent, base or data.parent)
+
+    def read(self, name: str) -> str:
+        """Return the text of a file; raises `InputError` with the reason."""
+        path = self._find(name)
+        shown = escaped(name)
+        if self._tracked is not None and path not in self._tracked:
+            remedy = "add it with git, or put its text into the case"
+            raise InputError(f"{shown} is no file that git tracks; {remedy}")
+        try:
+            return _read_regular_file(path).decode("utf-8-sig")
+        except OSError as error:
+            raise InputError(f"{shown} cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{shown} is not UTF-8 (byte {error.start})") from None
+
+    def _find(self, name: str) -> Path:
+        """Return where a file is, without links; raises `InputError` unless it is in the base."""
+        base = self.base.resolve()
+        is_outside = False
+        for start in dict.fromkeys((self.base, self.folder)):
+            try:
+                path = (start / name).resolve()
+                is_there = path.exists()
+            except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL
+                raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
+            if not path.is_relative_to(base):
+                is_outside = True
+            elif is_there:
+                return path
+        if is_outside:
+            remedy = "name the folder that holds the files with --base DIR"
+            raise InputError(f"{escaped(name)} is outside of {self.base}; {remedy}")
+        raise InputError(f"{escaped(name)} cannot be read (there is no such file in {self.base})")
+
+    @cached_property
+    def _tracked(self) -> frozenset[Path] | None:
+        """The files of the base that git tracks; None outside of a checkout. Raises `InputError`."""
+        base = self.base.resolve()
+        if find_checkout(base) is None:
+            return None
+        try:
+            return tracked_files(base)
+        except GitError as error:
+            raise InputError(
+                f"git does not say which files of {base} it tracks ({error})"
+            ) from None
+
+
+def tracked_files(folder: Path) -> frozenset[Path]:
+    """Return the files in a folder, itself without links, that git tracks; raises `GitError`."""
+    listed = Repository(folder).ask("ls-files", "-z", "--cached")
+    return frozenset(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
+
+
+def find_checkout(path: Path) -> Path | None:
+    """Return the nearest folder at or above an absolute path that is a checkout of git."""
+    for folder in (path, *path.parents):
+        if os.path.lexists(folder / _GIT):
+            return folder
+    return None
+
+
+def refuse_link_out(path: str) -> None:
+    """Raise `InputError` if a path leads out of its checkout by a link, or to what git does not track there.
+
+    `CLAUDE.md -> AGENTS.md` is followed. So is a link that git does not track: nobody but the user made it.
+    """
+    name = Path(path).absolute()
+    checkout = find_checkout(name.parent)
+    if checkout is None:
+        return
+    end = Path(path).resolve()  # as the system reads it, also `link/../file`
+    real_checkout = checkout.resolve()
+    inside = name.relative_to(checkout)
+    if end == real_checkout / inside:
+        return
+    shown = escaped(path)
+    if not end.is_relative_to(real_checkout):
+        raise InputError(
+            f"{shown}: a link that leads out of its checkout, {checkout}; name the file that it leads to"
+        )
+    try:
+        tracked = tracked_files(real_checkout)
+    except GitError as error:
+        raise InputError(f"{shown}: git does not say which files it tracks ({error})") from None
+    links = {real_checkout / step for step in (inside, *inside.parents)}
+    is_a_clones = not tracked.isdisjoint(links)
+    ends_at_tracked = end in tracked or any(file.is_relative_to(end) for file in tracked)
+    if is_a_clones and not ends_at_tracked:
+        raise InputError(
+            f"{shown}: a link to a file that git does not track; name the file that it leads to"
+        )
+
+
+def _read_regular_file(path: Path) -> bytes:
+    """Read a file, and wait for no pipe or device; raises `OSError`."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is a folder, a pipe or a device")
+        return file.read()
