@@ -102,6 +102,20 @@ class Repository(NamedTuple):
             return done.stdout.decode().strip() or None
         return None
 
+    def commits(self, names: Iterable[str]) -> dict[str, str]:
+        """Map names (ids, refs, tags) to the ids of the commits that they lead to, in one git.
+
+        A name that leads to no commit here is left out.
+        """
+        distinct_names = list(dict.fromkeys(names))
+        commit_by_name = {}
+        lines = self.described([f"{name}^{{commit}}" for name in distinct_names])
+        for name, line in zip(distinct_names, lines, strict=True):
+            oid, _, rest = line.partition(" ")
+            if rest.startswith("commit "):  # of what isn't here, git repeats the name
+                commit_by_name[name] = oid
+        return commit_by_name
+
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
         names = list(names)

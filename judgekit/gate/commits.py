@@ -71,13 +71,15 @@ class ChangedFile(NamedTuple):
 class PushedChanges:
     """What is judged: the newest change of each file in what is pushed; what is not, and why.
 
-    `notes` are for a person: what is judged may be more than the push brings.
+    `notes` are for a person: what is judged may be more than the push brings. `bringing` are the updates with
+    commits that the other side lacks.
     """
 
     changes: list[ChangedFile] = field(default_factory=list)
     skipped: Skipped = field(default_factory=Skipped)
     unexamined: list[Omission] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    bringing: list[RefUpdate] = field(default_factory=list)
 
 
 class _Rule(NamedTuple):

@@ -40,16 +40,30 @@ def examine_push(
     is all that `remote_commits` reach.
     """
     pushed = PushedChanges()
+    made = [update for update in updates if not update.deletes]
+    names = [update.local_oid for update in made]
+    names += [update.remote_oid for update in made if not update.is_new]
+    commit_by_name = repository.commits(names)
+    tips = [
+        commit_by_name[update.local_oid] for update in made if update.local_oid in commit_by_name
+    ]
+    distinct_tips = list(dict.fromkeys(tips))
+    histories: dict[str, History] = {}
+    if distinct_tips:
+        histories = history.read_histories(repository, distinct_tips, remote_commits)
     for update in updates:
+        tip = commit_by_name.get(update.local_oid)
         if update.deletes:
             pushed.skipped.add(REF_DELETED, update.remote_ref)
-            continue
-        tip = repository.commit(update.local_oid)
-        if tip is None:
+        elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-            continue
-        examination = _Examination(repository, update, tip, remote_commits, wanted, pushed)
-        examination.run()
+        elif tip in histories:  # else it brings no commit that the other side lacks
+            old_tip = commit_by_name.get(update.remote_oid)
+            examination = _Examination(
+                repository, update, tip, old_tip, remote_commits, wanted, pushed
+            )
+            examination.run(histories[tip])
+            pushed.bringing.append(update)
     # What one ref skips, another may bring to be judged.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
@@ -62,13 +76,13 @@ class _Examination:
     repository: Repository
     update: RefUpdate
     tip: str
+    old_tip: str | None  # of the other side; None if the ref is new there, or its commit isn't here
     remote_commits: Sequence[str]
     wanted: ChangeFilter
     pushed: PushedChanges
 
-    def run(self) -> None:
+    def run(self, pushed_history: History) -> None:
         """Sort all that is new in the ref: judged, skipped for a reason, or not examined."""
-        pushed_history = history.read_history(self.repository, self.tip, self.remote_commits)
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -81,15 +95,12 @@ class _Examination:
         if tree is None:
             self._add_omission(PARTIAL)
             return
-        old_tip = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
-        old_tree = None if old_tip is None else self._read_tree(old_tip, is_needed)
+        old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)  # what is left there is read below
         if pushed_history.gap or tree.repeated():
-            changes += self._find_unexplained_changes(
-                pushed_history, tree, old_tip, old_tree, origins
-            )
+            changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._sort_out(changes, old_tree)
         self._skip_rest(covered_paths, tree, origins, {change.path for change in changes})
 
@@ -149,7 +160,6 @@ class _Examination:
         self,
         pushed_history: History,
         tree: Tree,
-        old_tip: str | None,
         old_tree: Tree | None,
         origins: _Origins,
     ) -> list[ChangedFile]:
@@ -159,7 +169,7 @@ class _Examination:
         name stands twice in a tree. Skips files that were only moved, and notes in `pushed` what a part of
         the history means for the files, or that nothing could be compared.
         """
-        base_trees = self._read_base_trees(old_tip)
+        base_trees = self._read_base_trees()
         old_trees = base_trees if old_tree is None else [old_tree, *base_trees]
         paths: Iterable[str]
         sources: Sequence[Tree] | None
@@ -196,18 +206,18 @@ class _Examination:
         effect = f"files that differ from {side} are judged, whoever changed them"
         self.pushed.notes.append(f"{gap}; {effect}")
 
-    def _read_base_trees(self, old_tip: str | None) -> list[Tree]:
+    def _read_base_trees(self) -> list[Tree]:
         """Return what the commits hold that both sides have, as far as this clone has their files."""
         trees = []
-        for base in self._find_merge_bases(old_tip):
+        for base in self._find_merge_bases():
             tree = self._read_tree(base, self.wanted.covers)
             if tree is not None:
                 trees.append(tree)
         return trees
 
-    def _find_merge_bases(self, old_tip: str | None) -> list[str]:
+    def _find_merge_bases(self) -> list[str]:
         """Return the commits that both sides have, as far as this clone knows."""
-        other_side = self.remote_commits if old_tip is None else [old_tip]
+        other_side = self.remote_commits if self.old_tip is None else [self.old_tip]
         if not other_side:
             return []
         try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import os
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.git import PARTIAL, GitError
 from judgekit.text import counted, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from judgekit.git import Repository
 
@@ -25,6 +27,7 @@ _LOG = (
     *("-M100%", "--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv"),
     *("--no-color", _FORMAT),
 )
+_GRAPH = ("log", "--ignore-missing", "--stdin", "--topo-order", "--no-color", "--format=%H %P")
 _MODE_OF_NOTHING = "000000"  # the mode of a path that is gone
 _CO_AUTHOR = "co-authored-by:"
 
@@ -62,22 +65,86 @@ class History(NamedTuple):
     is_long: bool = False
 
 
-def read_history(repository: Repository, tip: str, remote_commits: Sequence[str]) -> History:
-    """Return what the commits did that `tip` reaches and no remote commit does; raises `GitError`."""
-    revisions = [tip, *(f"^{oid}" for oid in remote_commits), ""]
-    max_count = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
+def read_histories(
+    repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
+) -> dict[str, History]:
+    """Read, by tip, what the commits did that it reaches and no remote commit does; raises `GitError`.
+
+    Tips that reach no new commit are left out. Git is asked as often for thousands of tips as for two.
+    """
+    oids_by_tip: dict[str, list[str]] | None = None
     try:
-        raw = repository.ask(*_LOG, max_count, stdin="\n".join(revisions).encode())
+        if len(tips) == 1:
+            revisions = [tips[0], *(f"^{oid}" for oid in remote_commits)]
+            limit = f"--max-count={MAX_COMMITS + 1}"  # one more shows that there are too many
+        else:
+            oids_by_tip = _list_new_commits(repository, tips, remote_commits)
+            revisions = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
+            limit = "--no-walk=unsorted"
+        if not revisions:
+            return {}
+        raw = repository.ask(*_LOG, limit, stdin="\n".join([*revisions, ""]).encode())
     except GitError:
         if not is_partial(repository):
             raise
         # What the commits did is not known; the tip at least has the files.
-        return History(steps=[], edges=[read_commit(repository, tip)], gap=PARTIAL)
+        histories = {}
+        for tip in oids_by_tip or tips:
+            edge = read_commit(repository, tip)
+            histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
+        return histories
     shallow_oids = _read_shallow_oids(repository)
+    told = list(_parse_log(raw))
+    if oids_by_tip is None:
+        return {tips[0]: _sum_up(told, shallow_oids)} if told else {}
+    told_by_oid = {commit.oid: (commit, steps) for commit, steps in told}
+    histories = {}
+    for tip, oids in oids_by_tip.items():
+        told_of_tip = [told_by_oid[oid] for oid in oids if oid in told_by_oid]
+        histories[tip] = _sum_up(told_of_tip, shallow_oids)
+    return histories
+
+
+def _list_new_commits(
+    repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
+) -> dict[str, list[str]]:
+    """List the commits that each tip reaches and no remote commit does, newest first.
+
+    At most one more than `MAX_COMMITS` for each tip. Tips without new commits are left out.
+    """
+    revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
+    output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
+    parents_by_oid: dict[str, list[str]] = {}
+    for line in output.split("\n")[:-1]:
+        oid, *parents = line.split()
+        parents_by_oid[oid] = parents
+    # In git's order no commit stands before one that has it as a parent.
+    place_by_oid = {oid: place for place, oid in enumerate(parents_by_oid)}
+    oids = list(parents_by_oid)
+    listed: dict[str, list[str]] = {}
+    for tip in tips:
+        if tip not in place_by_oid:
+            continue
+        waiting = [place_by_oid[tip]]
+        seen = set(waiting)
+        listed[tip] = []
+        while waiting and len(listed[tip]) <= MAX_COMMITS:
+            oid = oids[heapq.heappop(waiting)]
+            listed[tip].append(oid)
+            for parent in parents_by_oid[oid]:
+                place = place_by_oid.get(parent)
+                if place is not None and place not in seen:
+                    seen.add(place)
+                    heapq.heappush(waiting, place)
+    return listed
+
+
+def _sum_up(told: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]) -> History:
+    """Make a history of commits, newest first, with their steps."""
     steps: list[Step] = []
     edges: list[Commit] = []
     is_long = False
-    for number, (commit, commit_steps) in enumerate(_parse_log(raw), 1):
+    for number, (commit, commit_steps) in enumerate(told, 1):
         if number > MAX_COMMITS:
             is_long = True
             break

@@ -102,13 +102,15 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
     """Return the newest commits that changed the rules; none where this clone lacks a part of the history."""
-    tips = list(filter(None, map(repository.commit, pushed)))
+    tips = repository.commits(pushed).values()
     if not tips:
         return []
     max_count = f"--max-count={_MAX_RULES}"
+    revisions = "\n".join([*dict.fromkeys(tips), ""])
     try:
         output = repository.ask(
-            "log", "--format=%H", "--full-history", max_count, *tips, "--", *RULES
+            *("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES),
+            stdin=revisions.encode(),
         )
     except GitError:
         return []

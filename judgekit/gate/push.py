@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import re
 import shlex
 import time
 from contextlib import ExitStack, aclosing
@@ -61,6 +62,16 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 MAX_CONCURRENT = 32  # files
+# What git has of a file whose content another program keeps. A text that only begins like one is longer.
+_POINTER_BYTES = 32_768  # as git-annex says; Git LFS's have less than 1,024
+_POINTERS = {
+    "Git LFS": re.compile(
+        rb"version https://(git-lfs|hawser)\.github\.com/spec/v\d+\s(?=(.*\n)*?oid )"
+    ),
+    # With core.symlinks off, a locked file's link is a file, too.
+    "git-annex": re.compile(rb"((\.\.[/\\])*\.git)?[/\\]annex[/\\]objects[/\\]\S"),
+    "git-fat": re.compile(rb"#\$# git-fat [0-9a-f]{40}\s"),
+}
 
 
 class _Rules(NamedTuple):
@@ -112,14 +123,22 @@ def _decode_file(
     elif data is None:
         name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
         reason = f"not in this partial clone; fetch it with: git show {name}"
-    elif data.startswith(b"version https://git-lfs.github.com/spec/"):
-        reason = "stored with Git LFS: the push contains only a pointer"
+    elif store := _name_store(data):
+        reason = f"stored with {store}: the push contains only a pointer"
     else:
         try:
             return documents.decode(change.path, data), ""
         except InputError as error:
             reason = str(error).removeprefix(f"{path}: ")
     return File(path, text="", sha256="", total=0), reason
+
+
+def _name_store(data: bytes) -> str:
+    """Name the program that keeps a file's content outside of git; "" if git has the content."""
+    for store, pointer in _POINTERS.items():
+        if len(data) < _POINTER_BYTES and pointer.match(data):
+            return store
+    return ""
 
 
 def _name_families(change: ChangedFile) -> str | None:
@@ -172,7 +191,9 @@ def judge_push(
             changes = examine.examine_push(
                 repository, updates, remote_commits, commits.ChangeFilter(*paths_and_authors)
             )
-            count_lines = partial(commits.count_changed_lines, repository, updates, remote_commits)
+            count_lines = partial(
+                commits.count_changed_lines, repository, changes.bringing, remote_commits
+            )
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             return _judge_changes(repository, strictest, changes, push, run, choose_depth)
     except Exception as error:

@@ -268,6 +268,13 @@ UNJUDGEABLE = {
         b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n",
         "Git LFS",
     ),
+    "old_pointer.md": (
+        b"version https://hawser.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n",
+        "Git LFS",
+    ),
+    "annexed.md": (b"/annex/objects/SHA256E-s9--" + b"7" * 64 + b".md\n", "git-annex"),
+    "linked.md": (b"../.git/annex/objects/0a/1b/SHA256E-s9--77/SHA256E-s9--77", "git-annex"),
+    "fat.md": (b"#$# git-fat " + b"0" * 40 + b"                    9\n", "git-fat"),
     "empty.md": (b"", "empty"),
     "blank.md": (b" \n\n", "empty"),
 }
