@@ -154,6 +154,7 @@ class FailureKind(enum.StrEnum):
     SERVER_ERROR = "server_error"
     AUTHENTICATION = "authentication"
     PERMISSION = "permission"
+    PAYMENT = "payment"
     NOT_FOUND = "not_found"
     BAD_REQUEST = "bad_request"
     CONTEXT_WINDOW = "context_window"

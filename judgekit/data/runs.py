@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -27,9 +28,12 @@ HOPELESS = 20  # rows that are sent: where all of them are refused, the others w
 _REFUSALS = {
     FailureKind.AUTHENTICATION,
     FailureKind.PERMISSION,
+    FailureKind.PAYMENT,
     FailureKind.NOT_FOUND,
     FailureKind.NOT_LOADED,
 }
+_WRONG = {*_REFUSALS, FailureKind.BAD_REQUEST}
+_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass
@@ -38,8 +42,8 @@ class Tally:
 
     `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts kinds of labels
     with the verdicts of their rows, `strange_label` is one that is not understood. `unpriced` rows have calls
-    of unknown cost. Of the rows that were `sent` so many were `refused`: by the key, a permission, or because
-    there is no such model; `refusal` says which.
+    of unknown cost. Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
+    because there is no such model, or as wrong requests in the same `refused_words`; `refusal` says which.
     """
 
     verdict_counts: Counter[str] = field(default_factory=Counter)
@@ -58,6 +62,7 @@ class Tally:
     sent: int = 0
     refused: int = 0
     refusal: str = ""
+    refused_words: str = ""
 
     @property
     def is_hopeless(self) -> bool:
@@ -181,9 +186,16 @@ class DatasetRun(Tally):
         if not failures:  # nothing was sent
             return
         self.sent += 1
-        if all(failure and failure["kind"] in _REFUSALS for failure in failures):
+        kinds = {failure["kind"] if failure else None for failure in failures}
+        if kinds <= _REFUSALS or (kinds <= _WRONG and self._is_told_alike(failures[0]["message"])):
             self.refused += 1
             self.refusal = self.refusal or error
+
+    def _is_told_alike(self, message: str) -> bool:
+        """Whether a request is refused in the words of the first one: a row's own text may be the cause."""
+        words = _NUMBERS.sub("N", message)
+        self.refused_words = self.refused_words or words
+        return words == self.refused_words
 
     def give_up(self) -> None:
         """End a run that cannot succeed; what was judged is kept, and a later run goes on."""

@@ -28,6 +28,8 @@ Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 # Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse a verdict with a field they don't know. A field
 # added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
 LATER_FIELDS: frozenset[str] = frozenset()
+# Kinds of failures that such clients don't know, and what they are told instead.
+_EARLIER_KINDS = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
 READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
 READS_ON = "ignore"
 
@@ -260,7 +262,9 @@ class Selection(_Record):
 
 
 def drop_later_fields(record: dict[str, Any]) -> None:
-    """Delete the fields in `LATER_FIELDS` from a verdict's `record`, for a client that refuses them."""
+    """Delete fields of a verdict's `record`, and rename failures, that an earlier client refuses."""
+    for failure in _find_children(_find_children([record], "rounds"), "failure"):
+        failure["kind"] = _EARLIER_KINDS.get(failure["kind"], failure["kind"])
     for path in LATER_FIELDS:
         *parents, name = path.split(".")
         owners = [record]

@@ -218,12 +218,15 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     for pattern in _ROOM:
         if match := pattern.search(signs):
-            room = _number(match["limit"]) - _number(match["used"])
+            named = match.groupdict()
+            room = _number(named["limit"]) - _number(named.get("used") or "0")
             failure.room = max(0, room)
             break
     for pattern in _CAP:
         if failure.room is None and (match := pattern.search(signs)):
-            failure.room = _number(match["most"])
+            named = match.groupdict()
+            is_exclusive = named.get("below") is not None
+            failure.room = _number(named["below"]) - 1 if is_exclusive else _number(named["most"])
             objections.add("cap")
     failure.objections = frozenset(objections)
 
@@ -258,4 +261,7 @@ def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
     if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
         return FailureKind.INVALID_REPLY
     by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
-    return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int) and 400 <= status < 500:  # noqa: PLR2004 - as HTTP divides its statuses
+        by_class = FailureKind.BAD_REQUEST
+    return by_text or _BY_STATUS.get(status, by_class)

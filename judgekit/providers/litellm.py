@@ -57,6 +57,9 @@ ATTEMPTS = 3
 _PAUSES = (0.5, 1.0)  # seconds between them, where the provider does not ask for others
 _PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  # a page for people
 _LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
+_LEAST_COUNT = 1_000  # tokens that a server says it read
+_MOST_CHARS_PER_TOKEN = 8  # of a text; English has 4 to 5, other scripts and code have fewer
+_RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters of a provider's word for what happened
 _SHARE_OF_PROXY = 0.25  # of a call's time, for the question whether a model thinks
@@ -218,7 +221,8 @@ class LitellmGateway:
                 reply = await self._persistently(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
-                if "unfit" in failure.objections and not is_again:
+                is_cut = "thinking" in failure.objections
+                if "unfit" in failure.objections and not is_cut and not is_again:
                     is_again = True  # what a model wrote once is not what it can
                     spent = spent.plus(usage_of_failed_call(failure))
                     continue
@@ -327,6 +331,7 @@ async def call(
         raise GatewayError(
             FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}"
         )
+    _check_key(endpoint)
     try:
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
@@ -344,6 +349,7 @@ async def call(
                 arguments = _arguments(endpoint, profile, request, style, end)
                 response = await litellm.acompletion(**arguments)
                 reply = reply_of(response, endpoint, request, style)
+            _refuse_cut_prompt(reply, request)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = classify_exception(error, secret_values(endpoint))
     else:
@@ -358,6 +364,44 @@ async def call(
     if failure.kind is FailureKind.NOT_FOUND:
         failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
     raise failure
+
+
+def _check_key(endpoint: Endpoint) -> None:
+    """Raise `GatewayError` for a key that no header can carry, before anything is sent."""
+    for place, char in enumerate(endpoint.api_key or "", 1):
+        if not "!" <= char <= "~":
+            variables = " or ".join(getattr(endpoint.profile, "key", ())) or "its variable"
+            problem = (
+                f"the key in {variables} has U+{ord(char):04X} at place {place}, which no key has"
+            )
+            raise GatewayError(
+                FailureKind.AUTHENTICATION, f"{problem}; copy it again", usage=Usage()
+            )
+
+
+def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
+    """Raise `GatewayError` if a server says that it read far less than was sent: it cut the text in silence.
+
+    A small count or none proves nothing: some servers don't count what they have in a cache.
+    """
+    usage = reply.usage
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    tokens = usage.input_tokens
+    if cached > tokens:  # they are counted apart
+        tokens += cached
+    if tokens < _LEAST_COUNT:
+        return
+    sent = "\n".join(message.content for message in request.messages)
+    most = tokens * _MOST_CHARS_PER_TOKEN
+    # Of blanks and rules a single token has many.
+    if len(sent) <= most or len(_RUN.sub(r"\1", sent)) <= most:
+        return
+    problem = (
+        f"the server read {tokens:,} tokens of {len(sent):,} characters, so it cut the text: its context "
+        f"has about {tokens:,} tokens; give it a larger one (Ollama: num_ctx; llama.cpp: --ctx-size), or set "
+        "limits.context_chars in its profile"
+    )
+    raise GatewayError(FailureKind.CONTEXT_WINDOW, problem, usage=usage)
 
 
 async def _decide(

@@ -21,6 +21,8 @@ WEAKER: dict[OutputMode, OutputMode] = {
     "tool": "text",
     "json_object": "text",
 }
+# What a call is refused with if its reply may be too long: a kind of server error may name any number.
+_REFUSING = {FailureKind.BAD_REQUEST, FailureKind.CONTEXT_WINDOW, FailureKind.PAYMENT}
 _LEAST_ROOM = 256  # tokens, or what was asked for: with fewer no answer of judging ends
 
 
@@ -68,7 +70,7 @@ class CallStyle(NamedTuple):
             return self._replace(logprobs=False)
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
-        if failure.room is not None:
+        if failure.room is not None and failure.kind in _REFUSING:
             return self._within(failure, endpoint, request)
         if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
             return self._replace(mode=WEAKER[self.mode])

@@ -40,6 +40,11 @@ REFUSALS = [
     (401, "authentication"),
     pytest.param(403, "permission", marks=pytest.mark.slow),
     pytest.param(404, "not_found", marks=pytest.mark.slow),
+    (410, "not_found"),
+    (402, "payment"),
+    pytest.param(451, "permission", marks=pytest.mark.slow),
+    pytest.param(400, "bad_request", marks=pytest.mark.slow),
+    pytest.param(418, "bad_request", marks=pytest.mark.slow),
 ]
 
 
@@ -82,10 +87,54 @@ def test_one_answer_among_the_first_lets_a_run_go_on(served: Served) -> None:
     assert (done.code, len(read())) == (2, 24)
 
 
-def test_failures_that_may_pass_stop_no_run(served: Served) -> None:
+def test_requests_that_are_refused_in_other_words_stop_no_run(served: Served) -> None:
+    def answer(asked: Asked) -> Answer:
+        odd = " oddly" if "answer 3." in asked.text else ""
+        return fails(400, f"it went{odd} wrong")
+
     write(24)
-    done, _ = served(fails(400), *INTO)
-    assert (done.code, len(read())) == (2, 24)
+    done, _ = served(answer, *INTO)
+    assert done.code == 2
+    assert len(read()) == 24
+
+
+STATUSES = {
+    400: "bad_request",
+    402: "payment",
+    406: "bad_request",
+    410: "not_found",
+    415: "bad_request",
+    418: "bad_request",
+    423: "bad_request",
+    431: "bad_request",
+    451: "permission",
+    501: "not_found",
+}
+
+
+@pytest.mark.parametrize(("status", "kind"), STATUSES.items())
+def test_a_status_that_says_wrong_or_gone_is_asked_once_a_tier(
+    served: Served, status: int, kind: str
+) -> None:
+    judge = ("judge", "good.md", "--no-cache", "--mode", "lenient", "--format", "json")
+    done, asked = served(fails(status, "No more of that"), *judge)
+    [verdict] = done.json
+    assert {round_["failure"]["kind"] for round_ in verdict["rounds"]} == {kind}
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-\u0430bcdefghijkl", "sk-abc…xyz", "“sk-abcdefghijkl”", "sk-abc def"]
+)
+def test_a_key_that_no_header_carries_is_named_before_any_call(
+    served: Served, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_KEY", key)
+    done, asked = served(by_content, "judge", "good.md", "--no-cache", "--format", "json")
+    failure = done.json[0]["rounds"][0]["failure"]
+    assert failure["kind"] == "authentication"
+    assert "the key in JUDGEKIT_API_KEY" in failure["message"]
+    assert not asked
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from judged_by_decisions import deciding_alone
 from loopback import Loopback, calls, fails, says, sends
 from scripted import scores
 
@@ -540,6 +541,32 @@ ROOM = {
         "is less than the `context_window` for this model"
     ),
     "deepseek": "Invalid max_tokens value, the valid range of max_tokens is [1, 1096]",
+    "bedrock": (
+        "The maximum tokens you requested exceeds the model limit of 1096. Try again with a "
+        "maximum tokens value that is lower than 1096."
+    ),
+    "bedrock, by its schema": (
+        "Malformed input request: #/max_tokens: {sent} is not less or equal to 1096, please "
+        "reformat your input and try again."
+    ),
+    "gemini": (
+        "Unable to submit request because it has a maxOutputTokens value of {sent} but the "
+        "supported range is from 1 (inclusive) to 1097 (exclusive). Update the value and try again."
+    ),
+    "openrouter": (
+        "This request requires more credits, or fewer max_tokens. You requested up to {sent} "
+        "tokens, but can only afford 1096. To increase, visit the settings and add more credits"
+    ),
+    "cohere": "invalid request: max_tokens must be less than or equal to 1096. received {sent}",
+    "fireworks": "Requests with max_tokens > 1096 must have stream=true",
+    "dashscope": "<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 1096]",
+    "zhipu": "max_tokens参数非法\uff0c取值范围[1,1096]",
+    "pydantic": "max_tokens: Input should be less than or equal to 1096",
+    "between": "max_tokens must be between 1 and 1096, got {sent}",
+    "exclusive": "max_tokens must be less than 1097",
+    "a limit": "max_completion_tokens ({sent}) exceeds the limit of 1,096 for this model",
+    "a maximum": "The requested number of output tokens is above the maximum of 1096",
+    "an allowed maximum": "max_new_tokens is too large: the maximum allowed value is 1096",
 }
 
 
@@ -557,6 +584,94 @@ def test_a_reply_is_shortened_once_to_the_room_that_there_is(judge_at: JudgeAt, 
         judge_at(server)
     assert [asked.body["max_tokens"] for asked in server.requests][:2] == [2048, 1096]
     assert len({asked.body["max_tokens"] for asked in server.requests}) == 2
+
+
+CUT_WORDS = {
+    "openai": (
+        "Could not finish the message because max_tokens or model output limit was reached. "
+        "Please try again with higher max_tokens."
+    ),
+    "groq": (
+        "json_validate_failed: max completion tokens reached before generating a valid document"
+    ),
+    "a limit": "The output token limit was reached while the model was still thinking",
+}
+
+
+@pytest.mark.parametrize("words", CUT_WORDS.values(), ids=CUT_WORDS)
+def test_a_cut_that_is_told_as_an_error_gets_room_for_thoughts(
+    judge_at: JudgeAt, words: str
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        return GOOD if asked.body["max_tokens"] > 8000 else fails(400, words)
+
+    with Loopback(answer) as server:
+        assert judge_at(server).json[0]["verdict"] == "accept"
+    assert len(server.requests) == 2
+
+
+def test_what_a_balance_pays_for_is_no_limit_of_the_model(judge_at: JudgeAt) -> None:
+    words = ROOM["openrouter"].format(sent=2048)
+    with Loopback(fails(402, words), GOOD) as server:
+        assert judge_at(server).json[0]["verdict"] == "accept"
+        assert judge_at(server).json[0]["verdict"] == "accept"
+    assert [asked.body["max_tokens"] for asked in server.requests] == [2048, 1096, 2048]
+
+
+# A text that a server cuts in silence
+
+LONG = " ".join(f"Item {number} costs {number} euros." for number in range(1500))
+CUT = {
+    "a context of 2,048": {"prompt_tokens": 2048},
+    "a context of 4,096": {"prompt_tokens": 4096},
+    "some of it in a cache": {
+        "prompt_tokens": 2048,
+        "prompt_tokens_details": {"cached_tokens": 1024},
+    },
+}
+WHOLE = {
+    "all that was sent": {"prompt_tokens": 11_000},
+    "what is not in a cache": {
+        "prompt_tokens": 1100,
+        "prompt_tokens_details": {"cached_tokens": 9000},
+    },
+    "a small count": {"prompt_tokens": 900},
+    "no count": {"prompt_tokens": 0},
+}
+
+
+@pytest.mark.parametrize("usage", CUT.values(), ids=CUT)
+def test_a_text_that_was_not_read_whole_is_not_accepted(
+    judge_at: JudgeAt, usage: dict[str, Any]
+) -> None:
+    Path("good.md").write_text(LONG)
+    with Loopback(completion({"content": ANSWER}, usage=usage)) as server:
+        [verdict] = judge_at(server).json
+    assert verdict["verdict"] == "undetermined"
+    failure = verdict["rounds"][-1]["failure"]
+    assert failure["kind"] == "context_window"
+    assert f"{usage['prompt_tokens']:,} tokens" in failure["message"]
+
+
+@pytest.mark.parametrize("usage", WHOLE.values(), ids=WHOLE)
+def test_other_counts_prove_no_cut(judge_at: JudgeAt, usage: dict[str, Any]) -> None:
+    Path("good.md").write_text(LONG)
+    with Loopback(completion({"content": ANSWER}, usage=usage)) as server:
+        assert judge_at(server).json[0]["verdict"] == "accept"
+
+
+def test_a_decision_model_that_cut_the_text_accepts_nothing(judgekit: Run) -> None:
+    Path("good.md").write_text(LONG)
+    with deciding_alone() as server:
+        server.change = lambda body: body["usage"].update(input_tokens=2048)
+        done = judgekit(*JUDGE)
+    assert failure_in(done)[0] == "context_window"
+
+
+def test_blanks_and_rules_take_few_tokens_and_are_no_sign_of_a_cut(judge_at: JudgeAt) -> None:
+    Path("good.md").write_text(f"A table.\n{' ' * 20_000}|{'-' * 20_000}|\n")
+    with Loopback(completion({"content": ANSWER}, usage={"prompt_tokens": 1500})) as server:
+        assert judge_at(server).json[0]["verdict"] == "accept"
 
 
 @pytest.mark.parametrize(

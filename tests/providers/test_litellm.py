@@ -96,7 +96,7 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         (fails(408), FailureKind.TIMEOUT, 1),
         (fails(429, retry_after=0), FailureKind.RATE_LIMIT, ATTEMPTS),
         (fails(429, retry_after=60), FailureKind.RATE_LIMIT, 1),  # beyond the deadline
-        (fails(429, "You exceeded your current quota", retry_after=0), FailureKind.PERMISSION, 1),
+        (fails(429, "You exceeded your current quota", retry_after=0), FailureKind.PAYMENT, 1),
         (fails(500), FailureKind.SERVER_ERROR, ATTEMPTS),
         (fails(529, "Overloaded"), FailureKind.OVERLOADED, ATTEMPTS),
         (fails(400, "maximum context length is 4096 tokens"), FailureKind.CONTEXT_WINDOW, 1),
