@@ -129,10 +129,22 @@ class StoreError(JudgekitError):
         self.kind = kind
 
 
+NO_SQLITE = (
+    "this Python was built without SQLite (it has no _sqlite3), which judgekit needs for that; "
+    "install judgekit with another Python"
+)
+
+
+def lacks_sqlite(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name in ("_sqlite3", "sqlite3")
+
+
 def problem_of(error: Exception) -> str:
     """Return what went wrong, in a line for each problem: an error that nobody foresaw is called internal."""
     if isinstance(error, JudgekitError):
         return str(error)
+    if lacks_sqlite(error):
+        return NO_SQLITE
     return f"internal error ({type(error).__name__}: {error})"
 
 

@@ -20,7 +20,7 @@ from judgekit.cli import common, output, output_files
 from judgekit.cli.interruption import KEPT
 from judgekit.cli.output import printable, warn
 from judgekit.config import KEYS
-from judgekit.errors import Exit, JudgekitError, problem_of
+from judgekit.errors import NO_SQLITE, Exit, JudgekitError, lacks_sqlite, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,6 +155,9 @@ def _print_fault(error: Exception) -> Exit:
     if isinstance(error, OSError) and _is_of_home(error):
         remedy = "make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
         warn(f"{error.filename} cannot be written ({error.strerror}); {remedy}")
+        return Exit.BAD_CONFIG
+    if lacks_sqlite(error):
+        warn(NO_SQLITE)
         return Exit.BAD_CONFIG
     if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
         sys.excepthook(type(error), error, error.__traceback__)

@@ -59,6 +59,7 @@ def _search(arguments: Sequence[str]) -> int:
     """Search as `judgekit search` does without a judge; print the results, and return the exit code."""
     from judgekit.hooks import settings
     from judgekit.retrieval import command
+    from judgekit.retrieval.index_file import describe_empty
 
     started = time.perf_counter()
     options = _parser().parse_args(arguments)
@@ -92,7 +93,8 @@ def _search(arguments: Sequence[str]) -> int:
     degraded = ""
     if options.judge and ranked.candidates:
         degraded = "the plugin has no judge"
-    for note in filter(None, [*notes, *ranked.notes, degraded]):
+    notes += [*ranked.notes, *map(describe_empty, ranked.empty_roots)]
+    for note in filter(None, [*notes, degraded]):
         _warn(note)
     if options.json:
         record = {

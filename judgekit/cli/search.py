@@ -17,7 +17,7 @@ from judgekit import environment
 from judgekit.cli import options, plain
 from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import answers, client
-from judgekit.errors import InputError, UsageError
+from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
 from judgekit.retrieval.compiled import Profiles
 from judgekit.text import counted
@@ -153,13 +153,20 @@ def _print_state(state: dict[str, Any]) -> None:
 @app.command()
 def rebuild(root: Roots = None) -> None:
     """Build the index of each store again."""
-    from judgekit.retrieval import index
+    from judgekit.retrieval import index, index_file
 
+    if not index_file.available():
+        raise ConfigError(
+            "this Python's SQLite has no full-text search (FTS5), so there is no index to build; "
+            "install judgekit with another Python"
+        )
     stores, profiles = _find_stores(root)
     for store in stores:
         started = time.perf_counter()
         with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
             note(*opened.notes())
+            if opened.is_empty():
+                note(index_file.describe_empty(store))
             entries = counted(opened.size, "entry", "entries")
             seconds = f"{time.perf_counter() - started:.1f} s"
             place = opened.path or "in memory only: the cache folder cannot be written"

@@ -14,6 +14,7 @@ from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search
 from judgekit.retrieval.confidence import COMMAND
+from judgekit.retrieval.index_file import describe_empty
 from judgekit.text import lines_of, short_line
 
 TYPE_CHECKING = False
@@ -51,6 +52,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         return "\n".join([*lines, reason])
     ranked = context.find_candidates(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
+    lines += [f"note: {describe_empty(root)}" for root in ranked.empty_roots]
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _judge_without_effect(project)]
     prompt_parts = _cut(prompt, configured)

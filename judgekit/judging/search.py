@@ -25,6 +25,7 @@ from judgekit.redaction import redact as redaction
 from judgekit.retrieval import command, transcript
 from judgekit.retrieval import search as api
 from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.index_file import describe_empty
 from judgekit.retrieval.profiles import compile_profiles
 from judgekit.rubric import loader
 from judgekit.text import encodable, visible
@@ -120,7 +121,7 @@ def search(
     kept = [(candidate, "bm25") for candidate in ranked.candidates]
     probabilities: dict[int, float] = {}
     degradations = [ranked.degraded]
-    notes = [*ranked.notes]
+    notes = [*ranked.notes, *map(describe_empty, ranked.empty_roots)]
     if judge and (ranked.candidates or ranked.fallback):
         selection: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:

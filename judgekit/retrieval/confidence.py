@@ -121,6 +121,7 @@ class RankedCandidates:
     """The answer to a query, best first, and `notes`, one line each for stderr.
 
     `pinned` were asked for by name and are no `candidates`, `repeated` the conversation has already.
+    `empty_roots` have no file that is read: whoever searches is told, and the hook is silent about it.
     `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
     """
 
@@ -133,6 +134,7 @@ class RankedCandidates:
         self.pinned: list[Candidate] = []
         self.degraded: str | None = None
         self.repeated: list[Candidate] = []
+        self.empty_roots: list[str] = []
 
 
 def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -35,6 +35,9 @@ _GONE = (None, None, None)  # the stamp of what is not there
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
 _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
+_FOLDER_OF = (
+    "SELECT watch.path FROM file JOIN watch ON file.folder = watch.number WHERE file.number = ?"
+)
 
 
 def open_index(
@@ -137,7 +140,9 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
         files, last_file = _next_files(index, last_file)
-        numbers = [number for number, _ in _differing(files, index.root)]
+        differing = _differing(files, index.root)
+        numbers = [number for number, _ in differing]
+        places += _find_folders_of_missing(index, differing)
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
             places = None  # all is listed anew now and then, whatever the times of folders say
@@ -200,6 +205,19 @@ def _differing(
     return differing
 
 
+def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the folders of files that aren't there. One that didn't change is listed anew all the same.
+
+    A path in an index may be wrong, and then the file that it stands for has no row at all.
+    """
+    folders: dict[str, None] = {}
+    for number, place in rows:
+        if not os.path.isfile(f"{index.root}/{place}"):
+            for (folder,) in index.connection.execute(_FOLDER_OF, (number,)).fetchall():
+                folders[folder] = None
+    return list(folders)
+
+
 def recheck(index: Index, places: Iterable[str]) -> bool:
     """Read entries that are to be shown anew where their files changed; return whether to ask once more.
 
@@ -215,7 +233,11 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
         return False
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 
-    return update.reread(index, stale)
+    folders = _find_folders_of_missing(index, stale)
+    is_different = update.reread(index, stale)
+    if folders:
+        update.refresh(index, folders, ())
+    return is_different or bool(folders)
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
@@ -300,8 +322,18 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             "stale": is_stale,
         }
     except (index_file.sqlite.DatabaseError, *SPOILT) as error:
-        # It will be replaced by the next query.
-        return facts | {"problems": [f"the index is damaged: {error}"]}
+        return facts | {"problems": [_describe_unreadable(error)]}
+
+
+def _describe_unreadable(error: Exception) -> str:
+    """Say why an index cannot be read, and what becomes of it."""
+    if index_file.says(error, index_file.BUSY):
+        return (
+            "another process has locked the index; until it ends, queries read the files themselves"
+        )
+    if index_file.is_damage(error):
+        return f"the index is damaged, and the next query replaces it: {error}"
+    return f"the index cannot be read, so queries read the files themselves: {error}"
 
 
 def _is_changed(path: str, stamp: tuple[int | None, ...], *, is_folder: bool) -> bool:

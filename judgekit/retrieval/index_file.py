@@ -15,6 +15,7 @@ import sys
 import time
 
 from judgekit import environment
+from judgekit.retrieval import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
+_OF_RECORDS = ".json"
 VERSION = 4
 COLUMNS_VERSION = 4
 TOTAL = ""  # the row of the table `term` that counts all words
@@ -129,6 +131,12 @@ class Index:
             notes.append(self.trouble)
         return notes + [text for (text,) in self.connection.execute(PROBLEMS).fetchall()]
 
+    def is_empty(self) -> bool:
+        """Whether the store has no file that is read."""
+        if self.size or self.pending or self.trouble is not None:
+            return False
+        return self.connection.execute("SELECT 1 FROM file LIMIT 1").fetchone() is None
+
     def close(self) -> None:
         # The last one to close deletes SQLite's two files beside the index, which the next one makes again:
         # 0.2 to 2 ms. What stands in them, closing moves into the index.
@@ -138,6 +146,13 @@ class Index:
             if is_settled:
                 return  # the end of this process closes it, and leaves both files
         self.connection.close()
+
+
+def describe_empty(root: str) -> str:
+    """Say that there's nothing to search in a store, and what there could be."""
+    endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _OF_RECORDS)
+    read = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
+    return f"{root}: nothing to search in it; judgekit reads {read}"
 
 
 def clock() -> int:

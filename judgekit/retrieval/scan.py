@@ -133,7 +133,7 @@ class Store:
                 listing.folders.append(name)
             return
         can_be_entry = self.source.BELOW if relative else self.source.IN_ROOT
-        if can_be_entry and entry.name.endswith(self.source.ENDINGS):
+        if can_be_entry and entry.name.lower().endswith(self.source.ENDINGS):
             self._add(name, entry, listing)
 
     def _read_list(self) -> Listed:

@@ -253,6 +253,8 @@ class _Search:
             if candidate.place not in opened.outdated:
                 self.pinned.setdefault(pin, candidate)
         self._add_notes(opened.notes())
+        if opened.is_empty():
+            self.ranked.empty_roots.append(opened.root)
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
@@ -283,6 +285,8 @@ class _Search:
         from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
         profile, entries, notes = scan.entries(root, self.profiles)
+        if not entries:
+            self.ranked.empty_roots.append(root)
         for pin in self.pins:
             places = self._places_of(pin, root)
             for path, entry in entries:

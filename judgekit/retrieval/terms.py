@@ -324,11 +324,12 @@ def camel(word: str) -> list[str]:
 def hidden_words(text: str, language: Language) -> str:
     """Return the words in camelCase identifiers, and what abbreviations stand for, to index, too."""
     hidden: list[str] = []
+    abbreviations = language.abbreviations
     for chunk in text.split():
         if chunk.isascii() and chunk.islower():  # most are; nothing is hidden but an abbreviation
-            long_forms = language.abbreviations.get(chunk.strip(_PUNCTUATION))
-            if long_forms is not None:
-                hidden += long_forms
+            word = chunk.strip(_PUNCTUATION)
+            if word in abbreviations:
+                hidden += abbreviations[word]
             continue
         is_plain = chunk.isascii() and chunk.istitle()
         for word in [chunk.strip(_PUNCTUATION)] if is_plain else words(chunk):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -117,11 +119,55 @@ def test_nothing_found_is_said(
     for words in ((QUERY,), ("zeppelin",), (QUERY, "--root", "claude:auto")):
         done = judgekit("search", *words)
         assert (done.code, done.out) == (0, "nothing found\n")
-        assert bool(done.err) is ("--root" in words)
+        assert done.err.count("\n") == 1
     by_project("retrieval:\n  pool: many\n")
     done = judgekit("search", QUERY)
     assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
     assert "config.yaml:2: retrieval.pool: expected a whole number" in done.err
+
+
+@pytest.mark.parametrize("names", [(), ("report.pdf", "code.py"), ("node_modules/a.md",)])
+def test_a_folder_with_nothing_that_is_read_says_so(
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    for name in names:
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("# The walrus\n")
+    done = judgekit("search", "walrus", "--root", "notes")
+    assert done.out == "nothing found\n"
+    assert done.err.startswith(
+        f"judgekit: {tmp_path}/notes: nothing to search in it; judgekit reads "
+    )
+    assert ".md, .mdx, .rst, .txt" in done.err
+
+
+def test_a_wrong_path_in_a_stores_list_hides_no_memory(judgekit: Run, project: Path) -> None:
+    store = project / STORE
+    (store / "team").mkdir()
+    (store / "team" / "walrus.json").write_text('{"title": "The walrus swims"}')
+    with (store / "index.md").open("a") as file:
+        file.write("- [DECISION] The walrus swims -> .claude/memory/teams/walrus.json\n")
+    done = judgekit("search", "walrus")
+    assert "The walrus swims" in done.out
+    assert "teams/walrus.json (found at team/walrus.json)" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [("search", QUERY, "--no-engine"), ("judge", "good.md"), ("cache", "clear")]
+)
+def test_a_python_without_sqlite_is_said_in_one_sentence(
+    project: Path, isolated: Path, words: tuple[str, ...]
+) -> None:
+    code = "import sys; sys.modules['_sqlite3'] = None; from judgekit.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, cwd=project, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 78
+    lines = done.stderr.decode().splitlines()
+    assert [line for line in lines if "SQLite" in line] == lines
+    assert "internal error" not in lines[0]
 
 
 def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
@@ -217,6 +263,22 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
     Path(str(found["path"])).write_bytes(b"garbage" * 1000)
     done = judgekit("index", "status")
     assert (done.code, "the index is damaged" in done.out) == (0, True)
+
+
+def test_a_locked_index_says_so_in_one_line(judgekit: Run, project: Path) -> None:
+    judgekit("search", QUERY)
+    (found,) = judgekit("index", "status", "--json").json["roots"]
+    with closing(sqlite3.connect(found["path"], isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("UPDATE about SET value = value")
+        (locked,) = judgekit("index", "status", "--json").json["roots"]
+        searched = judgekit("search", QUERY)
+    assert locked["problems"] == [
+        "another process has locked the index; until it ends, queries read the files themselves"
+    ]
+    assert sample_store.JWT.path in searched.out
+    assert searched.err == ""
 
 
 def test_index_rebuild(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,7 +47,7 @@ def add_mapping(fields: dict[str, list[str]], prefix: str, node: MappingNode) ->
 def texts_in(node: object) -> list[str]:
     """Return the texts of a value and of lists in it, on one line each; mappings in lists are left out."""
     if isinstance(node, SequenceNode):
-        return [text for item in node.value for text in texts_in(item)]
+        return list(chain.from_iterable(texts_in(item) for item in node.value))
     if not isinstance(node, ScalarNode):
         return []
     is_null = node.style is None and node.value in ("~", "null", "Null", "NULL")

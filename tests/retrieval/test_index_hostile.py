@@ -191,6 +191,24 @@ def test_spoilt_values_cost_no_answer_and_an_edit_beside_them_is_silent(tmp_path
         shutil.rmtree(environment.cache_home())
 
 
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("path", ["nowhere/jwt.json", "decisions/other.json", "", "../jwt.json"])
+def test_a_wrong_path_in_the_index_hides_no_memory(store: MemoryStore, path: str) -> None:
+    """Also when nothing in the store has changed for long."""
+    store.fill(100).write_index()
+    assert search(store)[0] == "jwt"
+    change(f"UPDATE file SET path = '{path}' WHERE path = '{JWT}'")
+    assert search(store)[0] == "jwt"
+
+
+@pytest.mark.usefixtures("later")
+def test_a_wrong_path_that_no_query_finds_is_noticed_in_turn(store: MemoryStore) -> None:
+    assert search(store) == ["jwt"]
+    change("UPDATE file SET path = 'decisions/gone.json', title = 'Nothing'")
+    change("UPDATE text_content SET c0 = '', c1 = '', c2 = '', c3 = ''")
+    assert search(store) == ["jwt"]
+
+
 def test_a_sound_index_out_of_reach_is_kept(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,59 @@ def note(project: Path, name: str, text: str) -> Path:
     return path
 
 
+_STATUS_FORMS = [
+    ("---\nsuperseded_by: ADR-167\n---\n# T", "superseded"),
+    ("---\nSuperseded-By: [ADR-167, ADR-168]\n---\n# T", "superseded"),
+    ("---\nsupersededBy: 0009-x.md\n---\n# T", "superseded"),
+    ("---\nreplaced by: '[9](9.md)'\n---\n# T", "superseded"),
+    ("---\nsuperseded_by:\n---\n# T", ""),
+    ("---\nsuperseded_by: null\n---\n# T", ""),
+    ("---\nsuperseded_by: none\n---\n# T", ""),
+    ("---\nsuperseded_by: []\n---\n# T", ""),
+    ("---\nsupersedes: ADR-1\n---\n# T", ""),
+    ("---\ndeprecated: true\n---\n# T", "deprecated"),
+    ("---\nobsolete: Yes\n---\n# T", "deprecated"),
+    ("---\ndeprecated: 2025-01-01\n---\n# T", "deprecated"),
+    ("---\nsuperseded: true\n---\n# T", "superseded"),
+    ("---\nrejected: false\n---\n# T", ""),
+    ("---\nrejected: [Jenkins, Travis]\n---\n# T", ""),
+    ("+++\ndeprecated = true\n+++\n# T", "deprecated"),
+    ('---\nstatus: "\N{CROSS MARK} Deprecated"\n---\n# T', "deprecated"),
+    ("---\nstatus: accepted (superseded by ADR-9)\n---\n# T", "superseded"),
+    ("---\nstatus: accepted -> superseded\n---\n# T", "superseded"),
+    ("---\nstatus: proposed, accepted, rejected, deprecated\n---\n# T", ""),
+    ("# T\n\n| Status | Date |\n|:--|--:|\n| Superseded by [9](9.md) | 2025 |\n", "superseded"),
+    ("# T\n\n| Date | **Status** |\n|---|---|\n| 2025 | Deprecated |\n", "deprecated"),
+    ("# T\n\n| Status | Rejected |\n|---|---|\n| Date | 2025 |\n", "rejected"),
+    ("# T\n\n| Field | Value |\n|---|---|\n| Status | ~~Accepted~~ Deprecated |\n", "deprecated"),
+    ("# T\n\n|   |   |\n|---|---|\n| Superseded by | ADR-9 |\n", "superseded"),
+    ("# T\n\n| Superseded by | |\n|---|---|\n| Status | Accepted |\n", ""),
+    ("# T\n\n| Date | Status |\n|--|--|\n| 2024 | Accepted |\n| 2025 | Rejected |\n", "rejected"),
+    ("# All\n\n| ADR | Status |\n|--|--|\n| 1 | Accepted |\n| 2 | Superseded |\n", ""),
+    ("# T\n\n## Status\n\n| Status | Means |\n|--|--|\n| active | a |\n| retired | b |\n", ""),
+    ("# T\n\n| Option | Verdict |\n|---|---|\n| Jenkins | Rejected |\n", ""),
+    ("# T\n\n**Status:** \N{CROSS MARK} Deprecated\n", "deprecated"),
+    ("# T\n\nStatus: :x: Deprecated\n", "deprecated"),
+    ("# T\n\nStatus: \N{WARNING SIGN}\N{VARIATION SELECTOR-16} **Superseded**\n", "superseded"),
+    ("# T\n\n## Status\n\n\N{LARGE RED CIRCLE} Rejected\n", "rejected"),
+    ("# T\n\n- **Status**: ~~accepted~~ superseded by [12](12.md)\n", "superseded"),
+    ("# T\n\nStatus: <del>accepted</del> deprecated\n", "deprecated"),
+    ("# T\n\nStatus: ~~deprecated~~ accepted again\n", ""),
+    ("# T\n\nSuperseded by: [9](9.md)\n", "superseded"),
+    ("# T\n\n* Superseded by: -\n", ""),
+    ("# T\n\n> **Superseded** by [9](9.md) on 2025-01-01.\n", "superseded"),
+    ("# T\n\n> [!WARNING]\n> This ADR has been superseded by [9](9.md).\n", "superseded"),
+    ("# T\n\n> [!caution] Deprecated: use the other one\n", "deprecated"),
+    ("# T\n\n:::warning Deprecated\nUse the other one.\n:::\n", "deprecated"),
+    ('# T\n\n!!! danger "Superseded by 9"\n', "superseded"),
+    ("# T\n\n**Superseded** by [9](9.md)\n", "superseded"),
+    ("T\n=\n\n:Status: Rejected\n", "rejected"),
+    ("# T\n\n> Deprecated endpoints answer with 410.\n", ""),
+    ("# T\n\n**Rejected**: Jenkins\n", ""),
+    ("# T\n\n## Options\n\n> **Rejected** by all\n", ""),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
@@ -62,6 +115,7 @@ def note(project: Path, name: str, text: str) -> Path:
         ("# T\n\n## Status\n\nAccepted\n\n## Options\n\nRejected: Jenkins\n", ""),
         ("# T\n\n```\nStatus: rejected\n```\n", ""),
         ("---\nstatus: accepted\n---\n# T\n\nDeprecated things are said here.", ""),
+        *_STATUS_FORMS,
     ],
 )
 def test_a_decision_says_whether_it_is_in_force(text: str, status: str) -> None:
@@ -142,9 +196,14 @@ def test_a_header_that_never_ends_is_text(tmp_path: Path) -> None:
         ("# Retries {#retries}", "Retries"),
         ("## Retries {: #r .x } ##", "Retries"),
         ("# Use {braces}", "Use {braces}"),
+        ("# Retries {/* #retries */}", "Retries"),
+        ("{/* # Old */}\n# Retries", "Retries"),
+        ("{/*\n# Old\n*/}\n## Retries", "Retries"),
+        ("<!--\n# Old\n-->\n# Retries <!-- omit in toc -->", "Retries"),
+        ("```\n<!--\n```\n# Retries", "Retries"),
     ],
 )
-def test_an_id_behind_a_heading_is_no_part_of_it(line: str, title: str) -> None:
+def test_an_id_or_a_comment_is_no_part_of_a_heading(line: str, title: str) -> None:
     assert markdown.heading(line) == title
 
 

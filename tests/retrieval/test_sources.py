@@ -237,15 +237,13 @@ def test_only_active_records_come_out(store: MemoryStore) -> None:
 
 BROKEN = [
     *(b"", b'{"record_status": "active", ', b"{", b"\x00\x01\x02", b"[" * 100_000),
-    '{"title": "caf\xe9"}'.encode("latin-1"),
     b'{"title": "' + b"x" * 300_000,
 ]
 STATUS = '"record_status": "retired"'
 RETIRED = [
     b"[1]",
     f"{{{STATUS}".encode(),
-    f"{{{STATUS}}}".encode("utf-16"),
-    f'{{"title": "caf\xe9", {STATUS}}}'.encode("latin-1"),
+    b'{"record_status": "reti\xffed"}',
     b'{"record_status" :\n "archived", ',
     b"{'record_status': 'retired'}",
     b'{"record_status": ',
@@ -267,6 +265,18 @@ def test_a_broken_record_is_found_by_its_name_unless_it_says_that_it_is_retired(
         (store.root / JWT).write_bytes(content)
         with pytest.raises(Unreadable):
             read(store)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{{{STATUS}}}".encode("utf-16"),
+        f'{{"title": "caf\xe9", {STATUS}}}'.encode("latin-1"),
+    ],
+)
+def test_a_record_in_another_encoding_may_be_retired(store: MemoryStore, content: bytes) -> None:
+    (store.root / JWT).write_bytes(content)
+    assert read(store) is None
 
 
 def test_of_a_long_record_the_beginning_is_read(
@@ -325,7 +335,7 @@ def test_a_document(tmp_path: Path) -> None:
     found = document(tmp_path, "---\ntitle: T\n---\nThe text", "deep/er/b.md")
     assert found is not None
     assert (found.id, found.body, found.category) == ("deep/er/b.md", "The text", "document")
-    for content in (b"\x00\x01", "caf\xe9".encode("latin-1")):
+    for content in (b"\x00\x01", "ферма ключ".encode("cp1251")):
         found = document(tmp_path, content, "rate-limits.md")
         assert found is not None
         assert (found.title, found.body) == ("rate-limits", "")
@@ -337,6 +347,64 @@ def test_a_document(tmp_path: Path) -> None:
     for status in ("status: retired", "record_status: Archived"):
         for text in ("Text", "caf\xe9"):  # the second is no UTF-8
             assert document(tmp_path, f"---\n{status}\n---\n{text}".encode("latin-1")) is None
+
+
+@pytest.mark.parametrize("name", ["A.MD", "b.Markdown", "C.MDX", "d.RST", "E.TXT"])
+def test_endings_in_capitals_are_endings(tmp_path: Path, name: str) -> None:
+    make(tmp_path, name)
+    assert [*listed(tmp_path, MARKDOWN).files] == [name]
+
+
+ENCODED = "---\ntitle: Fähre\n---\nDas Boot fährt um 9 \U0001f6a2"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ENCODED.encode(),
+        ENCODED.encode("utf-8-sig"),
+        ENCODED.encode("utf-16"),
+        ENCODED.encode("utf-16-le"),
+        ENCODED.encode("utf-16-be"),
+        b"\xfe\xff" + ENCODED.encode("utf-16-be"),
+        ENCODED.encode("utf-32"),
+        ENCODED.replace("\n", "\r\n").encode("utf-16"),
+    ],
+)
+def test_a_document_in_any_unicode_encoding_is_read(tmp_path: Path, content: bytes) -> None:
+    found = document(tmp_path, content)
+    assert found is not None
+    assert found.title == "Fähre"
+    assert found.body == "Das Boot fährt um 9 \U0001f6a2"
+    assert found.problem is None
+    assert found.note is None
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xe9", b"\xed\xa0\x80", b"\x80\x80"])
+def test_bad_bytes_cost_themselves_alone(tmp_path: Path, bad: bytes) -> None:
+    found = document(tmp_path, b"# The ferry\n\nIt leaves at " + bad + b" nine.")
+    assert found is not None
+    assert found.title == "The ferry"
+    assert found.body.split()[-1] == "nine."
+    assert found.problem is None
+    assert found.note is not None
+    assert found.note.startswith("not UTF-8 in ")
+
+
+def test_a_bad_byte_in_a_record_costs_itself_alone(store: MemoryStore) -> None:
+    path = store.root / JWT
+    path.write_bytes(path.read_bytes().replace(b"JWT token", b"JWT to\xffken"))
+    found = entry(store)
+    assert found.title.endswith("refresh flow")
+    assert found.note == "not UTF-8 in 1 place; the rest is searched"
+
+
+def test_of_a_long_text_in_utf_16_both_ends_are_read(tmp_path: Path) -> None:
+    text = "# The ferry\n" + "filler words\n" * 20_000 + "It leaves at nine\n"
+    found = document(tmp_path, text.encode("utf-16"))
+    assert found is not None
+    assert found.title == "The ferry"
+    assert found.body.endswith("It leaves at nine\n")
 
 
 def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
@@ -371,7 +439,7 @@ def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
         assert "Mondays" in found.body
     found = topic(tmp_path, "- [Rota](rota.md) - who is on call\n", "team/MEMORY.md")
     assert found is None, "a list in a folder leads to topics beside it"
-    damaged = topic(tmp_path, b"caf\xe9")
+    damaged = topic(tmp_path, b"\0\1")
     assert damaged is not None
     assert damaged.problem
     assert topic(tmp_path, b"---\nstatus: retired\n---\ncaf\xe9") is None
@@ -467,6 +535,67 @@ def test_the_user_may_move_the_clients_memory(worktrees: tuple[Path, Path], isol
     assert auto_folder.folder_of(str(main)) == usual
     (main / ".claude" / "settings.json").write_text('{"autoMemoryDirectory": "/var/shared"}')
     assert auto_folder.folder_of(str(main)) == usual
+
+
+def make_clone(folder: Path, tracked: str = ".claude/settings.local.json") -> Path:
+    """Make a repository that tracks settings which name another folder of memories."""
+    names = (".claude/settings.json", ".claude/settings.local.jsn", "zebra.md", tracked)
+    make(folder, *names)
+    (folder / tracked).write_text('{"autoMemoryDirectory": "/var/private"}')
+    git(folder, "init", "-q")
+    git(folder, "add", "-f", ".")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "i")
+    return folder
+
+
+INDEX_FORMS = [
+    ("update-index", "--split-index"),
+    ("update-index", "--index-version", "4"),
+    ("update-index", "--index-version", "3"),
+    ("sparse-checkout", "set", "--cone", "--sparse-index", "docs"),
+]
+
+
+@pytest.mark.parametrize("words", INDEX_FORMS, ids=" ".join)
+def test_settings_that_a_clone_brings_move_no_memory(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    clone = make_clone(tmp_path / "clone")
+    git(clone, *words)
+    make(clone, ".claude/settings.local.json")
+    (clone / ".claude" / "settings.local.json").write_text(
+        '{"autoMemoryDirectory": "/var/private"}'
+    )
+    assert auto_folder.folder_of(str(clone)) != "/var/private"
+
+
+@pytest.mark.parametrize("words", INDEX_FORMS, ids=" ".join)
+def test_local_settings_of_the_user_count_in_any_form_of_gits_list(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    clone = make_clone(tmp_path / "clone", "docs/other.json")
+    git(clone, *words)
+    make(clone, ".claude/settings.local.json")
+    (clone / ".claude" / "settings.local.json").write_text('{"autoMemoryDirectory": "/var/mine"}')
+    assert auto_folder.folder_of(str(clone)) == "/var/mine"
+
+
+def test_settings_in_other_letters_are_those_that_a_clone_brings(tmp_path: Path) -> None:
+    """A file system that ignores case opens them by the usual name."""
+    clone = make_clone(tmp_path / "clone", ".Claude/Settings.Local.json")
+    make(clone, ".claude/settings.local.json")
+    (clone / ".claude" / "settings.local.json").write_text(
+        '{"autoMemoryDirectory": "/var/private"}'
+    )
+    assert auto_folder.folder_of(str(clone)) != "/var/private"
+
+
+def test_settings_in_a_submodule_are_those_that_a_clone_brings(tmp_path: Path) -> None:
+    clone = make_clone(tmp_path / "clone", "docs/other.json")
+    inner = clone / ".claude"
+    git(inner, "init", "-q")
+    (inner / "settings.local.json").write_text('{"autoMemoryDirectory": "/var/private"}')
+    assert auto_folder.folder_of(str(clone)) != "/var/private"
 
 
 def test_nothing_outside_is_contained(tmp_path: Path) -> None:

@@ -17,7 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+REPLACED = "\ufffd"  # stands where bytes are no character
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
+_FIRST_CONTINUATION = 0x80  # the bytes in UTF-8 that begin no character
+_FIRST_OF_SEVERAL = 0xC0  # the bytes in UTF-8 that begin one of several bytes
+_WIDEST_UNIT = 4  # bytes
+_MARK = "\ufeff"  # of the order of bytes
+_ENCODING_BY_MARK = {
+    b"\xff\xfe\0\0": "utf-32-le",
+    b"\0\0\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+_HEAD = 4_000  # bytes that tell an encoding
+_UTF_16_SHARE = 0.4  # of characters below U+0100, at least
+# Of more characters than both that are none, a file is in no encoding that is read.
+_MOST_REPLACED = 4
+_MOST_REPLACED_SHARE = 0.2
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
@@ -86,32 +102,33 @@ def contained(root: str, relative: str) -> str | None:
 
 
 def read_text(root: str, relative: str, limit: int) -> tuple[str, str | None]:
-    """Return the text of a file, and a note where it is longer than `limit` bytes; raises `Unreadable`.
+    """Return the text of a file, and a note on what of it isn't searched; raises `Unreadable` if binary.
 
-    Of a longer one the beginning and the end are read: people append to logs, and the newest entry counts.
-    Also raises it for what is binary or not UTF-8.
+    Of one longer than `limit` bytes the beginning and the end are read: people append to logs, and the newest
+    entry counts.
     """
     raw, more = read_bytes(root, relative, limit)
     if not more:
-        return as_text(raw, whole=True), None
+        return as_text(raw, whole=True)
     end_bytes = limit // 4
-    beginning = as_text(raw[: limit - end_bytes], whole=False)
-    ending, size = _read_end(root, relative, end_bytes)
+    beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
+    end_raw, size = _read_end(root, relative, end_bytes)
+    ending = end_raw.decode(_encoding_of(raw) or "utf-8", "replace").replace("\0", "")
+    _, _, whole_lines = ending.partition("\n")
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
-    return f"{beginning}\n{ending}", f"{note}; split it to search all"
+    return f"{beginning}\n{whole_lines or ending}", f"{note}; split it to search all"
 
 
-def _read_end(root: str, relative: str, limit: int) -> tuple[str, int]:
-    """Return the last whole lines of a file, at most `limit` bytes, and how many bytes it has."""
+def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int]:
+    """Return the last bytes of a file, at most `limit`, and how many it has."""
     try:
         with open(_path_in(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - limit, 0))
-            raw = file.read(limit)
+            begin = max(size - limit, 0)
+            file.seek(begin - begin % _WIDEST_UNIT)
+            return file.read(limit + _WIDEST_UNIT), size
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    cut_line_end = raw.find(b"\n") + 1
-    return raw[cut_line_end:].replace(b"\0", b"").decode("utf-8", "replace"), size
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
@@ -134,17 +151,59 @@ def _path_in(root: str, relative: str) -> str:
     return path
 
 
-def as_text(raw: bytes, *, whole: bool) -> str:
-    """Return what UTF-8 says, without a character cut in two at the end; raises `Unreadable`."""
-    if b"\0" in raw:
+def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
+    """Return the text in `raw`, UTF-8 or UTF-16, and a note on bytes that are none.
+
+    One that isn't whole may end within a character. Raises `Unreadable` for what is binary.
+    """
+    encoding = _encoding_of(raw)
+    if encoding is None:
         raise Unreadable("a binary file")
     try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        is_cut_character = error.start > len(raw) - _LONGEST_CHARACTER
-        if is_cut_character and not whole:
-            return raw[: error.start].decode("utf-8-sig")
-        raise Unreadable("not UTF-8") from None
+        return raw.decode(encoding).removeprefix(_MARK), None
+    except UnicodeDecodeError:
+        pass
+    if not whole and encoding == "utf-8":
+        raw = _without_cut_character(raw)
+    text = raw.decode(encoding, "replace").removeprefix(_MARK)
+    count = text.count(REPLACED)
+    if not whole and encoding != "utf-8":
+        count -= text.endswith(REPLACED)
+    if count > _MOST_REPLACED and count > len(text) * _MOST_REPLACED_SHARE:
+        raise Unreadable("neither UTF-8 nor UTF-16")
+    if not count:
+        return text, None
+    places = "1 place" if count == 1 else f"{count:,} places"
+    return text, f"not {encoding.upper()} in {places}; the rest is searched"
+
+
+def _encoding_of(raw: bytes) -> str | None:
+    """Return the encoding that a file's first bytes show; None for a binary file."""
+    for mark, encoding in _ENCODING_BY_MARK.items():
+        if raw.startswith(mark):
+            return encoding
+    if b"\0" not in raw:
+        return "utf-8"
+    # Without a mark, the upper halves of most characters show which it is.
+    head = raw[:_HEAD]
+    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        halves = head[offset::2]
+        others = head[1 - offset :: 2]
+        is_utf_16 = halves.count(0) > len(halves) * _UTF_16_SHARE and 0 not in others
+        if is_utf_16 and len(raw) > 2:  # noqa: PLR2004 - more than one character
+            return encoding
+    return None
+
+
+def _without_cut_character(raw: bytes) -> bytes:
+    """Return UTF-8 without a last character that is cut in two."""
+    for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
+        byte = raw[-count]
+        if byte >= _FIRST_OF_SEVERAL:
+            return raw[:-count]
+        if byte < _FIRST_CONTINUATION:
+            break
+    return raw
 
 
 def stem(relative: str) -> str:

@@ -21,6 +21,9 @@ _MOST_OWN_NAME = 64  # the same, of one that the variable gives
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SHORTEST_PATH = 3  # characters
 _MOST_INDEX = 64_000_000  # bytes of git's list of files
+_WHOLE_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")  # of that list
+_INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split list, and of a sparse one
+_GIT_SECONDS = 2.0
 
 
 def folder_of(project: str) -> str:
@@ -120,7 +123,8 @@ def is_users_own(project: str) -> bool:
     Git's list of files is searched for the name. Where there is no git, an archive may have brought them.
     """
     root = worktree.git_root(project)
-    if root is None:
+    is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
+    if root is None or is_in_submodule:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
     if is_linked and worktree.main_worktree(root) == root:
@@ -133,6 +137,32 @@ def is_users_own(project: str) -> bool:
         return True
     except OSError:
         return False
-    # Version 4 of the list leaves out what a path has in common with the one before it.
-    name = LOCAL_SETTINGS.rpartition("/")[2].encode()
-    return len(raw) <= _MOST_INDEX and name + b"\0" not in raw
+    name = LOCAL_SETTINGS.rpartition("/")[2]
+    # Some file systems take small letters and capitals for the same.
+    if len(raw) > _MOST_INDEX or name.encode() + b"\0" in raw.lower():
+        return False
+    return _has_all_names(raw) or not _git_lists(root, name)
+
+
+def _has_all_names(raw: bytes) -> bool:
+    """Whether git's list holds the whole name of each file, as it mostly does.
+
+    A newer version leaves out what a name shares with the one before it; a split one leaves names to a second
+    file, and a sparse one lists folders.
+    """
+    is_whole = not any(mark in raw for mark in _INDEX_EXTENSIONS)
+    return raw[:4] == b"DIRC" and raw[4:8] in _WHOLE_VERSIONS and is_whole
+
+
+def _git_lists(root: str, name: str) -> bool:
+    """Whether git lists a file of that name, in any folder; also when git can't say."""
+    from pathlib import Path  # noqa: PLC0415 - such a list is rare
+
+    from judgekit.git import GitError, Repository  # noqa: PLC0415 - the same
+
+    try:
+        pattern = f":(top,icase,glob)**/{name}"
+        listed = Repository(Path(root)).ask("ls-files", "-z", "--", pattern, seconds=_GIT_SECONDS)
+    except GitError:
+        return True
+    return listed != b""

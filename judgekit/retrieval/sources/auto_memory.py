@@ -102,7 +102,7 @@ def _leads_to_topic(root: str, folder: str, line: str) -> bool:
     for end in ends:
         address, bracket, _ = end.partition(")")
         target = address.partition("#")[0].strip().strip("<>").replace("%20", " ")
-        if not bracket or not target.endswith(markdown.ENDINGS):
+        if not bracket or not target.lower().endswith(markdown.ENDINGS):
             continue
         path = contained(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from judgekit.environment import MEMORY, MEMORY_CONFIG
 from judgekit.retrieval.sources import (
+    REPLACED,
     Entry,
     Listed,
     Unreadable,
@@ -38,6 +39,8 @@ LISTS: tuple[str, ...] = ()
 _HEAD = 4_000  # bytes of it that tell whether it is one of ours
 _MOST_INDEX = 4_000_000  # bytes of it
 _MOST_LISTED = 20_000  # lines
+_MOST_LOOKED_AT = 10_000  # names, where the list names a file that isn't there
+_DEEPEST = 4  # folders in each other that are looked into for it
 _SHOWN = 3  # entries that are named where files are missing
 MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost too much to find out
 
@@ -65,7 +68,8 @@ def is_at(root: str, profile: Profile) -> bool:
 def _has_records(folder: str) -> bool:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(ENDINGS) and entry.name[0] != "." and entry.is_file():
+            is_record = entry.name.lower().endswith(ENDINGS) and entry.name[0] != "."
+            if is_record and entry.is_file():
                 return True
     return False
 
@@ -98,17 +102,44 @@ def listed(root: str, profile: Profile) -> Listed:
             is_there = is_inside and os.path.isfile(os.path.join(root, place))
         if not is_there:
             missing.append(place)
-        elif folder and place.endswith(ENDINGS):
+        elif folder and place.lower().endswith(ENDINGS):
             listing.folders.add(folder)
         else:
             problem = f"named in {INDEX}, and no record in a folder; not searched"
             listing.problems.append(f"{place}: {problem}")
     if missing:
+        elsewhere = _find_elsewhere(root, {place.rpartition("/")[2] for place in missing})
+        listing.folders.update(path.rpartition("/")[0] for path in elsewhere.values())
+        missing = [_describe_missing(place, elsewhere) for place in missing]
         shown = ", ".join(missing[:_SHOWN])
         rest = len(missing) - _SHOWN
         more = f" and {rest} more" if rest > 0 else ""
         listing.problems.append(f"{INDEX} names files that do not exist: {shown}{more}")
     return listing
+
+
+def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
+    """Return the paths of records in folders by their names: a wrong path in the list must hide no memory."""
+    paths: dict[str, str] = {}
+    folders = [""]
+    entries_left = _MOST_LOOKED_AT
+    while folders and entries_left > 0:
+        folder = folders.pop(0)
+        for name in sorted(_names_in(os.path.join(root, folder))):
+            entries_left -= 1
+            path = f"{folder}/{name}" if folder else name
+            if name.startswith(".") or os.path.islink(os.path.join(root, path)):
+                continue
+            if folder and name in names and name.lower().endswith(ENDINGS):
+                paths.setdefault(name, path)
+            elif "." not in name and path.count("/") < _DEEPEST:
+                folders.append(path)
+    return paths
+
+
+def _describe_missing(place: str, elsewhere: Mapping[str, str]) -> str:
+    path = elsewhere.get(place.rpartition("/")[2])
+    return place if path is None else f"{place} (found at {path})"
 
 
 def _names_in(folder: str) -> frozenset[str]:
@@ -141,7 +172,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     if is_longer:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
     try:
-        record = json.loads(as_text(raw, whole=True))
+        text, note = as_text(raw, whole=True)
+        record = json.loads(text)
     except (Unreadable, ValueError, RecursionError) as error:
         if not _is_surely_active(raw):
             raise Unreadable("damaged, and it may be retired") from None
@@ -150,7 +182,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         return Entry(name, name, category, problem=f"{reason}; found by name only")
     if not isinstance(record, dict):
         raise Unreadable("not a JSON object")
-    if record.get("record_status", "active") != "active":
+    status = record.get("record_status", "active")
+    if status != "active":
+        is_damaged = isinstance(status, str) and REPLACED in status
+        if is_damaged:
+            raise Unreadable("damaged, and it may be retired")
         return None
     category = category or _category_in(record, profile)
     title = record.get("title")
@@ -168,6 +204,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
     )
     entry.status = force.status_of(_stated(record), "")
+    entry.note = note
     return entry
 
 

@@ -1,8 +1,10 @@
-"""Whether a decision is still in force: the status that its front matter or its Status section gives.
+"""Whether a decision is still in force: what its front matter, its Status section or its first lines say.
 
-Architecture decision records say so in one of a few ways: `status: superseded by ADR-0021` in the front
-matter (MADR), a section `## Status` whose last line counts (Nygard; adr-tools writes "Superceded by"), or one
-line `Status: rejected`.
+Architecture decision records say so in one of a few ways: `status: superseded by ADR-0021`, `superseded_by:
+ADR-0021` or `deprecated: true` in the front matter, a section `## Status` whose last line counts (Nygard;
+adr-tools writes "Superceded by"), one line `Status: rejected`, a table with such a row or column, or a quote
+that begins with it. Marks and an emoji may stand around the word, and in front of it a status that's struck
+out.
 """
 
 from __future__ import annotations
@@ -74,13 +76,45 @@ _STATUS_NAMES = (
     "decision status",
 )
 
+# A key, or the name of a line or a row, after which the successor stands.
+_SUCCESSOR_WORDS = "superseded superceded replaced obsoleted"
+_NO_SUCCESSOR = frozenset(
+    ("", "-", "--", "\u2013", "\u2014", "none", "null", "~", "n/a", "no", "false")
+)
+_TRUE = frozenset(("true", "yes", "y", "on", "1"))
+# With which a quote may begin before it comes to the status.
+_OPENINGS = """
+    this note adr decision document page record memory is was has been now the
+"""
+_BEFORE_LATER_STATUS = ("(", "\u2192", "->", "=>", ",", ";")
+
+_DAY_NAMES = (
+    "date",
+    "day",
+    "when",
+    "since",
+    "datum",
+    "fecha",
+    "data",
+    "\u65e5\u671f",
+    "\u65e5\u4ed8",
+)
+
+_SUCCESSOR_NAMES: set[str] = set()
+for _word in _SUCCESSOR_WORDS.split():
+    _SUCCESSOR_NAMES.update((f"{_word}_by", f"{_word}-by", f"{_word} by", f"{_word}by"))
+
 _STATUSES: dict[str, str] = {}
 for _status, _words in _WORDS_BY_STATUS.items():
     _STATUSES.update(dict.fromkeys(_words.split(), _status))
+_FLAGS = frozenset(word for word in _STATUSES if word.isascii())
+KEYS = frozenset(("status", "adr_status", *_SUCCESSOR_NAMES, *_FLAGS))  # of a front matter
 _FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
+_OPENING = frozenset(_OPENINGS.split())
 _FIRST_UNSPACED = "\u2e80"  # where the scripts begin that put no spaces between words
 _UNSPACED = tuple(word for word in _STATUSES if word[0] > _FIRST_UNSPACED)
 _AROUND = " \t*_~`>#-+!|\"'“”"
+_AROUND_SUCCESSOR = " \t*_`[]()|\"'"
 _WORD_ENDS = " \t.,;:()[]|*_~<>!\"'/\u3000\uff0c\u3002\uff1a"
 _SHORTEST_UNDERLINE = 3
 _MOST_LINES = 400  # of a text; a status stands at its beginning
@@ -89,16 +123,81 @@ _MOST_LINES = 400  # of a text; a status stands at its beginning
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
     """Return why a decision is not in force any more: one of the three words above, or an empty string."""
     stated = _of_values([*fields.get("status", []), *fields.get("adr_status", [])])
-    return stated or _of_values(_status_lines(body))
+    return stated or _of_keys(fields) or _of_values(_status_lines(body))
+
+
+def is_true(values: list[str]) -> bool:
+    """Whether the value of a switch is on; the day since when it is counts, too."""
+    text = " ".join(values).strip().lower()
+    is_day = text[:4].isdecimal() and text[4:5] in ("-", "/", ".")
+    return text in _TRUE or is_day
+
+
+def _of_keys(fields: Mapping[str, list[str]]) -> str:
+    """Return the status that a key of its own gives: `superseded_by: ADR-9`, `deprecated: true`."""
+    for key, values in fields.items():
+        if key in _SUCCESSOR_NAMES and _names_successor(" ".join(values)):
+            return SUPERSEDED
+        if key in _FLAGS and is_true(values):
+            return _STATUSES[key]
+    return ""
+
+
+def _names_successor(text: str) -> bool:
+    return text.strip(_AROUND_SUCCESSOR).lower() not in _NO_SUCCESSOR
 
 
 def _of_values(values: list[str]) -> str:
     """Return what the last value says that is a status of ours: adr-tools adds a line to the first one."""
     for value in reversed(values):
-        status = _of_value(value.strip(_AROUND).lower())
+        status = _of_statement(value)
         if status:
             return status
     return ""
+
+
+def _of_statement(value: str) -> str:
+    """Return the status that a value gives, whatever marks are around it, or after an earlier status."""
+    text = _plain(_without_struck(value))
+    status = _of_value(text)
+    if status:
+        return status
+    for sign in _BEFORE_LATER_STATUS:
+        later = _plain(text.partition(sign)[2])
+        # A list of all that may be said says nothing.
+        is_said = sign not in (",", ";") or _explains(later)
+        if later and is_said and _of_value(later):
+            return _of_value(later)
+    return ""
+
+
+def _without_struck(text: str) -> str:
+    """Return a text without what is struck out in it."""
+    for start, end in (("~~", "~~"), ("<del>", "</del>"), ("<s>", "</s>")):
+        while start in text:
+            before, _, rest = text.partition(start)
+            _, closing, after = rest.partition(end)
+            if not closing:
+                break
+            text = f"{before} {after}"
+    return text
+
+
+def _plain(text: str) -> str:
+    """Return a text in small letters, from its first letter on: marks, emoji and their names are left out."""
+    text = text.strip(_AROUND).lower()
+    if text.startswith(":"):  # `:x: Deprecated`, or a field of reST
+        text = text[1:].partition(":")[2]
+    for place, char in enumerate(text):
+        if char.isalnum() or char == "[":
+            return text[place:]
+    return ""
+
+
+def _explains(text: str) -> bool:
+    """Whether a word that says by what, since when or why follows the first one."""
+    words = text.split()
+    return len(words) > 1 and words[1] in _FOLLOWING
 
 
 def _of_value(text: str) -> str:
@@ -128,7 +227,7 @@ def _ends_or_explains(rest: str) -> bool:
 
 
 def _status_lines(body: str) -> list[str]:
-    """Return the lines of the Status section, and what stands behind `Status:` before any other section."""
+    """Return the lines of the Status section, and what is said of a status before any other section."""
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
     is_fenced = False
@@ -144,14 +243,80 @@ def _status_lines(body: str) -> list[str]:
         if _is_heading(text, below):
             is_in_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             sections += 1
-        elif is_in_section:
-            if not _is_underline(text):
-                values.append(text)
-        elif sections <= 1:
-            name, colon, value = text.strip(_AROUND).replace("\uff1a", ":").partition(":")
-            if colon and name.strip(_AROUND).lower() in _STATUS_NAMES:
-                values.append(value)
+        elif is_in_section or sections <= 1:
+            if text[0] == "|":
+                values += _of_row(_cells_of(text))
+                if _is_rule(below):
+                    values += _of_column(lines[place:])
+            elif is_in_section:
+                if not _is_underline(text):
+                    values.append(text)
+            else:
+                values += _of_line(text)
     return values
+
+
+def _of_line(text: str) -> list[str]:
+    """Return what a line says of the status: after its name, or as the beginning of a quote."""
+    name, colon, value = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":").partition(":")
+    if colon:
+        stated = _of_row([name, value])
+        if stated:
+            return stated
+    if text.startswith((":::", "!!!")):  # a box, as in `:::warning Superseded`
+        text = text.lstrip(":! ").partition(" ")[2]
+    elif text[0] == ">":
+        text = text.lstrip("> ")
+        if text.startswith("[!"):  # the kind of a box
+            text = text.partition("]")[2]
+    elif not text.startswith(("**", "__", "~~")):
+        return []
+    words = text.strip(_AROUND).split()
+    while words and words[0].strip(_WORD_ENDS).lower() in _OPENING:
+        words = words[1:]
+    statement = " ".join(words)
+    # `**Rejected**: Jenkins` names an option, not the decision.
+    is_option = len(words) > 1 and _of_statement(statement) == REJECTED and not _explains(statement)
+    return [] if is_option else [statement]
+
+
+def _of_row(cells: list[str]) -> list[str]:
+    """Return what stands behind the name of a status, or that there is a successor."""
+    if len(cells) < 2:  # noqa: PLR2004 - a name and a value
+        return []
+    name = cells[0].strip(_AROUND).lower()
+    if name in _STATUS_NAMES:
+        return [cells[1]]
+    if name in _SUCCESSOR_NAMES and _names_successor(cells[1]):
+        return [SUPERSEDED]
+    return []
+
+
+def _of_column(lines: list[str]) -> list[str]:
+    """Return the status in a table of one row, or of a row a day; in a longer one others' statuses stand."""
+    names = [cell.strip(_AROUND).lower() for cell in _cells_of(lines[0])]
+    rows: list[list[str]] = []
+    for line in lines[2:]:
+        if line.strip()[:1] != "|":
+            break
+        rows.append(_cells_of(line))
+    is_history = names[0] in _DAY_NAMES
+    if len(rows) != 1 and not is_history:
+        return []
+    values: list[str] = []
+    for place, name in enumerate(names):
+        if name in _STATUS_NAMES:
+            values += [row[place] for row in rows if place < len(row)]
+    return values
+
+
+def _cells_of(line: str) -> list[str]:
+    return line.strip().strip("|").split("|")
+
+
+def _is_rule(text: str) -> bool:
+    """Whether a line stands between the head of a table and its rows."""
+    return text.startswith("|") and not text.strip("|:- \t")
 
 
 def _is_heading(text: str, below: str) -> bool:

@@ -8,6 +8,7 @@ read, too.
 
 from __future__ import annotations
 
+from judgekit.retrieval.sources import force
 from judgekit.retrieval.sources.yaml_flow import NULLS, FlowReader, find_quote_end, fold, unquote
 from judgekit.text import lines_of
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _KNOWN_KEYS = """
-    title name description summary tags keywords aliases alias type category date status adr_status
-    record_status superseded_by superseded-by supersededby replaced_by deprecated rejected archived draft
+    title name description summary tags keywords aliases alias type category date record_status archived
+    retired draft
 """
-KNOWN_KEYS = frozenset(_KNOWN_KEYS.split())
+KNOWN_KEYS = force.KEYS.union(_KNOWN_KEYS.split())
 _YAML = "---"
 _TOML = "+++"
 _ENDS = {_YAML: (_YAML, "..."), _TOML: (_TOML,)}
@@ -236,6 +237,8 @@ class _YamlReader:
         """Read what stands behind a key or a dash, which is indented by `indent`."""
         if not text or text[0] == "#":
             return self._read_below(indent, path, depth)
+        if text[0].isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
+            return [] if text in NULLS else [text]  # as most values are
         values: list[str] | None
         if text[0] in "|>":
             values = self._read_block(text, indent)
@@ -248,6 +251,10 @@ class _YamlReader:
         if values is None:
             values = self._read_plain(text, indent)
         return values
+
+    def _ends_here(self) -> bool:
+        """Whether the next line can't belong to the value: it's neither blank nor indented."""
+        return self._place < len(self.lines) and self.lines[self._place][:1].strip() != ""
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
         """Read a value that begins on the next line: a list, a mapping or a text."""
@@ -427,5 +434,6 @@ def _without_comment(text: str) -> str:
 
 def _is_plain(text: str) -> bool:
     """Whether YAML takes a text for one value."""
-    is_pair = ": " in text or text[-1:] == ":"
-    return not is_pair and text[:1] not in _RESERVED and text[:2] not in ("- ", "-", "? ")
+    if ": " in text or text[-1:] == ":":
+        return False
+    return text[:1] not in _RESERVED and text[:2] not in ("- ", "-", "? ")

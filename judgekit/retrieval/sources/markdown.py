@@ -20,6 +20,7 @@ DEEP = True
 LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
+_COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _MOST_ALIASES = 20
 _MOST_ALIAS = 200  # characters
 
@@ -92,17 +93,23 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
     status = [*fields.get("record_status", []), *fields.get("status", [])]
-    return any(value.lower() in ("retired", "archived") for value in status)
+    if any(value.lower() in ("retired", "archived") for value in status):
+        return True
+    return any(force.is_true(fields.get(key, [])) for key in ("retired", "archived"))
 
 
 def heading(text: str) -> str | None:
     """Return the first heading of a text, or the first line that is underlined as a title is in reST."""
     is_fenced = False
+    comment_end = ""  # of a comment that goes on below
     before = ""
-    for line in lines_of(text):
-        if line.lstrip().startswith(("```", "~~~")):
+    for whole_line in lines_of(text):
+        line = whole_line
+        if not comment_end and line.lstrip().startswith(("```", "~~~")):
             is_fenced = not is_fenced
         elif not is_fenced:
+            if comment_end or "{/*" in line or "<!--" in line:
+                line, comment_end = _without_comments(line, comment_end)
             is_underline = line.startswith("==") and not line.strip("= \t")
             if is_underline and before.strip():
                 return before.strip()
@@ -112,6 +119,24 @@ def heading(text: str) -> str | None:
                 return title
         before = line
     return None
+
+
+def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
+    """Return a line without comments of MDX and HTML, and the end of one that goes on below."""
+    shown = ""
+    while True:
+        if comment_end:
+            _, end, line = line.partition(comment_end)
+            if not end:
+                return shown, comment_end
+            comment_end = ""
+        starts = [(line.find(start), start) for start in _COMMENTS if start in line]
+        if not starts:
+            return (shown + line).rstrip(), ""
+        place, start = min(starts)
+        shown += line[:place]
+        line = line[place + len(start) :]
+        comment_end = _COMMENTS[start]
 
 
 def _without_id(title: str) -> str:
