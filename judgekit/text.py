@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 # What has a visible category and shows nothing: the rest of the Default_Ignorable_Code_Point of Unicode's
 # DerivedCoreProperties.txt (variation selectors and fillers among them), and the blank Braille pattern.
@@ -14,6 +20,28 @@ _PIECE = 8192
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
 _OF_NUMBERS = frozenset("0123456789.eE+-")
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
+_COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers take colours out before they read a line
+_BLANK_IN_LINE = r"[^\S\n\r\u2028\u2029]"
+# The commands that CI servers obey, by what a text with one has in it: a pattern of what stands before the
+# sign that is written in another form, and of that sign.
+_COMMANDS = {
+    # Azure (learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands), GitHub's first form and
+    # TeamCity (jetbrains.com/help/teamcity/service-messages.html): ##vso[, ##[, ##teamcity[, anywhere.
+    ("##", "#\x1b"): rf"(?P<before>)(?P<sign>#)(?={_COLOUR}#{_COLOUR}[\w.-]*{_COLOUR}\[)",
+    # GitHub (docs.github.com/actions/reference/workflow-commands): ::set-env, behind blanks.
+    ("::", ":\x1b"): (
+        rf"(?P<before>(?:^|[\r\u2028\u2029])(?:{_BLANK_IN_LINE}|\x1b\[[0-9;]*m)*)"
+        rf"(?P<sign>:)(?={_COLOUR}:)"
+    ),
+    # GitLab (docs.gitlab.com/ci/jobs/job_logs) and Travis: section_start:, travis_fold:, anywhere.
+    ("section_", "travis_"): r"(?P<before>section|travis)(?P<sign>_)(?=(?:start|end|fold|time):)",
+    # Buildkite (buildkite.com/docs/pipelines/configure/managing-log-output): headings at the start of a
+    # line. `--- user` is one of our own, above a part of a prompt.
+    ("---", "+++", "~~~", "^^^"): (
+        rf"(?P<before>^{_COLOUR})(?P<sign>[-+~^])(?=(?:--|\+\+|~~|\^\^){_BLANK_IN_LINE}+\S)"
+        r"(?!-- (?:system|user|assistant)$)"
+    ),
+}
 _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
 
@@ -83,10 +111,54 @@ def is_blank(text: str) -> bool:
 
 
 def escaped(text: str) -> str:
-    """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
-    if text.isascii() and text.isprintable():
+    """Return a name as one line that a terminal or a log shows and does not obey.
+
+    What is not visible is escaped, and so are the commands of CI servers.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = text.translate(_ESCAPED)
+    return disarmed(text)
+
+
+def disarmed(text: str) -> str:
+    r"""Return a text for people in which a CI server finds no command: `##vso[` becomes `\x23#vso[`.
+
+    These servers obey lines of a log, whoever wrote them: a file's name, a finding, a quote. All that is
+    printed goes through here, with the colours that it has by then.
+    """
+    return _without_commands(text, "\\x{:02x}")
+
+
+def disarmed_json(text: str) -> str:
+    """Return JSON with the same values in which neither a CI server nor a terminal finds a command."""
+    if not (text.isascii() and text.isprintable()):
+        text = text.translate(_ESCAPED_IN_JSON)
+    return _without_commands(text, "\\u{:04x}")
+
+
+def disarmed_xml(text: str) -> str:
+    """Return XML with the same values in which neither a CI server nor a terminal finds a command."""
+    if not (text.isascii() and text.isprintable()):
+        text = text.translate(_ESCAPED_IN_XML)
+    return _without_commands(text, "&#x{:x};")
+
+
+def _without_commands(text: str, form: str) -> str:
+    """Write a sign of each command of a CI server in another form."""
+    patterns = []
+    for marks, pattern in _COMMANDS.items():
+        if any(mark in text for mark in marks):
+            patterns.append(pattern)
+    if not patterns:
         return text
-    return text.translate(_ESCAPED)
+    import re  # noqa: PLC0415 - the hook, and most texts, need none
+
+    def write(match: re.Match[str]) -> str:
+        return match["before"] + form.format(ord(match["sign"]))
+
+    for pattern in patterns:
+        text = re.sub(pattern, write, text, flags=re.MULTILINE)
+    return text
 
 
 def encodable(text: str) -> str:
@@ -134,32 +206,51 @@ def short_line(text: str, limit: int) -> str:
 
 
 class _Table(dict[int, "int | str | None"]):
-    """A table for `str.translate` that learns which characters are shown; it drops or escapes the rest."""
+    """A table for `str.translate` that learns which characters are shown, and writes the others in a form.
 
-    escape = False
+    `kept` are shown, too. Without a way to `write` the others they are dropped.
+    """
+
+    def __init__(
+        self, kept: str = "\n\t", write: Callable[[str], str | None] | None = None
+    ) -> None:
+        super().__init__()
+        self._kept = kept
+        self._write = write
 
     def __missing__(self, code: int) -> int | str | None:
         if len(self) >= _MOST_LEARNT:
             self.clear()
         char = chr(code)
         if char.isascii():
-            hidden = not char.isprintable() and (self.escape or char not in "\n\t")
+            hidden = not char.isprintable() and char not in self._kept
         else:
             import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
 
             blank = any(first <= code <= last for first, last in _BLANK)
             hidden = blank or unicodedata.category(char) in _INVISIBLE
-        if self.escape:
-            instead = char.encode("unicode_escape").decode()
-        else:
-            instead = None
+        instead = self._write(char) if self._write is not None else None
         self[code] = instead if hidden else code
         return self[code]
 
 
+def _unicode_escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _xml_escape(char: str) -> str:
+    return f"&#x{ord(char):x};"
+
+
 _SHOWN = _Table()
-_ESCAPED = _Table()
-_ESCAPED.escape = True
+_ESCAPED = _Table(kept="", write=_unicode_escape)
+_ESCAPED_IN_JSON = _Table(write=_json_escape)
+_ESCAPED_IN_XML = _Table(write=_xml_escape)
 
 
 def unstorable(value: object) -> str:

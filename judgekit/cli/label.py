@@ -19,7 +19,7 @@ from judgekit.cli.interruption import set_kept
 from judgekit.cli.ledger import Since, TeamLedger, find_ledger, measure_readiness, warn_damaged
 from judgekit.cli.output import emit, project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, lines_of, short_line
+from judgekit.text import counted, disarmed, lines_of, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -350,7 +350,7 @@ def escalate(
     if dry_run:
         for verdict in verdicts:
             issue = issues.build_issue(verdict, with_text=settings.text)
-            emit(f"{issue.title}\n\n{issue.body}\n")
+            emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
         return Exit.ACCEPTED
     done = 0
     # Someone waits for it: each may take as long as all may where nobody does.

@@ -18,7 +18,7 @@ from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, short_line
+from judgekit.text import counted, disarmed, short_line
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -85,7 +85,7 @@ def export(
 
     ledger_lines = read_lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
-        emit(rows(line.record for line in ledger_lines))
+        emit(rows(line.record for line in ledger_lines), disarmed)
         return
     for line in ledger_lines:
         emit(line.raw.decode())

@@ -14,10 +14,10 @@ import typer
 
 from judgekit import environment
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, escaped
+from judgekit.text import counted, disarmed, disarmed_json, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from judgekit.providers.base import Message
 
@@ -73,8 +73,12 @@ def say(text: str = "") -> None:
         typer.echo(printable(text), color=has_colour)
 
 
-def emit(text: str) -> None:
-    """Print a result for programs: UTF-8, whatever the terminal's encoding is; raises as `say` does."""
+def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
+    """Print a result for programs: UTF-8, whatever the terminal's encoding is; raises as `say` does.
+
+    It is JSON, unless it is `disarm`ed as something else.
+    """
+    text = disarm(text)
     if current.file is not None:
         current.results.append(text)
     elif sys.stdout is not None:
@@ -98,10 +102,10 @@ def _stdout() -> Iterator[None]:
 
 
 def printable(text: str, encoding: str = "") -> str:
-    """Return text in the terminal's encoding, with what it would obey escaped; colours, our own, pass."""
+    """Return text in the terminal's encoding; what it or a CI server obeys is escaped, but for colours."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return disarmed(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def strip_colours(text: str) -> str:

@@ -62,7 +62,7 @@ def write_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
         else:
             try:
-                with hold_beside(str(path)):
+                with hold_beside(outputs.place_of(str(path))):
                     outputs.write_atomically(str(path), text)
             except HeldError as error:
                 raise UsageError(f"{path}: {error}; wait for it, or name another file") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from judgekit import environment
 from judgekit.errors import Exit, problem_of
 from judgekit.programs import ROOT
-from judgekit.text import encodable, short_line, visible
+from judgekit.text import disarmed, disarmed_json, encodable, short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,8 @@ def _search(arguments: Sequence[str]) -> int:
             "results": [candidate.shown() for candidate in ranked.candidates],
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }
-        _print(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        _print(disarmed_json(line))
         return Exit.ACCEPTED
     for candidate in ranked.candidates:
         _print_candidate(candidate)
@@ -137,7 +138,7 @@ def _print_candidate(candidate: Candidate) -> None:
     if candidate.rated:
         confidence = f"{confidence} {candidate.confidence:.2f}"
     title = f"{short_line(candidate.title, 200)}{status}"
-    _print(f"{title}\n    {short_line(candidate.path, 400)}  ({confidence})")
+    _print(disarmed(f"{title}\n    {short_line(candidate.path, 400)}  ({confidence})"))
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
@@ -168,4 +169,5 @@ def _print(text: str) -> None:
 
 
 def _warn(line: str) -> None:
-    sys.stderr.write(f"judgekit: {visible(line)}\n".encode("ascii", "backslashreplace").decode())
+    text = disarmed(f"judgekit: {visible(line)}\n")
+    sys.stderr.write(text.encode("ascii", "backslashreplace").decode())

@@ -25,7 +25,7 @@ def show(text: str) -> None:
     """Show how far something is in place of what was shown before; "" ends it. Only on a terminal."""
     if is_watched():
         width = shutil.get_terminal_size().columns - 1  # a longer line would not be written over
-        sys.stderr.write(f"\r\x1b[K{text[:width]}")
+        sys.stderr.write(f"\r\x1b[K{output.printable(text)[:width]}")
         sys.stderr.flush()
 
 

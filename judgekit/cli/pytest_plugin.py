@@ -72,6 +72,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     def check(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
         __tracebackhide__ = True
         from judgekit.errors import JudgekitError
+        from judgekit.text import disarmed
 
         properties = request.node.user_properties
         try:
@@ -87,7 +88,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         if verdict.verdict == "undetermined":
             reason = (verdict.degraded or "").removeprefix("not judged: ")
             properties.append((_UNJUDGED, reason))
-            pytest.skip(f"not judged: {reason}")
+            pytest.skip(disarmed(f"not judged: {reason}"))
         properties.append((_VERDICT, verdict.verdict))
         if verdict.verdict != "accept":
             raise AssertionError(_describe_failure(verdict, text, loaded))

@@ -139,13 +139,13 @@ _HELD = "another run writes to it"
 
 @contextmanager
 def hold_beside(path: str) -> Iterator[None]:
-    """Hold a file alone, by the lock `.NAME.lock` beside it, which is gone afterwards.
+    """Hold a file or a folder alone, by the lock `.NAME.lock` beside it, which is gone afterwards.
 
-    Beside it, because people and containers that share a folder share no cache. If the file system has no
-    locks, the file is a lease, which names its host and process. Raises `HeldError`, and `OSError` if there
-    is a link or a pipe, or the folder cannot be written.
+    The path is one of `outputs.place_of`. The lock is beside it, because people and containers that share a
+    folder share no cache. If the file system has no locks, the file is a lease, which names its host and
+    process. Raises `HeldError`, and `OSError` if there is a link or a pipe, or the folder cannot be written.
     """
-    place = Path(outputs.place_of(path))
+    place = Path(path)
     name = place.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = environment.digest(name)

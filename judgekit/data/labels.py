@@ -18,7 +18,7 @@ from judgekit import outputs
 from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import columns as columns_of
 from judgekit.data.dataset import unreadable
-from judgekit.data.results import OURS, Ids, hold_alone
+from judgekit.data.results import OURS, Ids, hold_alone, place_of
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
@@ -433,7 +433,7 @@ def add_sample(
         raise UsageError(
             f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl"
         )
-    with hold_alone(path, path, "--labels"):
+    with hold_alone(place_of(path), path, "--labels"):
         return _add_sample(results, path, count, columns)
 
 

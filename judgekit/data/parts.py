@@ -99,19 +99,17 @@ class Folder:
             self.system.create_dir(self.root)
 
     def lockable(self) -> str:
-        """Return the file beside which a run locks the folder, made if there is none; raises `InputError`.
+        """Return what a run locks that writes to the folder, which need not be there; raises `InputError`.
 
         A bucket has no locks: there only the runs of one user on one machine notice each other.
         """
-        folder = self.root
         try:
             if isinstance(self.system, LocalFileSystem):
-                self.make()
-            else:
-                folder = environment.RESULTS.make()
+                outputs.make_folder(str(Path(self.root).parent))
+                return self.root
+            return f"{environment.RESULTS.make()}/{environment.digest(self.root)}"
         except OSError as error:
             raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
-        return f"{folder}/{environment.digest(self.root)}"
 
     def names(self) -> list[str]:
         """Return the names of its files, from old to new; raises `UsageError` for one that is not ours."""

@@ -32,6 +32,7 @@ from judgekit.gate import (
 from judgekit.gate.commits import RefUpdate, UnknownCommit
 from judgekit.git import Repository
 from judgekit.hooks import watchdog
+from judgekit.text import disarmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ def finish_early(words: Sequence[str]) -> int | None:
 
 
 def _warn(line: str) -> None:
-    sys.stderr.write(f"judgekit: {line}\n")
+    sys.stderr.write(disarmed(f"judgekit: {line}\n"))
 
 
 def check(

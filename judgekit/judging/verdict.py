@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
-from judgekit.text import escaped, short_line
+from judgekit.text import disarmed, escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -411,4 +411,4 @@ def _cost(record: Verdict | Comparison) -> str:
 def _three_lines(headline: str, details: Sequence[str], reason: str) -> str:
     """Return lines of at most `MOST_SHOWN` characters that a terminal shows and does not obey."""
     lines = escaped(headline), escaped("; ".join(details)), reason
-    return "\n".join(short_line(line, MOST_SHOWN) or "no reason given" for line in lines)
+    return "\n".join(disarmed(short_line(line, MOST_SHOWN)) or "no reason given" for line in lines)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 from typer import Option
 
 from judgekit.cli import output
+from judgekit.text import disarmed_json, disarmed_xml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.gate import Report
     from judgekit.judging.verdict import Comparison
@@ -42,6 +43,7 @@ class ComparisonRenderer(Renderer, Protocol):
 class Format(NamedTuple):
     """The module of a format, and how its text is printed.
 
+    `disarm` takes the commands of CI servers out of its text, and leaves its values as they are.
     `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge` prints each verdict as
     soon as it is there, else all at the end. `has_comparisons`: its module is a `ComparisonRenderer`.
     """
@@ -50,6 +52,7 @@ class Format(NamedTuple):
     is_for_people: bool = False
     is_streamed: bool = False
     has_comparisons: bool = False
+    disarm: Callable[[str], str] = disarmed_json
 
 
 FORMATS = {
@@ -57,7 +60,7 @@ FORMATS = {
     "json": Format("json_array", has_comparisons=True),
     "jsonl": Format("json_lines", is_streamed=True, has_comparisons=True),
     "sarif": Format("sarif"),
-    "junit": Format("junit"),
+    "junit": Format("junit", disarm=disarmed_xml),
 }
 """The formats by name, in the order in which the help lists them. A module is imported when it renders."""
 
@@ -101,4 +104,4 @@ def _print(name: str, text: str) -> None:
     if FORMATS[name].is_for_people:
         output.say(text)
     else:
-        output.emit(text)
+        output.emit(text, FORMATS[name].disarm)
