@@ -24,7 +24,7 @@ MAX_SECONDS = MAX_DAYS * 86_400.0
 # What a profile says of itself, and where the values of an endpoint come from: no call shows it.
 _DESCRIBING = {
     *("title", "rank", "notes", "detect", "models", "models_env"),
-    *("key", "base_env", "limits", "price", "states_cost", "batches"),
+    *("key", "base_env", "base_adds", "base_drops", "limits", "price", "states_cost", "batches"),
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 

@@ -168,7 +168,7 @@ def endpoint(
         return replace(usual, parameters=variables)
     if not isinstance(profile, ApiProfile):
         return usual
-    address = base or first_set(profile.base_env, environ) or _usual_address(profile, environ)
+    address = base or profile.address_in(environ) or _usual_address(profile, environ)
     parameters = {}
     for name, variables_of_parameter in profile.parameters.items():
         value = first_set(variables_of_parameter, environ)

@@ -473,7 +473,7 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
         return f"{where} has no model {endpoint.model}; {offers}"
     if names or not endpoint.api_base:
         return f"{where}: {words}"
-    variable = profile.base_env[0] if profile.base_env else "the address"
+    variable = next(iter(profile.address_variables), "the address")
     if right := await _address_beside(endpoint, end):
         return f"{where} has no chat interface, {right} has: set {variable} to {right}"
     if bare in words or "model" in words.lower():

@@ -136,12 +136,50 @@ class ApiProfile(_Profile):
     )
     key: list[Variable] = Field([], description="variables that may hold the key, first set wins")
     base: Text | None = Field(None, description="address, where no variable of base_env is set")
-    base_env: list[Variable] = Field([], description="variables that may hold the address")
+    base_env: list[Variable] = Field(
+        [],
+        description="variables that may hold the address, beside VENDOR_API_BASE and VENDOR_BASE_URL of a "
+        "VENDOR_API_KEY in `key`",
+    )
+    base_adds: Text | None = Field(
+        None, description="what an address from a variable gets if it names no version, such as /v1"
+    )
+    base_drops: Text | None = Field(
+        None, description="ending of an address from a variable that is left out"
+    )
     models_env: Models = Field(Models(), description="variables that may name the model of a tier")
     parameters: dict[Text, list[Variable]] = Field(
         {}, description="litellm's arguments, variables of each"
     )
     states_cost: bool = Field(default=False, description="its replies state their cost")
+
+    @property
+    def address_variables(self) -> list[str]:
+        """The variables that may hold the address, first set wins.
+
+        Who names a gateway for a vendor in the usual way means every program: a text that went past it would
+        have left the company.
+        """
+        variables = list(self.base_env)
+        for key in self.key:
+            vendor = key.removesuffix("_API_KEY")
+            if vendor != key:
+                variables += [f"{vendor}_API_BASE", f"{vendor}_BASE_URL"]
+        return list(dict.fromkeys(variables))
+
+    def address_in(self, environ: Mapping[str, str]) -> str | None:
+        """Return the address that a variable holds, as this provider is called at it; None if none is set."""
+        for name in self.address_variables:
+            address = environ.get(name, "").strip()
+            if not address:
+                continue
+            address = address.removesuffix("/") if self.base_adds or self.base_drops else address
+            if self.base_drops:
+                address = address.removesuffix(self.base_drops)
+            if self.base_adds and not _VERSION.search(address):
+                address += self.base_adds
+            return address
+        return None
 
 
 class LitellmProfile(ApiProfile):
@@ -289,6 +327,7 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
     """A provider profile as it stands in a file."""
 
 
+_VERSION = re.compile(r"/v\d\w*$")
 _FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
 # The beginning of its models' names, which users know it by.

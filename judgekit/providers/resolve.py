@@ -176,6 +176,10 @@ def _detected(
     reached = [profile for profile in usable if isinstance(profile, LitellmProfile)]
     keyed = [profile for profile in reached if profile.models.by_tier]
     for profile in keyed:
+        if problem := _wrong_address(
+            profile, environ
+        ):  # it was meant, and nothing that comes after it
+            yield Panel({}, None, problem)
         yield _panel(profile, profile.models.by_tier, environ)
     if not keyed:
         # By itself, a model that gives no reasons judges only where no other key is there.
@@ -342,14 +346,14 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Any
     for profile in known:
         if not isinstance(profile, ApiProfile):
             continue
-        if profile.models_env.by_tier and first_set(profile.base_env, environ):
+        if profile.models_env.by_tier and profile.address_in(environ):
             addressed.append(profile)
     return addressed
 
 
 def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models at an address of the user's, or why none; only a local one is asked."""
-    base = first_set(profile.base_env, environ) or ""
+    base = profile.address_in(environ) or ""
     if problem := _wrong_address(profile, environ):
         return {}, problem
     models: Named = _models_in(profile.models_env.by_tier, environ)
@@ -357,7 +361,9 @@ def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str 
         models = dict.fromkeys(TIERS, listed[:1])
     if models:
         return models, None
-    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
+    variable = next(
+        (name for name in profile.address_variables if environ.get(name, "").strip()), ""
+    )
     return {}, f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
@@ -365,7 +371,7 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
     """Return why the address that the user names for a provider is none, and which one may be meant."""
     if not isinstance(profile, ApiProfile):
         return None
-    base = first_set(profile.base_env, environ)
+    base = profile.address_in(environ)
     if base is None or base.startswith(("http://", "https://")):
         return None
     place = base.partition("://")[2] or base
@@ -374,14 +380,15 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
         scheme = "http" if is_loopback(f"http://{place}") else "https"
     path = "" if "/" in place.rstrip("/") else "/v1"
     expected = f"expected an address with http:// or https://, such as {scheme}://{place.rstrip('/')}{path}"
-    return f"the address of {profile.provider} is {base!r}: {expected}"
+    variable = next(name for name in profile.address_variables if environ.get(name, "").strip())
+    return f"the address of {profile.provider} ({variable}) is {base!r}: {expected}"
 
 
 def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
     addresses = {}
     for profile in known:
         if isinstance(profile, LitellmProfile) and profile.detect.port:
-            address = first_set(profile.base_env, environ) or profile.base or ""
+            address = profile.address_in(environ) or profile.base or ""
             addresses[profile.provider] = address
     lists = servers.models(list(addresses.values()))
     return dict(zip(addresses, lists, strict=True))
@@ -487,9 +494,13 @@ def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Say what shows that a provider is there: a variable's name, never its value."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
-        return f"{' and '.join(group)} set"
+        found = f"{' and '.join(group)} set"
+        for name in profile.address_variables if isinstance(profile, ApiProfile) else ():
+            if environ.get(name, "").strip() and name not in group:
+                return f"{found}, asked at the address in {name}"
+        return found
     if isinstance(profile, ApiProfile) and profile.detect.port:
-        return f"answers at {first_set(profile.base_env, environ) or profile.base}"
+        return f"answers at {profile.address_in(environ) or profile.base}"
     if isinstance(profile, CommandProfile):
         return f"{profile.detect.command} is on PATH"
     return "there"

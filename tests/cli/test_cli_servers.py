@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deciding import DecisionServer
 from judged_by_decisions import deciding_alone
 from loopback import Loopback, calls, fails, says, sends
 from scripted import scores
@@ -762,6 +763,67 @@ def test_an_address_that_ends_at_the_wrong_place_is_told_with_the_right_one(
         assert message.endswith(f"set JUDGEKIT_API_BASE to {root}/v1")
         monkeypatch.setenv("JUDGEKIT_API_BASE", message.split()[-1])
         assert judgekit(*JUDGE).json[0]["verdict"] == "accept"
+
+
+VENDORS = (
+    "OPENAI",
+    "OPENROUTER",
+    "DEEPSEEK",
+    "MISTRAL",
+    "XAI",
+    "GROQ",
+    "CEREBRAS",
+    "ANTHROPIC",
+    "GEMINI",
+)
+
+
+@pytest.mark.parametrize("end", ["API_BASE", "BASE_URL"])
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.usefixtures("no_servers")
+def test_a_gateway_that_is_named_for_a_vendor_is_asked_in_its_place(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, vendor: str, end: str
+) -> None:
+    with Loopback(GOOD) as server:
+        monkeypatch.setenv(f"{vendor}_API_KEY", "sk-aaaaaaaaaaaaaaaaaaaa")
+        monkeypatch.setenv(f"{vendor}_{end}", server.base)
+        judgekit(*JUDGE)
+    assert server.requests
+    assert all(asked.path.startswith("/v1/") for asked in server.requests)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.usefixtures("no_servers")
+def test_a_gateway_without_a_scheme_is_refused_with_the_variable(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, vendor: str
+) -> None:
+    monkeypatch.setenv(f"{vendor}_API_KEY", "sk-aaaaaaaaaaaaaaaaaaaa")
+    monkeypatch.setenv(f"{vendor}_API_BASE", "gateway.example.org/v1")
+    done = judgekit(*JUDGE)
+    assert f"({vendor}_API_BASE)" in done.err
+    assert done.json[0]["rounds"] == []
+
+
+@pytest.mark.parametrize("end", ["/api", "/api/v1", "/api/v1/"])
+def test_one_address_of_openrouter_serves_what_chats_and_what_decides(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    with DecisionServer() as server:
+        monkeypatch.setenv("OPENROUTER_API_KEY", "sk-aaaaaaaaaaaaaaaaaaaa")
+        monkeypatch.setenv("OPENROUTER_API_BASE", server.base + end)
+        judgekit(*JUDGE, "--model", "openrouter-decisions/maker/model")
+    assert server.requests[0].path == "/api/alpha/decisions"
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1"])
+def test_an_ollama_elsewhere_is_asked_where_its_variable_says(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    with Loopback(GOOD) as server:
+        monkeypatch.setenv("OLLAMA_API_BASE", f"http://127.0.0.1:{server.port}{end}")
+        done = judgekit(*JUDGE, "--model", "ollama/small")
+    assert done.json[0]["verdict"] == "accept"
+    assert server.requests[0].path == "/v1/chat/completions"
 
 
 def test_a_missing_interface_is_not_told_as_a_missing_model(judge_at: JudgeAt) -> None:
