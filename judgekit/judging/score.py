@@ -90,8 +90,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 divided[tier] = opinion.divided
         rules = self.settings.escalation_rules(state.cut, self.settings.margin)
         step = rules.next(outcomes, margins, divided, leanings)
-        if not self._owes_reasons(step, state):
+        if not isinstance(step, Final) or not self._owes_reasons(step, state):
             return step
+        if step.verdict == "reject":
+            # It stands without reasons, too: who is asked for them can't turn it into an acceptance.
+            return self._next_for_reasons(step, state)
         # Beside a tier that writes, those that only decide end nothing.
         stricter_rules = replace(rules, partial=self.settings.deciding_tiers)
         stricter_step = stricter_rules.next(outcomes, margins, divided, leanings)

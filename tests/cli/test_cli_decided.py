@@ -10,7 +10,7 @@ import hooking
 import pytest
 from deciding import DecisionServer
 from git_repo import GitRepo
-from judged_by_decisions import address, deciding_alone, deciding_before, written
+from judged_by_decisions import QUICK, WRITER, address, deciding_alone, deciding_before, written
 from loopback import says
 from scripted import finding, scores
 
@@ -27,12 +27,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from loopback import Answer
     from outcome import Run
 
 JUDGE = ("judge", "--no-engine", "--format", "json")
 POOR = says(scores(1, 1, 2, reasoning="Nothing says when to stop.", findings=[finding()]))
 MIDDLING = says(scores(3, 3, 2, reasoning="It could say more.", findings=[finding()]))
 SOUND = says(scores(4, 4, 5))
+
+
+EXPLAINED = {
+    "one that agrees": (POOR, "reject"),
+    "one that finds it middling": (MIDDLING, "escalate"),
+    "one that disagrees": (SOUND, "escalate"),
+}
+TIEBREAKERS = {"": "", "of its own": ", tiebreaker: openai-compatible/third"}
+
+
+@pytest.mark.parametrize("tiebreaker", TIEBREAKERS.values(), ids=TIEBREAKERS)
+@pytest.mark.parametrize(("answer", "word"), EXPLAINED.values(), ids=EXPLAINED)
+def test_an_explanation_turns_no_rejection_into_an_acceptance(
+    judgekit: Run, project: Path, answer: Answer, word: str, tiebreaker: str
+) -> None:
+    document = written(project)
+    with deciding_before(answer) as (server, _):
+        hooking.by_user(f"judge: {{tiers: {{quick: {QUICK}, deep: {WRITER}{tiebreaker}}}}}\n")
+        rated(server, 0)
+        plain = judgekit(*JUDGE, document).json[0]["verdict"]
+        explained = judgekit(*JUDGE, document, "--explain").json[0]["verdict"]
+    assert plain == "reject"
+    assert explained == word
 
 
 @pytest.fixture

@@ -336,7 +336,10 @@ NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
     (
         PanelRequest(),
         {"JUDGEKIT_API_BASE": "notaurl", "JUDGEKIT_MODEL": "m"},
-        "the address of openai-compatible (JUDGEKIT_API_BASE) is 'notaurl': expected an address with http:// or https://, such as https://notaurl/v1",
+        (
+            "the address of openai-compatible (JUDGEKIT_API_BASE) is 'notaurl': expected an address with "
+            "http:// or https://, such as https://notaurl/v1"
+        ),
     ),
 ]
 
