@@ -198,7 +198,9 @@ def _say_left_out(calibration: Calibration) -> None:
     for tier, count in calibration.read_otherwise.items():
         sources = set(calibration.read[tier].values())
         how = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
-        say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
+        names = " and ".join(sorted(set(calibration.answered.get(tier, {}).values())))
+        usually = f"in other cases {names} answered, and its scores were {how}"
+        say(f"Left out: {count} of {tier}; {usually}")
 
 
 def _say_effect(calibration: Calibration) -> None:

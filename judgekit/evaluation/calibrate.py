@@ -33,7 +33,7 @@ from judgekit.evaluation.samples import (
     by_tier,
     read_points,
     samples,
-    score_sources,
+    usual_ways,
 )
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
@@ -511,7 +511,7 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
         )
     ranked_cases = []
     reader = SampleReader(rubric, mode)
-    _, apart_by_case = score_sources(cases)
+    apart_by_case = usual_ways(cases).apart_by_case
     for case, apart in zip(cases, apart_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
@@ -550,7 +550,7 @@ class Opinions(NamedTuple):
         settings = self.judge.settings
         rules = settings.escalation_rules(margin=settings.margin)
         reader = SampleReader(rubric, mode)
-        _, apart_by_case = score_sources(self.cases)
+        apart_by_case = usual_ways(self.cases).apart_by_case
         cases = []
         for case, apart in zip(self.cases, apart_by_case, strict=True):
             course = Recorded(**_walk_case(case, apart, rules, rubric, reader))
@@ -640,13 +640,13 @@ def learn(
     if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
-    read, apart_by_case = score_sources(cases)
+    ways = usual_ways(cases)
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         labelled = samples(cases, rubric, mode)
-        usual_rules = _usual_rules(rubric, mode, models, read)
+        usual_rules = _usual_rules(rubric, mode, models, ways.read)
         choice = _choose_for_samples(labelled, tiers, promise, usual_rules)
     saved = None
     if choice.likelihoods:
@@ -661,13 +661,14 @@ def learn(
         wording_sha256=wording(loaded, mode),
         models=dict(models),
         asked=asked(cases),
-        read=read,
+        read=ways.read,
+        answered=_names_for_all(models, ways.answered),
         asking=opinions.asking,
         subjects=_count_subjects(ranked_cases),
         promise=promise,
         gates=choice.rules.gates,
         not_promised=choice.rules.refused,
-        read_otherwise=_count_apart(apart_by_case),
+        read_otherwise=_count_apart(ways.apart_by_case),
         cases=len(choice.without_gates),
         labels_sha256=digest,
         with_gates=measured(choice.with_gates, tiers),
@@ -676,6 +677,18 @@ def learn(
         saved=saved,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _names_for_all(
+    models: Mapping[TierName, str], answered: calibration.Answered
+) -> calibration.Answered:
+    """Return which model answered as each; one that answered nothing stands for itself."""
+    names: calibration.Answered = {}
+    for tier, together in models.items():
+        names[tier] = {}
+        for model in together.split(calibration.TOGETHER):
+            names[tier][model] = answered.get(tier, {}).get(model, model)
+    return names
 
 
 def _choose_for_rankings(
@@ -785,6 +798,7 @@ def _digest(learned: Calibration) -> str:
         learned.labels_sha256,
         learned.asked.model_dump(),
         learned.read,
+        learned.answered,
         learned.asking,
         learned.promise.model_dump(),
         [gate.model_dump() for gate in learned.gates],

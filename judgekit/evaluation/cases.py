@@ -74,6 +74,7 @@ class Recorded(Strict):
     """A judge's answer about one case, how it was asked for, and how it was `read`."""
 
     model: str = ""
+    answered: str | None = None
     family: str = ""
     reply: str | None = None
     scores: dict[str, float] | None = None

@@ -22,6 +22,7 @@ from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import WHOLE, SampleReader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import documents, fence, service
+from judgekit.judging.calibration import TOGETHER
 from judgekit.judging.calibration_fit import fingerprint
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import (
@@ -278,6 +279,7 @@ def _record_answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[st
     for key in ("input_tokens", "output_tokens", "cost_usd"):
         fields[key] = _sum_known([getattr(usage, key) for usage in usages])
     fields["model"] = endpoint.model
+    fields["answered"] = TOGETHER.join(sorted(turn.answering_names())) or None
     fields["family"] = endpoint.family
     fields["calls"] = _count_calls(judge, turn)
     fields["latency_ms"] = turn.answer.latency_ms

@@ -1,7 +1,8 @@
 """Turns recorded answers into samples: outcomes and margins of tiers, read as judging reads them.
 
-An endpoint may tell the probabilities of its tokens for some replies and not for others. Opinions that were
-read otherwise than most of a model's have no margin: no gate is learned of them, and none lets them through.
+An endpoint may tell the probabilities of its tokens for some replies and not for others, and a name may be
+answered by several models. Opinions that came about otherwise than most of a model's have no margin: no gate
+is learned of them, and none lets them through.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.labels import agrees, is_binary
 from judgekit.evaluation.stats import OUTCOMES
 from judgekit.judging import jury, ranking
-from judgekit.judging.calibration import USUALLY, Asked, Readings, together
+from judgekit.judging.calibration import USUALLY, Answered, Asked, Readings, together
 from judgekit.judging.escalation import DIGITS, certainty, margin
 from judgekit.judging.jury import Mark, Marks, Opinion, TierVote, Vote
 from judgekit.replies import extract
@@ -110,6 +111,11 @@ class _Answer(NamedTuple):
         scores = self.recorded.scores or {}
         return self.samples == 1 and any(score % 1 for score in scores.values())
 
+    @property
+    def answered(self) -> str:
+        """The model that answered; of a record without that name, the one that was asked."""
+        return self.recorded.answered or self.recorded.model
+
     def source(self, *, tells_fractions: bool) -> ScoreSource:
         """Return how the answer was read; of an older record, what its numbers say of that."""
         if self.recorded.read is not None:
@@ -121,8 +127,16 @@ class _Answer(NamedTuple):
         return "whole"
 
 
-def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierName]]]:
-    """Return how most opinions of each model were read, and by case the tiers that were read otherwise."""
+class Ways(NamedTuple):
+    """How most opinions of each model came about, and by case the tiers in which they did otherwise."""
+
+    read: Readings
+    answered: Answered
+    apart_by_case: list[frozenset[TierName]]
+
+
+def usual_ways(cases: Sequence[Case]) -> Ways:
+    """Find how most opinions of each model were read, and which model gave most of them."""
     answers = []
     for number, case in enumerate(cases):
         for tier, recorded in by_tier(case).items():
@@ -132,20 +146,26 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
     # A model that gave fractions once told probabilities, and so its whole scores are expected ones as well.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
+    answering: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
     sources = []
     for answer in answers:
         source = answer.source(tells_fractions=answer.voter in with_fractions)
         counts[answer.voter][source] += 1
+        answering[answer.voter][answer.answered] += 1
         sources.append(source)
     usual_sources: Readings = {}
+    usual_models: Answered = {}
     for tier, model in sorted(counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
         usual_source, _ = counts[tier, model].most_common(1)[0]
         usual_sources.setdefault(tier, {})[model] = usual_source
+        usual_model, _ = answering[tier, model].most_common(1)[0]
+        usual_models.setdefault(tier, {})[model] = usual_model
     apart_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
-        if source != usual_sources[answer.tier][answer.recorded.model]:
+        is_read_so = source == usual_sources[answer.tier][answer.recorded.model]
+        if not is_read_so or answer.answered != usual_models[answer.tier][answer.recorded.model]:
             apart_by_case[answer.number].add(answer.tier)
-    return usual_sources, [frozenset(tiers) for tiers in apart_by_case]
+    return Ways(usual_sources, usual_models, [frozenset(tiers) for tiers in apart_by_case])
 
 
 # --- From recorded answers to opinions, as judging reads them
@@ -233,7 +253,7 @@ class Sample(NamedTuple):
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
     """Return the labelled documents, pairs or candidates of all cases; raises `InputError`."""
     reader = SampleReader(rubric, mode)
-    _, apart_by_case = score_sources(cases)
+    apart_by_case = usual_ways(cases).apart_by_case
     all_samples: list[Sample] = []
     for case, apart in zip(cases, apart_by_case, strict=True):
         all_samples.extend(reader.samples(case, apart))

@@ -25,9 +25,10 @@ from judgekit.judging.verdict import RubricRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SCHEMA = "judgekit/calibration@1"
+SCHEMA = "judgekit/calibration@2"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name
 Readings: TypeAlias = dict[TierName, dict[str, ScoreSource]]
+Answered: TypeAlias = dict[TierName, dict[str, str]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
 # Nobody gives more; a bound on more takes long.
 Count: TypeAlias = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -104,21 +105,31 @@ class Saved(Strict):
 
 
 class Calibration(Strict):
-    """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
+    """`judgekit/calibration@2`: fits one rubric file, mode and panel of models, and no other.
 
     `read` says how the opinions of each model were read, `read_otherwise` counts those from which nothing
-    was learned because they were not; `asking` is a hash of how its profile asks it. With `subjects` it was
-    learned of comparisons in which each of several subjects is scored: an acceptance is a lead of the best.
+    was learned because they were not, or because another model than the one `answered` gave them; `asking` is
+    a hash of how its profile asks it. With `subjects` it was learned of comparisons in which each of several
+    subjects is scored: an acceptance is a lead of the best.
     """
 
-    schema_: Literal["judgekit/calibration@1"] = Field(alias="schema")
+    schema_: Literal["judgekit/calibration@2"] = Field(alias="schema")
     id: str
     made: AwareDatetime
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str
     wording_sha256: str | None = None
+    questions_sha256: str | None = Field(
+        default=None,
+        exclude_if=lambda digest: digest is None,
+        description="hash of all that a model is asked, where it was noted",
+    )
     models: dict[TierName, str]
+    answered: Answered = Field(
+        default={},
+        description="the model that each reply named, by tier and by the name that was asked",
+    )
     asked: Asked = USUALLY
     read: Readings = {}
     asking: Asking = {}
@@ -139,11 +150,15 @@ class Calibration(Strict):
         readings = set()
         for tier, models in self.read.items():
             readings |= {(tier, model, source) for model, source in models.items()}
+        answered = set()
+        for tier, names in self.answered.items():
+            answered |= {(tier, model, name) for model, name in names.items()}
         return FinalityRules(
             id=self.id,
             rules=tuple(self.gates),
             last=self.promise.reference,
             read=frozenset(readings),
+            answered=frozenset(answered),
         )
 
     def text(self) -> str:

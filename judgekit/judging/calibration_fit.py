@@ -1,7 +1,8 @@
 """Whether a calibration fits a judge: it holds for one way of asking the same models the same.
 
-It is bound to its rubric and mode, to the models, how they are asked, and how their answers are read. What
-stands behind an address or a model's name cannot be seen from here, so it is not bound.
+It is bound to its rubric and mode, to the models, how they are asked, and how their answers are read. Which
+model answers under a name shows in its replies: `orchestrator.py` looks there. What stands behind an address
+cannot be seen, so that's not bound.
 """
 
 from __future__ import annotations

@@ -53,10 +53,24 @@ class FinalityRules:
     """The tier whose opinion is the last word, if one is."""
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
     """How the opinions of each tier's models were read; empty where that does not matter."""
+    answered: frozenset[tuple[TierName, str, str]] = frozenset()
+    """Which model answered as each that was asked, by tier; empty where that does not matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
         """Whether the calibration was learned from opinions that were read in these ways, by model."""
         return not self.read or all((tier, model, how) in self.read for model, how in sources)
+
+    def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
+        """Say that another model answered than those of which the rules were learned; "" if none did.
+
+        `answers` are the names that were asked and that answered.
+        """
+        for asked, answered in answers:
+            then = {name for place, model, name in self.answered if (place, model) == (tier, asked)}
+            if then and answered not in then:
+                names = " and ".join(sorted(then))
+                return f"it was made for {names} as {tier}, and {answered} answers as {asked} now"
+        return ""
 
     def has_leaning_rule(self, tier: TierName) -> bool:
         """Whether opinions of a tier are final by their leaning, whatever the outcome of its scores."""

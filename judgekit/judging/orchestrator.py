@@ -16,13 +16,19 @@ from judgekit.errors import GatewayError
 from judgekit.judging import panel
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.fence import Fence
-from judgekit.judging.question import AnyRubric, Subject, TierQuestion
+from judgekit.judging.question import (
+    AnyRubric,
+    ModelTurn,
+    Subject,
+    TierQuestion,
+    answering_models,
+)
 from judgekit.judging.round import Session, gather_limited
 from judgekit.judging.state import JudgingState
 from judgekit.providers import running
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from judgekit.judging.cache import ReplyCache
     from judgekit.judging.settings import JudgeSettings
@@ -98,31 +104,50 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
             return self.record(state, UNDETERMINED)
-        step = self.step(state)
+        judge = self
+        step = judge.step(state)
         while not isinstance(step, Final):
-            await self._ask_tier(step, state)
-            step = self.step(state)
-        return self.record(state, step)
+            judge = await judge._ask_tier(step, state)
+            step = judge.step(state)
+        return judge.record(state, step)
 
-    async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> None:
+    async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
         """Ask the models of a tier, and note in the state what they said and what they come to.
 
-        Their opinions become `voices` only where the tier has one.
+        Their opinions become `voices` only where the tier has one. Returns the judge to go on with: without
+        a calibration that holds for other models than those that answered.
         """
         question = self.question(tier, state)
         calls = []
         for endpoint in self.models_by_tier[tier]:
             calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
+        judge = self._without_other_models(tier, turns)
+        question = judge.question(tier, state)
         opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
         state.turns[tier] = turns
         state.opinions[tier] = opinion
         state.rounds += question.rounds(len(state.rounds) + 1, turns)
         if not opinion:
-            return
+            return judge
         for turn in turns:
             if turn.answer.value:
                 state.voices.append((tier, turn.endpoint, turn.answer.value))
+        return judge
+
+    def _without_other_models(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
+        """Return the judge without its calibration if another model answers under a name than it did then."""
+        finality = self.settings.finality
+        if finality is None:
+            return self
+        problem = finality.find_other_model(tier, sorted(answering_models(turns)))
+        if not problem:
+            return self
+        notes = [
+            f"calibration {finality.id} not used: {problem}",
+            self.settings.calibration_warning,
+        ]
+        return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         """Return the record of a subject about which no model was asked, and say why."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined
 from judgekit.judging.verdict import CompareRound, Round
+from judgekit.providers.base import answering_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,22 @@ class ModelTurn(Generic[Opinion]):
     endpoint: Endpoint
     calls: Sequence[Answer[Any]]
     answer: Answer[Opinion]
+
+    def answering_names(self) -> set[str]:
+        """Return which models gave its answers: behind a name that moves on it is another one some day."""
+        names = set()
+        for answer in (*self.calls, self.answer):
+            if answer.value:
+                names.add(answering_name(self.endpoint.model, answer.model))
+        return names
+
+
+def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
+    """Return the models that were asked, each with those that answered."""
+    models = set()
+    for turn in turns:
+        models |= {(turn.endpoint.model, name) for name in turn.answering_names()}
+    return models
 
 
 @dataclass(frozen=True)

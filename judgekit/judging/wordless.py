@@ -67,8 +67,9 @@ class Deciders:
         lines = []
         for name, served_name in self._answered.items():
             if name.endswith("-latest"):
+                was = f"it was answered by {served_name}"
                 lines.append(
-                    f"{name} moves on: a calibration holds for {served_name} alone; name that"
+                    f"{name} moves on: {was}; a calibration holds for the version that it was made with alone"
                 )
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)

@@ -187,7 +187,7 @@ def test_a_name_that_moves_is_warned_about(
         server.change = lambda body: body.update(model="jev-1.13.0")
         done = judgekit(*JUDGE, document, "--model", "typesafe/jev-latest")
     assert done.err.count("typesafe/jev-latest moves on") == 1
-    assert "a calibration holds for jev-1.13.0 alone" in done.err
+    assert "it was answered by jev-1.13.0" in done.err
 
 
 def test_beside_a_named_decision_model_the_same_key_writes_in_the_deeper_tiers(

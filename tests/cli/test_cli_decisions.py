@@ -99,6 +99,37 @@ def test_both_sides_of_a_leaning_model_are_learned_and_followed(
     assert len(server.requests) == 2  # one more
 
 
+def test_a_name_that_moves_to_another_version_accepts_nothing_by_the_old_calibration(
+    judgekit: Run, labels: str, server: DecisionServer, document: str
+) -> None:
+    judgekit("calibrate", labels, *KLS)
+    rated(server, 0.69)
+    spread = server.change
+
+    def moved(body: dict[str, Any]) -> None:
+        spread(body)
+        body["model"] = "small-2"
+
+    server.change = moved
+    done = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    (verdict,) = done.json
+    assert verdict["verdict"] == "undetermined"
+    assert f"it was made for {QUICK} as quick, and small-2 answers as {QUICK}" in done.err
+
+
+def test_a_calibration_of_an_earlier_format_is_not_used_and_that_is_said(
+    judgekit: Run, labels: str, server: DecisionServer, document: str
+) -> None:
+    judgekit("calibrate", labels, *KLS)
+    [path] = Path(environment.CALIBRATIONS.path()).glob("*.json")
+    path.write_text(path.read_text().replace("judgekit/calibration@2", "judgekit/calibration@1"))
+    rated(server, 0.69)
+    done = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    assert done.json[0]["verdict"] == "undetermined"
+    assert "calibration not used" in done.err
+    assert "judgekit calibrate" in done.err
+
+
 def test_what_is_between_is_asked_of_the_next_tier(
     judgekit: Run, labels: str, server: DecisionServer, document: str
 ) -> None:

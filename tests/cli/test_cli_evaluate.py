@@ -71,7 +71,7 @@ def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: 
     folder = isolated / "judgekit" / "calibrations"
     (kept,) = (path for path in folder.iterdir() if path.name != "accepted.json")
     assert kept.name in outcome.err
-    assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@1"
+    assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@2"
     few = write(project, *map(recorded, range(20)))
     outcome = judgekit("calibrate", *KLS, few, "--error", "0.01")
     assert (outcome.code, "too few labels; about" in outcome.out) == (0, True)

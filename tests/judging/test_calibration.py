@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 import json
@@ -25,6 +26,7 @@ from making import (
     judge_settings,
     promise,
     prompt_candidate,
+    reply,
 )
 from scripted import ScriptedGateway, scores, scripted_endpoint, telling_reply, three_models
 
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint
+    from judgekit.providers.base import Endpoint, Reply
 
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
@@ -149,7 +151,7 @@ def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path: 
 def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     calibration_files.write(known(), tmp_path / "deep" / "c.json")
     assert calibration_files.read(tmp_path / "deep" / "c.json") == known()
-    assert known().schema_ == "judgekit/calibration@1"
+    assert known().schema_ == "judgekit/calibration@2"
     assert [gate.outcome for gate in known().gates] == ["accept"]
     assert known().with_gates.calls == {"quick": 120, "deep": 0, "tiebreaker": 0}
     assert known().without.calls == {"quick": 120, "deep": 120, "tiebreaker": 0}
@@ -206,7 +208,7 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
-SCHEMA = '{"schema": "judgekit/calibration@1"'
+SCHEMA = '{"schema": "judgekit/calibration@2"'
 OTHERS = (OURS.replace("kls", "other"), OURS.replace("strict", "lenient"))
 
 
@@ -446,7 +448,59 @@ def test_gates_are_learned_of_opinions_that_were_read_alike() -> None:
     assert found.with_gates.calls["deep"] == 60
 
 
-TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
+MOVING: PanelModels = {"quick": PLAIN, "deep": DEEP}
+
+
+def answered_by(model: str) -> Reply:
+    return reply(scores(5, 5, 5), model)
+
+
+def moving(answered: str, *, other: int = 0) -> Calibration:
+    """Learn from cases that one model answered, and of `other` cases another one."""
+    deep = {"model": "large", "scores": GOOD}
+    quick = {"model": "small", "scores": GOOD}
+    found = []
+    for number in range(120 + other):
+        name = answered if number < 120 else "small-0"
+        found.append(case(number, quick={**quick, "answered": name}, deep=deep))
+    return learned(found)
+
+
+@pytest.mark.parametrize("answered", ["small", "vendor/small", "small-2026-01-01"])
+def test_a_calibration_holds_for_the_model_that_answered(answered: str) -> None:
+    answers: dict[str, list[Any]] = {
+        "quick": [lambda _: answered_by(answered)],
+        "deep": [UNTOLD],
+    }
+    then = "small" if answered == "vendor/small" else answered
+    verdict, asked = judged(answers, MOVING, finality=moving(then).rules())
+    assert asked == ["quick"]
+    assert verdict.degraded is None
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [("small-1", "small-2"), ("small-1", "small"), ("small", "small-2")]
+)
+def test_a_model_that_answers_under_the_same_name_needs_a_calibration_of_its_own(
+    then: str, now: str
+) -> None:
+    found = moving(then)
+    answers: dict[str, list[Any]] = {"quick": [lambda _: answered_by(now)], "deep": [UNTOLD]}
+    verdict, asked = judged(answers, MOVING, finality=found.rules())
+    assert asked == ["quick", "deep"]
+    assert verdict.calibration is None
+    assert f"it was made for {then} as quick, and {now} answers as small now" in str(
+        verdict.degraded
+    )
+
+
+def test_nothing_is_learned_of_the_answers_of_another_model() -> None:
+    found = moving("small-1", other=30)
+    assert found.answered["quick"] == {"small": "small-1"}
+    assert found.read_otherwise == {"quick": 30}
+
+
+TOLD = dataclasses.replace(telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1}), model="small")
 UNTOLD = scores(5, 5, 5)
 
 
