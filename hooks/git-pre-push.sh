@@ -5,7 +5,8 @@
 
 python=@PYTHON@
 root=@ROOT@
-before=${0%/*}/@KEPT@
+hooks=${0%/*}
+before=$hooks/@KEPT@
 start='import sys
 sys.path.insert(0, sys.argv.pop(1))
 from judgekit import programs
@@ -37,11 +38,46 @@ judge() {
 	fi
 }
 
+# Hooks look at their own name, at what is beside them and at $0.d. So the earlier one is run under its own name,
+# in a folder beside this one with links to all that is in here. $1 is that folder, $2 the way from it to here.
+link_all() {
+	[ ! -h "$1" ] || return
+	[ -d "$1" ] || mkdir "$1" || return
+	[ -e "$1/.gitignore" ] || echo '*' >"$1/.gitignore" || return
+	for each in "$1"/* "$1"/.[!.]*; do
+		[ -e "$each" ] || rm -f "$each" # a link to what is gone
+	done
+	for each in "$hooks"/* "$hooks"/.[!.]*; do
+		name=${each##*/}
+		case $name in @HOOK@ | @KEPT@ | .gitignore) continue ;; esac
+		[ -e "$1/$name" ] || [ ! -e "$each" ] || ln -s "$2/$name" "$1/$name" || [ -e "$1/$name" ] || return
+	done
+	[ ! "$1/@HOOK@" -ef "$before" ] || return 0
+	rm -f "$1/@HOOK@"
+	# Some hooks follow links to find their name, so it is no link, unless it was one.
+	[ ! -h "$before" ] && ln "$before" "$1/@HOOK@" || ln -s "$2/@KEPT@" "$1/@HOOK@"
+}
+
+run_before() {
+	folder=$hooks@BESIDE@
+	temporary=
+	if ! link_all "$folder" "../${hooks##*/}" 2>/dev/null; then
+		temporary=$(mktemp -d) && link_all "$temporary" "$(unset CDPATH && cd "$hooks" && pwd)"
+		folder=$temporary
+	fi
+	hook=$folder/@HOOK@
+	[ -n "$folder" ] && [ -x "$hook" ] || hook=$before
+	PATH=$given JUDGEKIT_HOOK_BEFORE=$before "$hook" "$@"
+	code=$?
+	[ -z "$temporary" ] || rm -rf "$temporary"
+	return $code
+}
+
 # The hook that was here before comes first and decides for itself. It is not started again from within itself.
 if [ -x "$before" ] && [ "${JUDGEKIT_HOOK_BEFORE:-}" != "$before" ]; then
 	lines=$({ cat || command -p cat; } 2>/dev/null; echo .)
 	lines=${lines%.}
-	printf %s "$lines" 2>/dev/null | PATH=$given JUDGEKIT_HOOK_BEFORE=$before "$before" "$@" || exit
+	printf %s "$lines" 2>/dev/null | run_before "$@" || exit
 	printf %s "$lines" 2>/dev/null | judge "$@"
 else
 	judge "$@"

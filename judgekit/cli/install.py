@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -15,6 +15,9 @@ from judgekit.hooks import files, install
 from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _OF = Option(
     help="Settings of: user (all projects), project (shared), local (yours, this project)."
@@ -61,9 +64,9 @@ def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook
 
-    change = git_hook.plan_uninstall(git_hook.choose_hooks(scope, Path.cwd()))
-    removed = f"{'put back' if change.backup else 'removed'} {change.path}"
-    _uninstall(change, removed, "judgekit's hook", print_=print_)
+    for change in git_hook.plan_uninstalls(scope, Path.cwd()):
+        removed = f"{'put back' if change.backup else 'removed'} {change.path}"
+        _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
 
 
 @installing.command("pre-commit")
@@ -71,11 +74,18 @@ def install_pre_commit(print_: _Print = False) -> None:
     """Add the gate to this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.plan_install(project_path())
+    project = project_path()
+    if print_ and pre_commit.is_for_prek(project):
+        say(pre_commit.PREK_ITEM)
+        return
+    change = pre_commit.plan_install(project)
     if print_:
         _print_plan(change)
-    else:
-        _install(change, "\nrun once in each clone: pre-commit install --hook-type pre-push")
+        return
+    _install(change, "\nrun once in each clone: pre-commit install --hook-type pre-push")
+    toml = project / pre_commit.PREK_FILE
+    if toml.exists() and toml != change.path:
+        note(f"prek reads {toml} instead; add to it:\n{pre_commit.PREK_ITEM}")
 
 
 @uninstalling.command("pre-commit")
@@ -156,12 +166,19 @@ def _install(change: FileChange, effect: str, *, is_program: bool = False) -> No
     say(f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
 
 
-def _uninstall(change: FileChange, removed: str, what: str, *, print_: bool) -> None:
+def _uninstall(
+    change: FileChange,
+    removed: str,
+    what: str,
+    *,
+    print_: bool,
+    carry_out: Callable[[FileChange], None] = files.uninstall,
+) -> None:
     """Remove as planned, and say what was `removed`, or that nothing was there; or print the plan."""
     if print_:
         _print_plan(change)
         return
-    files.uninstall(change)
+    carry_out(change)
     say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
 
 

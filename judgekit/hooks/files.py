@@ -91,6 +91,21 @@ def find_record(file: Path) -> Record | None:
     return records.get(str(file))
 
 
+def is_as_written(file: Path, content: bytes | None) -> bool:
+    """Whether a file is as the installation wrote it, so that what it held before can come back."""
+    record = find_record(file)
+    sha256 = hashlib.sha256(content or b"").hexdigest()
+    return record is not None and content is not None and record.sha256 == sha256
+
+
+def names_in_code(content: bytes | None, word: str) -> bool:
+    """Whether a line of a program or a configuration has a word; one that is commented out doesn't count."""
+    for line in (content or b"").splitlines():
+        if word.encode() in line and not line.lstrip().startswith((b"#", b"//")):
+            return True
+    return False
+
+
 def location() -> Path:
     return Path(environment.INSTALLED.path())
 

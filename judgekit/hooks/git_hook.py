@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     Remark: TypeAlias = tuple[State, str]
 
 HOOK = "pre-push"
+HOOKS_PATH = "core.hooksPath"
 KEPT = "pre-push.before-judgekit"  # a hook that was there before, which ours runs first
+BESIDE = ".before-judgekit"  # after the name of the hooks folder: where that one finds all it had beside it
 LEGACY = "pre-push.legacy"  # what the pre-commit framework makes of ours when it is installed later
+_NAMES = (HOOK, LEGACY, "pre-push.old")  # the last is what lefthook makes of it
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?before=", re.MULTILINE)
+_INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
 _LONGEST = 4096  # characters of a path in quotes
 _AGAIN = "run judgekit install git again"
 
@@ -40,11 +43,16 @@ Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
 
 class HooksFolder(NamedTuple):
-    """The folder of a repository's hooks, and its working tree; `shared` where others may use it too."""
+    """The folder of a repository's hooks, and its working tree; `shared` if others may use it too.
+
+    `usual` is where they are without `core.hooksPath`. `is_off`: that names no folder, so git runs none.
+    """
 
     hooks: Path
     tree: Path | None  # none for a bare repository
     shared: bool
+    usual: Path | None = None
+    is_off: bool = False
 
 
 def find_hooks(folder: Path) -> HooksFolder:
@@ -62,7 +70,11 @@ def find_hooks(folder: Path) -> HooksFolder:
     real_hooks = hooks.resolve()
     is_in_git_folder = real_hooks.is_relative_to(common.resolve())
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
-    return HooksFolder(hooks, tree, shared=not is_in_git_folder and not is_in_tree)
+    is_elsewhere = not is_in_git_folder and not is_in_tree
+    # Git takes the empty path for the root of the file system, where nobody has hooks.
+    is_no_folder = hooks.exists() and not hooks.is_dir()
+    is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
+    return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
 
 
 def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
@@ -81,21 +93,35 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
     if scope == "local":
         place = find_hooks(folder)
+        _refuse_if_off(place, folder)
         if place.shared:
             remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
             raise UsageError(f"other repositories share {place.hooks}: {remedy}")
         return place
-    users_path = _read_setting(folder, "core.hooksPath", "--global", "--type=path")
+    users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
     # A relative path, or one that the repository or the machine sets: what it comes to is seen from here.
     with contextlib.suppress(UsageError):
         place = find_hooks(folder)
+        _refuse_if_off(place, folder)
         if place.shared:
             return place
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
     raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
+
+
+def _refuse_if_off(place: HooksFolder, folder: Path) -> None:
+    if place.is_off:
+        raise UsageError(f"{_describe_off(folder)}; unset it: git config --unset {HOOKS_PATH}")
+
+
+def _describe_off(folder: Path) -> str:
+    """Say that git runs no hooks because of its configuration, and where that is."""
+    source, _, value = (_read_setting(folder, HOOKS_PATH, "--show-origin") or "").partition("\t")
+    what = value or "empty"
+    return f"{HOOKS_PATH} is {what} ({source}), which is no folder: git runs no hooks here"
 
 
 def _read_setting(folder: Path, key: str, *options: str) -> str | None:
@@ -115,6 +141,8 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
         "ROOT": shlex.quote(root),
         "OWN_PYTHON": programs.OWN_PYTHON,
         "KEPT": KEPT,
+        "HOOK": HOOK,
+        "BESIDE": BESIDE,
         "BLOCKED": str(pre_commit.BLOCKED),
     }
     for name, value in values.items():
@@ -197,14 +225,80 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
-    backup = path.with_name(KEPT)
-    return FileChange(
-        path,
-        before,
-        after=None,
-        backup=backup if os.path.lexists(backup) else None,
-        is_users=place.shared,
-    )
+    return _plan_removal(path, path.with_name(KEPT), is_users=place.shared)
+
+
+def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
+    """Return what taking our hooks out would change, wherever they are; the usual place if there are none.
+
+    Another program may have moved a hook of ours, or another folder may have been set. Raises as
+    `plan_uninstall` does, and `UsageError` without a repository.
+    """
+    if scope != "local":
+        return [plan_uninstall(choose_hooks(scope, folder))]
+    place = find_hooks(folder)
+    changes = []
+    for hooks in _folders_of(place):
+        backup: Path | None = hooks / KEPT
+        for path in _list_ours(hooks):
+            change = _plan_removal(path, backup, is_users=False)
+            changes.append(change)
+            backup = None  # it came back in place of the first
+        is_kept_alone = backup is not None and not changes and os.path.lexists(backup)
+        if is_kept_alone and not os.path.lexists(hooks / HOOK):
+            changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
+    if changes:
+        return changes
+    if place.shared and any(_list_ours(place.hooks)):
+        remedy = "judgekit uninstall git --scope user removes it"
+        raise UsageError(f"judgekit's hook is in {place.hooks}, for all repositories; {remedy}")
+    path = (place.hooks if not place.is_off else place.usual or place.hooks) / HOOK
+    return [FileChange(path, None, after=None)]
+
+
+def _folders_of(place: HooksFolder) -> list[Path]:
+    """Return the folders of this repository alone in which a hook of ours may be."""
+    folders = []
+    if not place.shared and not place.is_off:
+        folders.append(place.hooks)
+    if place.usual is not None and place.usual not in folders:
+        folders.append(place.usual)
+    return folders
+
+
+def _list_ours(hooks: Path) -> list[Path]:
+    """Return the hooks of ours in a folder, whatever another program calls them."""
+    ours = []
+    for name in _NAMES:
+        path = hooks / name
+        if path.is_file() and owner_of(files.read(path)) in ("ours", "edited"):
+            ours.append(path)
+    return ours
+
+
+def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
+    before, _ = _read_hook(path)
+    if backup is not None and not os.path.lexists(backup):
+        backup = None
+    return FileChange(path, before, after=None, backup=backup, is_users=is_users)
+
+
+def uninstall(change: FileChange) -> None:
+    """Carry out a planned removal, that of the folder with links to an earlier hook's neighbours too."""
+    files.uninstall(change)
+    hooks = change.path.parent
+    if not _list_ours(hooks):
+        _remove_links(hooks.with_name(hooks.name + BESIDE))
+
+
+def _remove_links(folder: Path) -> None:
+    """Remove the folder that our hook made; what somebody else put into it stays."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.is_symlink() or path.name in (HOOK, ".gitignore"):
+            path.unlink()
+    files.remove_folders([folder])
 
 
 def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
@@ -232,8 +326,23 @@ def list_notes(place: HooksFolder) -> Iterator[str]:
         yield f"{place.hooks} is inside the project; {remedy}"
     if place.shared:
         yield f"all repositories with this core.hooksPath use {place.hooks}"
-    if tree and any(tree.glob("lefthook.y*ml")):
-        yield "lefthook install replaces hooks: add the gate to its configuration (docs/gate-install.md)"
+    configuration = _find_lefthook(tree)
+    if configuration is not None and not files.names_in_code(files.read(configuration), "judgekit"):
+        instead = f"add the gate to {configuration} (docs/gate-install.md)"
+        yield f"lefthook install replaces hooks: {instead}"
+
+
+def _find_lefthook(tree: Path | None) -> Path | None:
+    """Return the file that configures lefthook in a working tree, None if there's none."""
+    if tree is None:
+        return None
+    for start in ("lefthook", ".lefthook", ".config/lefthook"):
+        for part in ("", "-local"):
+            for ending in ("yml", "yaml", "toml", "json", "jsonc"):
+                path = tree / f"{start}{part}.{ending}"
+                if path.is_file():
+                    return path
+    return None
 
 
 def check_git_hook(folder: Path) -> Iterator[Finding]:
@@ -245,6 +354,9 @@ def check_git_hook(folder: Path) -> Iterator[Finding]:
 def _describe_hook(folder: Path) -> Iterator[Remark]:
     try:
         place = find_hooks(folder)
+        if place.is_off:
+            yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
+            return
         path = _our_file(place.hooks)
         content = files.read(path)
     except UsageError:  # there is no repository
@@ -252,7 +364,12 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     except InputError as error:
         yield "wrong", str(error)
         return
-    origin = _read_setting(folder, "core.hooksPath", "--show-origin")
+    for other in _folders_of(place):
+        for stray in _list_ours(other):
+            if stray != path:
+                remedy = "judgekit uninstall git removes it"
+                yield "note", f"{stray} is judgekit's, but git doesn't run it itself; {remedy}"
+    origin = _read_setting(folder, HOOKS_PATH, "--show-origin")
     if origin is not None:
         source, _, _ = origin.partition("\t")
         yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({source})"
@@ -285,12 +402,10 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
-        runs_gate = b"judgekit" in content
-        is_framework = b"pre-commit.com" in content
-        if is_framework and not runs_gate and place.tree is not None:
+        runs_gate = files.names_in_code(content, "judgekit")
+        if not runs_gate and place.tree is not None:
             with contextlib.suppress(InputError):  # no regular file: the framework says so
-                configuration = files.read(place.tree / pre_commit.FILE) or b""
-                runs_gate = pre_commit.ID.encode() in configuration
+                runs_gate = _manager_runs_gate(content, place.tree)
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:
@@ -302,6 +417,14 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
     if os.path.lexists(kept):
         lost = "it ran before judgekit's hook, but another program replaced that"
         yield "note", f"{kept} does not run: {lost}; move it back or remove it"
+
+
+def _manager_runs_gate(content: bytes, tree: Path) -> bool:
+    """Whether a hook is that of pre-commit, prek or lefthook, whose configuration lists the gate."""
+    if b"pre-commit.com" in content or b"prek" in content:
+        return pre_commit.runs_gate(tree)
+    configuration = _find_lefthook(tree) if b"lefthook" in content else None
+    return configuration is not None and files.names_in_code(files.read(configuration), "judgekit")
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:

@@ -36,7 +36,7 @@ def _is_version_9(hooks: Path) -> bool:
 
 
 def runs_gate(file: Path) -> bool:
-    return b"judgekit" in (files.read(file) or b"")
+    return files.names_in_code(files.read(file), "judgekit")
 
 
 def is_set_up(hooks: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -99,8 +98,8 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
 def _without_ours(path: Path, before: bytes, text: str) -> bytes | None:
     """Return what is left of a settings file without our entries; None for no file."""
     record = files.find_record(path)
-    if record is not None and record.sha256 == hashlib.sha256(before).hexdigest():
-        return record.before  # nobody has changed it since
+    if record is not None and files.is_as_written(path, before):
+        return record.before
     rest = entries.remove_hooks(text, str(path))
     if rest:
         return _encode(rest)

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.config import yaml_text
 from judgekit.config.files import folder
-from judgekit.errors import ConfigError
+from judgekit.errors import ConfigError, UsageError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
 from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FILE = ".pre-commit-config.yaml"
+OTHER_FILE = ".pre-commit-config.yml"
+PREK_FILE = "prek.toml"  # which prek reads instead of these two
 ID = "judgekit-gate"
 # No exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78).
 BLOCKED = 85
@@ -30,64 +33,176 @@ _STOP_IF_MISSING = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0
 _LOCAL_ENTRY = f"sh -c '{OWN_PYTHON}; {_STOP_IF_MISSING}; {_GATE}; {_IS_NOT_BLOCKED}'"
 _TEMPLATE = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
 ITEM = _TEMPLATE.replace("@ENTRY@", _LOCAL_ENTRY)
+PREK_ITEM = f"""[[repos]]
+repo = "local"
+
+[[repos.hooks]]
+id = "{ID}"
+name = "judgekit gate"
+language = "system"
+entry = '''
+{_LOCAL_ENTRY}'''
+stages = ["pre-push"]
+pass_filenames = false
+always_run = true
+verbose = true"""
 
 
 def plan_install(project: Path) -> FileChange:
-    """Return how a project's configuration gets our hook; raises `ConfigError` or `InputError`."""
-    return _plan(project, installs=True)
+    """Return how a project's configuration gets our hook.
+
+    Raises `ConfigError` or `InputError`, and `UsageError` when prek reads another file.
+    """
+    toml = project / PREK_FILE
+    if is_for_prek(project):
+        content = files.read(toml)
+        if files.names_in_code(content, ID):
+            return FileChange(toml, content, after=content)
+        raise UsageError(
+            f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
+            "judgekit install pre-commit --print shows the lines to add to it"
+        )
+    removal = plan_uninstall(project, only_ours=False)
+    path = removal.path
+    text = (removal.before or b"").decode()
+    changed = _edit_file(path, text, _add_ours)
+    if changed is None:
+        return removal._replace(after=removal.before)
+    return removal._replace(after=changed.encode(), original=removal.after)
 
 
-def plan_uninstall(project: Path) -> FileChange:
-    """Return how a project's configuration loses our hook; raises as `plan_install` does."""
-    return _plan(project, installs=False)
+def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
+    """Return how a project's configuration loses our hook; raises `ConfigError` or `InputError`.
 
-
-def _plan(project: Path, *, installs: bool) -> FileChange:
-    path = project / FILE
+    The file becomes what it was before, byte for byte, if nobody has changed it since. Entries of ours among
+    other hooks are an error, unless not `only_ours`: then they stay.
+    """
+    path = file_of(project)
     before = files.read(path)
     try:
-        text = _edit((before or b"").decode(), installs=installs)
+        text = (before or b"").decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-    except ConfigError as error:
-        raise ConfigError(error.problem, path=path, key=error.key) from None
-    if text is None:
-        return FileChange(path, before, after=before)
-    return FileChange(path, before, after=text.encode() or None)
-
-
-def _edit(text: str, *, installs: bool) -> str | None:
-    """Return the text with or without our hook, "" where nothing is left of it; None for no change."""
-    (our_repo,) = yaml_text.parsed(ITEM)
-    data = yaml_text.parsed(text)
-    repos = data.get("repos") if isinstance(data, dict) else None
-    if not isinstance(repos, list):
-        repos = []
+    record = files.find_record(path)
+    if record is not None and files.is_as_written(path, before):
+        return FileChange(path, before, after=record.before)
+    repos = _repos_in(_parse(path, text))
     place = _find_ours(repos)
     if place is None:
-        if not installs:
+        if only_ours and files.names_in_code(files.read(project / PREK_FILE), ID):
+            raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
+        return FileChange(path, before, after=before)
+    if not _is_alone(repos[place]):
+        if only_ours:
+            problem = f"{ID} is listed among other hooks; remove it by hand"
+            raise ConfigError(problem, path=path, key="repos")
+        return FileChange(path, before, after=before)
+    was_made_by_us = text == _edit_file(path, "", _add_ours)
+    without = _remove_lines(text) or _edit_file(path, text, _remove_ours)
+    after = None if was_made_by_us else (without or "").encode()
+    return FileChange(path, before, after=after)
+
+
+def is_for_prek(project: Path) -> bool:
+    """Whether prek's own file is the only one in which a project lists its hooks."""
+    return (project / PREK_FILE).exists() and not file_of(project).exists()
+
+
+def file_of(project: Path) -> Path:
+    """Return the file that holds a project's hooks; prek, not pre-commit, reads the second of these names."""
+    path = project / FILE
+    other_path = project / OTHER_FILE
+    return other_path if other_path.exists() and not path.exists() else path
+
+
+def runs_gate(project: Path) -> bool:
+    """Whether the configuration that the framework or prek reads here lists our hook."""
+    toml = files.read(project / PREK_FILE)
+    content = toml if toml is not None else files.read(file_of(project))
+    return files.names_in_code(content, ID)
+
+
+def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
+    try:
+        return edit(text)
+    except ConfigError as error:
+        raise ConfigError(error.problem, path=path, key=error.key) from None
+
+
+def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
+    try:
+        return yaml_text.parsed(text)
+    except ConfigError as error:
+        raise ConfigError(error.problem, path=path, key=error.key) from None
+
+
+def _repos_in(data: object) -> list[Any]:
+    repos = data.get("repos") if isinstance(data, dict) else None
+    return repos if isinstance(repos, list) else []
+
+
+def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
+    """Whether our hook is the only one of its repository, as `install` lists it."""
+    return bool(repo.get("repo") == "local" and _hook_ids(repo) == [ID])
+
+
+def _add_ours(text: str) -> str | None:
+    """Return the text with our hook; None if it's there."""
+    (our_repo,) = yaml_text.parsed(ITEM)
+    repos = _repos_in(yaml_text.parsed(text))
+    place = _find_ours(repos)
+    if place is not None:
+        is_up_to_date = repos[place] == our_repo
+        if is_up_to_date or not _is_alone(repos[place]):  # what somebody else lists is theirs
             return None
-    else:
-        repo = repos[place]
-        is_alone = repo.get("repo") == "local" and _hook_ids(repo) == [ID]
-        is_up_to_date = not is_alone or repo == our_repo  # what somebody else lists is theirs
-        if installs and is_up_to_date:
-            return None
-        if not is_alone:
-            raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
 
     def change(data: dict[str, Any]) -> None:
         items = data.get("repos") or []
         data["repos"] = items
         if place is not None:
             del items[place]
-        if installs:
-            items.append(our_repo)
+        items.append(our_repo)
 
-    changed = yaml_text.edited(text, change)
-    if yaml_text.parsed(changed) == {"repos": []}:
-        return ""
-    return changed
+    return yaml_text.edited(text, change)
+
+
+def _remove_ours(text: str) -> str:
+    def change(data: dict[str, Any]) -> None:
+        del data["repos"][_find_ours(data["repos"])]
+
+    return yaml_text.edited(text, change)
+
+
+def _remove_lines(text: str) -> str | None:
+    """Return the text without the lines of our hook, all others as they are; None if its layout differs."""
+    data = yaml_text.parsed(text)
+    repos = data["repos"]
+    place = _find_ours(repos) or 0
+    first = repos.lc.item(place)[0]
+    lines = text.split("\n")
+    margin = len(lines[first]) - len(lines[first].lstrip())
+    if not lines[first].lstrip().startswith("- "):
+        return None
+    end = first + 1
+    while end < len(lines):
+        line = lines[end].strip("\r")
+        is_inside = len(line) - len(line.lstrip()) > margin
+        if line.strip() and not is_inside:
+            break
+        end += 1
+    while not lines[end - 1].strip():  # blank lines below it stay
+        end -= 1
+    kept = [*lines[:first], *lines[end:]]
+    del repos[place]
+    if not repos:
+        key_line = data.lc.key("repos")[0]
+        kept[key_line] = kept[key_line].replace("repos:", "repos: []", 1)
+    changed = "\n".join(kept)
+    try:
+        is_same = yaml_text.parsed(changed) == data
+    except ConfigError:
+        return None
+    return changed if is_same else None
 
 
 def _find_ours(repos: list[Any]) -> int | None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -259,14 +260,83 @@ def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str
         assert written.decode().endswith("ci:\n    skip: [one]\n")
     assert framework(tmp_path, installs=False)
     assert not framework(tmp_path, installs=False)
-    if original is None:
-        assert not path.exists()
-    elif "repos" in before:
-        left = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-        assert left == [line for line in original.splitlines() if line]
-        assert (b"\r\n" in path.read_bytes()) == ("\r\n" in original)
-    else:
-        assert yaml_text.parsed(path.read_text(encoding="utf-8")) == {**before, "repos": []}
+    assert files.read(path) == (None if original is None else original.encode())
+
+
+@pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
+def test_out_of_the_frameworks_file_on_another_machine(
+    tmp_path: Path, original: str | None
+) -> None:
+    """Nothing is recorded of what the file held there."""
+    path = tmp_path / pre_commit.FILE
+    if original is not None:
+        path.write_bytes(original.encode())
+    before = yaml_text.parsed(original or "") or {}
+    assert framework(tmp_path, installs=True)
+    files.location().unlink()
+    assert framework(tmp_path, installs=False)
+    assert path.exists() == (original is not None)
+    if original is not None:
+        left = path.read_text(encoding="utf-8")
+        assert yaml_text.parsed(left) == {"repos": [], **before}
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        "repos: []\n",
+        "# ask before you change this\nrepos: []\n",
+        "repos: [] # none yet\nci:\n  autofix_prs: false\n",
+        "repos:\n# add yours below\n",
+        "---\nrepos:\n\n- repo: meta\n  hooks: [{id: identity}]\n\n\n# end",
+        "",
+    ],
+)
+def test_what_was_in_the_frameworks_file_is_there_again(tmp_path: Path, original: str) -> None:
+    path = tmp_path / pre_commit.FILE
+    path.write_text(original)
+    assert framework(tmp_path, installs=True)
+    assert framework(tmp_path, installs=False)
+    assert path.read_text() == original
+
+
+def test_what_was_added_since_to_the_frameworks_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / pre_commit.FILE
+    path.write_text("repos: [] # none yet\nci: {skip: []}\n")
+    assert framework(tmp_path, installs=True)
+    path.write_text(path.read_text() + "fail_fast: true # soon\n")
+    assert framework(tmp_path, installs=False)
+    text = path.read_text()
+    assert yaml_text.parsed(text) == {"repos": [], "ci": {"skip": []}, "fail_fast": True}
+    assert "# none yet" in text
+    assert "# soon" in text
+
+
+def test_prek_reads_another_file(tmp_path: Path) -> None:
+    toml = tmp_path / "prek.toml"
+    toml.write_text('[[repos]]\nrepo = "meta"\n')
+    with pytest.raises(UsageError, match=r"prek\.toml: prek reads this file"):
+        framework(tmp_path, installs=True)
+    assert not (tmp_path / pre_commit.FILE).exists()
+    toml.write_text(toml.read_text() + pre_commit.PREK_ITEM)
+    assert not framework(tmp_path, installs=True)
+    with pytest.raises(UsageError, match="by hand"):
+        framework(tmp_path, installs=False)
+
+
+def test_the_lines_for_prek_are_those_for_pre_commit() -> None:
+    ours = tomllib.loads(pre_commit.PREK_ITEM)["repos"]
+    assert ours == yaml_text.parsed(pre_commit.ITEM)
+
+
+def test_the_other_name_of_the_frameworks_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / ".pre-commit-config.yml"
+    path.write_text(USUAL)
+    assert framework(tmp_path, installs=True)
+    assert not (tmp_path / pre_commit.FILE).exists()
+    assert pre_commit.ID in path.read_text()
+    assert framework(tmp_path, installs=False)
+    assert path.read_text() == USUAL
 
 
 def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
@@ -276,7 +346,7 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
     assert yaml_text.parsed(path.read_text())["repos"] == yaml_text.parsed(pre_commit.ITEM)
     path.write_text(path.read_text() + "\n# behind\nci: {skip: [a]}  # here\n")
     assert framework(tmp_path, installs=False)
-    assert path.read_text() == "repos: []\nci: {skip: [a]}  # here\n# behind\n"
+    assert path.read_text() == "repos: []\n\n# behind\nci: {skip: [a]}  # here\n"
     for empty in ("repos:\n", "repos: [{repo: meta}]\n", "# none yet\n"):
         path.write_text(empty)
         assert framework(tmp_path, installs=True)
