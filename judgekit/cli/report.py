@@ -118,7 +118,7 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
 
     if path is None:
         return None
-    sheet = read_labels(open_rows(path, sys.stdin.buffer), results.task, columns)
+    sheet = read_labels(open_rows(path, sys.stdin.buffer), results.task, columns, results.texts)
     if not sheet.words and not sheet.left_out.unknown:
         raise InputError(
             f"{path}: no row has a label; write accept, improve or reject into the column"

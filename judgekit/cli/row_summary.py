@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from judgekit.errors import UsageError
 from judgekit.text import counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def _describe_labels(run: DatasetRun) -> list[str]:
     """Return how many labels agree with verdicts, and how many labels were left out and why."""
     from judgekit.evaluation.labels import agreement
 
-    agreed, compared, left_out = agreement(run.labels, run.strange_label)
+    try:
+        agreed, compared, left_out = agreement(run.labels)
+    except UsageError as error:  # the verdicts are there, and `report` asks
+        return [f"labels not compared: {error}"]
     parts = []
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")

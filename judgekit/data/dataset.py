@@ -204,11 +204,8 @@ class RowOptions(NamedTuple):
         settings = (_given(loaded), self.fixed, family, self.judge_turn)
         return lambda row, row_id: row_fields.document(fields, row, row_id, *settings)
 
-    def expected(self, fields: Fields, row: DataRow) -> tuple[str, str] | None:
-        """Return what kind of label a row has, and what is not understood; None in rows without labels."""
-        name = "winner" if self.task == "compare" else "label"
-        if name not in fields.columns:
-            return None
+    def expected(self, fields: Fields, row: DataRow) -> str | None:
+        """Return the label of a row as it is counted; None in rows without labels."""
         return row_fields.row_label(fields, row, self.task)
 
 

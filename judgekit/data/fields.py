@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -45,6 +46,7 @@ JudgeTurn: TypeAlias = Literal["last", "all"]
 
 _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
+_ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
@@ -374,8 +376,8 @@ def content(subject: Document | ComparisonInput) -> str:
     return hashlib.sha256(json.dumps([files, about]).encode()).hexdigest()
 
 
-def winner(fields: Fields, row: DataRow) -> str | None:
-    """Return the letter of the winner that a row names, or "tie"; None where it cannot be known."""
+def winner(fields: Fields, row: DataRow) -> str:
+    """Return the letter of the winner that a row names, or "tie"; else its label as it is counted."""
     letter_by_name: dict[str, str | None] = {}  # None: it stands for both texts
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _author(fields, row, author)):
@@ -387,21 +389,47 @@ def winner(fields: Fields, row: DataRow) -> str | None:
                     letter_by_name[key] = letter
     most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = row.columns.get(fields.columns.get("winner", ""))
-    return labels.winner_of(value, most, letter_by_name)
+    key = labels.key_of(value)
+    if labels.number_of(key) is not None:  # it depends on the others
+        return key
+    winner_letter = labels.winner_of(value, most, letter_by_name)
+    if winner_letter or key == labels.BLANK:
+        return winner_letter or key
+    return labels.NOT_UNDERSTOOD + key
 
 
-def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
-    """Return what kind of label a row has (`kind_of`; or a letter or "tie"), and what is not understood."""
-    column = fields.columns.get("winner" if task == "compare" else "label", "")
-    value = row.columns.get(column)
-    if labels.is_no_label(value):
-        return labels.BLANK, ""
-    if task == "judge":
-        kind = labels.kind_of(value)
-    else:
-        kind = winner(fields, row) or labels.UNKNOWN
-    is_understood = kind not in (labels.UNKNOWN, labels.NUMBER)
-    return kind, "" if is_understood else short_line(str(value), _NAME_CHARS)
+def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
+    """Return the label of a row as it is counted (`labels.key_of`); None in rows without labels."""
+    field = "label"
+    if task == "compare":
+        field = "winner"
+        if field not in fields.columns:
+            return one_hot_winner(row.columns)
+    if field not in fields.columns:
+        return None
+    if task == "compare":
+        return winner(fields, row)
+    return labels.key_of(row.columns.get(fields.columns[field]))
+
+
+def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
+    """Return the winner that columns such as `winner_model_a`, `winner_model_b` and `winner_tie` mark with 1.
+
+    `BLANK` if they mark none or several; None if there are no such columns.
+    """
+    marked = []
+    sides = set()
+    for column, value in columns.items():
+        match = _ONE_HOT.fullmatch(plain(column))
+        if match:
+            sides.add(match[1])
+            if labels.key_of(value) in ("1", "true", "True"):
+                marked.append(match[1])
+    if not {"a", "b"} <= sides:
+        return None
+    if len(marked) != 1:
+        return labels.BLANK
+    return marked[0].upper() if len(marked[0]) == 1 else marked[0]
 
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:

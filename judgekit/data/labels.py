@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import outputs
+from judgekit.config import TIE
 from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import columns as columns_of
 from judgekit.data.dataset import unreadable
@@ -26,8 +27,8 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.labels import LeftOut
-from judgekit.evaluation.stats import UNDECIDED
-from judgekit.judging.documents import LETTERS, TASK_ROLES
+from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
+from judgekit.judging.documents import LEAST_TEXTS, LETTERS, TASK_ROLES
 from judgekit.rubric.schema import Given
 from judgekit.text import as_before, defused, short_line
 
@@ -137,7 +138,10 @@ class ResultFile:
         self._columns = columns
         self._names: tuple[str, ...] = ()  # of columns that a row had last
         self._fields: Fields | None = None
+        self._words: Mapping[str, str] = {}  # what a verdict means, by `labels.key_of`
+        self.texts = LEAST_TEXTS  # that a row compares at most, as far as it is known
         task: TaskName | None = None
+        counts = Counter[str]()
         read_rows = []  # of a stream, which can be read only once
         column_names = dict[str, None]()
         least_rows = _LOOKED_AT if rows.lasting else 1
@@ -148,13 +152,17 @@ class ResultFile:
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._task_of(row)
-            if task and number >= least_rows:
+                column = columns.column_of(row.columns, "verdict", ["verdict"])
+                counts[labels.key_of(row.columns.get(column or ""))] += 1
+            # Verdicts of ours are our own words. Those of others are read as a set.
+            if task and "verdict" not in columns.given and number >= least_rows:
                 break
         if rows.lasting:
             stream.close()
         else:
             self._rows = chain(read_rows, stream)
-        self.task: TaskName = task or "judge"
+        self.task: TaskName = "judge"
+        self._read_verdicts(counts, task)
         self.has_id_column = columns.id_column in column_names
         self.column_names = frozenset(column_names)
         self._check_given(list(column_names))
@@ -188,33 +196,39 @@ class ResultFile:
                 yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
 
     def _word_of(self, value: object) -> str:
-        """Return what a verdict is, by the task: an outcome, a letter, "tie" or undecided; else ""."""
+        """Return what a verdict is, as all are read: an outcome, a letter, "tie" or undecided; else ""."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
-        outcome = labels.meanings({}).get(labels.kind_of(value), "")
-        winner = labels.winner_of(value) if isinstance(value, str) else None
-        if self.task == "compare":
-            return winner or outcome
-        return outcome or winner or ""
+        return self._words.get(labels.key_of(value), "")
 
     def _task_of(self, row: DataRow) -> TaskName | None:
-        """Return what a row's verdict is about; None where it may be either."""
+        """Return what a row's verdict is about, if the row says it beside the verdict."""
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON) else "judge"
         scores = dict(_scores(row.columns))
         if scores and all(len(name) == 1 and name in LETTERS for name in scores):
+            self.texts = max(self.texts, len(scores))
             return "compare"
-        column = self._columns.column_of(row.columns, "verdict", ["verdict"])
-        value = row.columns.get(column or "")
-        if labels.kind_of(value) in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
-            is_winner = isinstance(value, str) and bool(labels.winner_of(value))
-            return "compare" if is_winner else None
-        is_either = (
-            isinstance(value, str) and value.strip() in LETTERS
-        )  # C: correct, or the third text
-        return None if is_either else "judge"
+        return None
+
+    def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
+        """Find out what the verdicts mean, and whether texts were judged or compared."""
+        known = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
+        outcomes = labels.read_outcomes(known) if task != "compare" else {}
+        letters = labels.read_winners(known, self.texts) if task != "judge" else {}
+        if task is None:
+            # C and I are correct and incorrect, unless A, B or a tie says that texts were compared.
+            is_comparison = not {"A", "B", TIE}.isdisjoint(letters.values())
+            outcome_count = sum(known[key] for key in outcomes)
+            letter_count = sum(known[key] for key in letters)
+            task = "compare" if is_comparison and letter_count > outcome_count else "judge"
+        self.task = task
+        words = letters if task == "compare" else outcomes
+        for word in (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES:
+            words[word] = word
+        self._words = words
 
     def text_of(self, row: ResultRow) -> str:
         """Return the text that was judged, or the texts that were compared; "" where they are not known."""
@@ -263,49 +277,67 @@ class LabelSheet(NamedTuple):
 
 
 def read_labels(
-    rows: Rows, task: TaskName = "judge", columns: NamedColumns = USUAL_COLUMNS
+    rows: Rows,
+    task: TaskName = "judge",
+    columns: NamedColumns = USUAL_COLUMNS,
+    texts: int = LEAST_TEXTS,
 ) -> LabelSheet:
-    """Return the labels of a file; raises `InputError` where an id has two that differ.
+    """Return the labels of a file; `texts` were compared in a row.
 
-    What a label of judging means may depend on all of them: 0 and 1 are one thing, 1 to 5 another.
+    What a label means depends on all of them: 0 and 1 are one thing, 1 to 5 another. Raises `InputError` if
+    an id has two that differ, `UsageError` if all can be read in two ways.
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
     given = columns.given.get(field, columns.given.get("label"))
     if given is not None:
         columns = columns._replace(given={field: given})
-    kinds: dict[str, str] = {}  # by id: what stands there, or the winner
-    counts = Counter[str]()
-    left_out = LeftOut()
-    other_numbers = []
+    keys: dict[str, str] = {}  # by id: what stands there, by `labels.key_of`
     has_id_column = False
-    for row, row_id, value in _answers(rows, rows.name, field, names, columns):
+    left_out = LeftOut()
+    for row, row_id, value in _labels_of(rows, task, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
-        if task == "compare":
-            kind = labels.winner_of(value) or labels.UNKNOWN
-        else:
-            kind = labels.kind_of(value)
-        if labels.is_no_label(value):
+        key = labels.key_of(value)
+        if key == labels.BLANK:
             left_out.blank += 1
-        elif kind == labels.UNKNOWN:
-            left_out.add_unknown(value)
-        elif kinds.setdefault(row_id, kind) != kind:
+        elif keys.setdefault(row_id, key) != key:
             where = f"{rows.name}: row {row.number}"
             raise InputError(f"{where}: two labels for the id {row_id!r}; keep one")
+    counts = Counter(keys.values())
+    try:
+        if task == "compare":
+            word_by_key = labels.read_winners(counts, texts)
         else:
-            counts[kind] += 1
-            if kind == labels.NUMBER:
-                other_numbers.append(value)
-    if task == "compare":
-        return LabelSheet(kinds, left_out, has_id_column)
-    word_by_kind = labels.meanings(counts)
+            word_by_key = labels.read_outcomes(counts)
+    except UsageError as error:
+        raise UsageError(f"{rows.name}: {error}") from None
     words = {}
-    for row_id, kind in kinds.items():
-        if kind in word_by_kind:
-            words[row_id] = word_by_kind[kind]
+    for row_id, key in keys.items():
+        if key in word_by_key:
+            words[row_id] = word_by_key[key]
         else:
-            left_out.add_unknown(other_numbers[0] if other_numbers else kind)
+            left_out.add_unknown(key)
     return LabelSheet(words, left_out, has_id_column)
+
+
+def _labels_of(
+    rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
+) -> Iterator[tuple[DataRow, str, object]]:
+    """Yield rows with ids and labels, as `_answers` does; a winner may be marked in columns of its own."""
+    field = "winner" if task == "compare" else "label"
+    if task == "compare" and field not in columns.given:
+        marked = map(_with_one_winner, rows)
+        yield from _answers(marked, rows.name, field, names, columns)
+    else:
+        yield from _answers(rows, rows.name, field, names, columns)
+
+
+def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
+    if isinstance(row, DataRow) and "winner" not in row.columns:
+        winner = fields.one_hot_winner(row.columns)
+        if winner is not None:
+            return row._replace(columns={**row.columns, "winner": winner})
+    return row
 
 
 def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:

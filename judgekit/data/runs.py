@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from judgekit.errors import InputError
 
     Record: TypeAlias = Mapping[str, Any]
-    Expected: TypeAlias = Callable[[DataRow], tuple[str, str] | None]
+    Expected: TypeAlias = Callable[[DataRow], str | None]
 
+_MOST_LABELS = 10_000
+_OTHER_LABEL = "…"
 HOPELESS = 20  # rows that are sent: where all of them are refused, the others would be, too
 _REFUSALS = {
     FailureKind.AUTHENTICATION,
@@ -40,8 +42,8 @@ _NUMBERS = re.compile(r"\d+")
 class Tally:
     """What has become of rows: their verdicts, how many were `judged` or `kept`, and what that cost.
 
-    `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts kinds of labels
-    with the verdicts of their rows, `strange_label` is one that is not understood. `unpriced` rows have calls
+    `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts labels, as they
+    are written, with the verdicts of their rows. `unpriced` rows have calls
     of unknown cost. Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
     because there is no such model, or as wrong requests in the same `refused_words`; `refusal` says which.
     """
@@ -56,7 +58,6 @@ class Tally:
     substitutes: set[str] = field(default_factory=set)
     deciders: Deciders = field(default_factory=Deciders)
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
-    strange_label: str = ""
     failed: str = ""
     failures: int = 0
     sent: int = 0
@@ -97,7 +98,7 @@ class DatasetRun(Tally):
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
     `is_spent` says so. `problem` is what could not be read of a stream. `expected` returns
-    the kind of a row's label, and what is not understood. `waits_for` says what the rows wait for. A run
+    the label of a row. `waits_for` says what the rows wait for. A run
     that cannot succeed `gave_up`.
     """
 
@@ -212,6 +213,6 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
-            kind, strange_label = label
-            self.labels[kind, word] += 1
-            self.strange_label = self.strange_label or strange_label
+            if len(self.labels) > _MOST_LABELS:  # texts of their own, and no labels
+                label = _OTHER_LABEL
+            self.labels[label, word] += 1

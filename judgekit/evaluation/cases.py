@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from judgekit.config import TIE
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
@@ -273,10 +274,10 @@ def with_understood_labels(
     if rubric is None or isinstance(rubric, SelectRubric):
         meaningful = labelled
     else:
-        are_scores, meanings = _read_meanings(labelled, rubric, mode)
+        readings = _Readings.of(labelled, rubric, mode)
         meaningful = []
         for case in labelled:
-            label = _translate_label(case, rubric, mode, meanings, are_scores=are_scores)
+            label = readings.translate(case, rubric, mode)
             if label is None:
                 left_out.add_unknown(case.right(mode))
             else:
@@ -288,33 +289,51 @@ def with_understood_labels(
     return meaningful
 
 
-def _read_meanings(
-    cases: Sequence[Case], rubric: Rubric, mode: ModeName
-) -> tuple[bool, dict[str, str]]:
-    """Return whether the labels of documents are scores, and by kind of label which outcome it means."""
-    counts = Counter[str]()
-    for case in cases:
-        if not _has_winner(case, rubric):
-            counts[labels.kind_of(case.right(mode))] += 1
-    return labels.are_scores(counts), labels.meanings(counts)
+class _Readings(NamedTuple):
+    """What labels mean, by `labels.key_of`: those of documents, unless they `are_scores`, and of winners."""
+
+    are_scores: bool
+    outcomes: Mapping[str, str]
+    winners: Mapping[str, str]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Readings:
+        """Read the labels of all cases; raises `UsageError` if they can be read in two ways."""
+        outcome_counts = Counter[str]()
+        winner_counts = Counter[str]()
+        most = LEAST_TEXTS
+        for case in cases:
+            label = case.right(mode)
+            if isinstance(label, list):
+                continue
+            if _has_winner(case, rubric):
+                winner_counts[labels.key_of(label)] += 1
+                most = max(most, len(case.subjects))
+            else:
+                outcome_counts[labels.key_of(label)] += 1
+        return cls(
+            labels.are_scores(outcome_counts),
+            labels.read_outcomes(outcome_counts),
+            labels.read_winners(winner_counts, most),
+        )
+
+    def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
+        """Return the winner, the score or the outcome that a label means; None where it means none."""
+        label = case.right(mode)
+        if isinstance(label, list):
+            return label  # which is for candidates; who reads the answers refuses it
+        key = labels.key_of(label)
+        if _has_winner(case, rubric):
+            letter = self.winners.get(key)
+            is_there = letter in (TIE, *LETTERS[: len(case.subjects) or LEAST_TEXTS])
+            return letter if is_there else None
+        if self.are_scores:
+            return labels.number_of(label)
+        return self.outcomes.get(key)
 
 
 def _has_winner(case: Case, rubric: Rubric) -> bool:
     return isinstance(rubric, CompareRubric) or bool(case.subjects)
-
-
-def _translate_label(
-    case: Case, rubric: Rubric, mode: ModeName, meanings: Mapping[str, str], *, are_scores: bool
-) -> Label | float | None:
-    """Return the winner, the score or the outcome that a label means; None where it means none."""
-    label = case.right(mode)
-    if isinstance(label, list):
-        return label  # which is for candidates; who reads the answers refuses it
-    if _has_winner(case, rubric):
-        return labels.winner_of(label, len(case.subjects) or LEAST_TEXTS)
-    if are_scores:
-        return labels.number_of(label)
-    return meanings.get(labels.kind_of(label))
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:

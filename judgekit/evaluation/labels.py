@@ -7,23 +7,24 @@ compared with them: an improve is then not accepted. Beside an "improve" the wor
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
 from judgekit.config import TIE
-from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
-from judgekit.judging.documents import LETTERS
+from judgekit.errors import UsageError
+from judgekit.evaluation.stats import UNDECIDED
+from judgekit.judging.documents import LEAST_TEXTS, LETTERS
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from judgekit.config import Outcome
     from judgekit.evaluation.stats import Pair
 
 _TABLE: dict[str, Any] = environment.table(__file__, "labels.toml")
@@ -48,16 +49,19 @@ def _words_of(section: str) -> dict[str, str]:
 
 _OUTCOME_WORDS = _words_of("outcomes")
 _OUTCOME_SIGNS = _words_of("signs")
+_LETTERS = [
+    {letter: word for word, letter in letters.items()} for letters in _TABLE["letters"].values()
+]
 _WINNER_WORDS: dict[str, str | None] = {**_words_of("winners")}
 _BEFORE = "|".join(_TABLE["sides"]["before"].split())
 _BEHIND = "|".join(_TABLE["sides"]["behind"].split())
 _SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
 _ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
 
-# What a label can be, beside an outcome.
-BLANK = "blank"
-NUMBER = "number"
-UNKNOWN = "unknown"
+BLANK = ""  # the key of a label that says nothing
+NOT_UNDERSTOOD = "\0"  # begins the key of a winner that is none of the texts of its row
+_FEW = 2  # labels that a reading may leave out in any case
+_REST = 0.1  # the share that it may leave out
 _DIGITS = {"0": "reject", "1": "accept"}
 
 
@@ -83,18 +87,137 @@ def id_key(row_id: str | int) -> str:
     return whole[1] if whole else text
 
 
-# --- Outcomes
+# --- Labels and their readings
 
 
-def outcome_of(value: object) -> Outcome | None:
-    """Return the outcome that a label names in words; None where it names none."""
+def key_of(value: object) -> str:
+    """Return what a label is counted as: `BLANK`, a number as text, or the text of it.
+
+    What it means depends on the other labels of its column; see `read_outcomes` and `read_winners`.
+    """
+    if is_no_label(value):
+        return BLANK
     if isinstance(value, bool):
-        return "accept" if value else "reject"
-    if not isinstance(value, str):
-        return None
-    text = value.strip()[:_NAME_CHARS]
-    word = _OUTCOME_SIGNS.get(text) or _OUTCOME_WORDS.get(plain(text))
-    return cast("Outcome | None", word)
+        return str(value).lower()
+    if isinstance(value, list):
+        value = _one_of(value)
+    number = number_of(value)
+    if number is not None:
+        return f"{number:g}"
+    return str(value).strip()[:_ORDER_CHARS]
+
+
+def _one_of(values: list[Any]) -> object:
+    """Return the number from 1 of the only one among zeros, as in [0, 1]; else the list as text."""
+    numbers = [number_of(value) for value in values]
+    if numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1:
+        return numbers.index(1) + 1
+    return json.dumps(values, default=str)
+
+
+def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the outcome of each label that means one, among so many of each key.
+
+    The reading that explains most of them is that of all: P is a pass beside F, and partial beside C and I.
+    Raises `UsageError` if two that differ explain as many.
+    """
+    digits = {} if are_scores(counts) else _DIGITS
+    readings = []
+    for letters in _LETTERS:
+        reading = {}
+        for key in counts:
+            word = _outcome_word(key) or letters.get(plain(key)) or digits.get(key)
+            if word:
+                reading[key] = word
+        readings.append(reading)
+    return _best_reading(readings, counts, "accept, improve or reject")
+
+
+def _outcome_word(key: str) -> str | None:
+    return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(plain(key[:_NAME_CHARS]))
+
+
+def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
+    """Return the letter, or "tie", of each label that names the best of at least `most` texts.
+
+    Numbers count from 1, with 0 for a tie, or from 0. With negative ones they say how much better: the first
+    text below 0, the second above. 1 and 0 may also say whether the first is better. Raises as above.
+    """
+    numbers = {key for key in counts if number_of(key) is not None}
+    texts = {}
+    for key in counts.keys() - numbers:
+        is_open = key != BLANK and not key.startswith(NOT_UNDERSTOOD)
+        letter = winner_of(key) if is_open else None
+        if letter:
+            texts[key] = letter
+            if letter != TIE:
+                most = max(most, LETTERS.index(letter) + 1)
+    readings = []
+    for reading in _NUMBER_READINGS:
+        letters = reading({key: float(key) for key in numbers}, most)
+        readings.append(texts | letters)
+    return _best_reading(readings, counts, "the letter of the text, or tie")
+
+
+def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+    if all(number >= 0 for number in numbers.values()):
+        return {}
+    letters = {}
+    for key, number in numbers.items():
+        letters[key] = "A" if number < 0 else "B" if number > 0 else TIE
+    return letters
+
+
+def _from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    found = {key: _by_number(number, most) for key, number in numbers.items()}
+    return {key: letter for key, letter in found.items() if letter}
+
+
+def _from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    if not {0.0, 1.0} <= {*numbers.values()}:
+        return {}
+    found = {key: _by_number(number + 1, most) for key, number in numbers.items() if number >= 0}
+    return {key: letter for key, letter in found.items() if letter}
+
+
+def _is_first_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+    if not {0.0, 1.0} <= {*numbers.values()}:
+        return {}
+    letters = {1.0: "A", 0.0: "B"}
+    return {key: letters[number] for key, number in numbers.items() if number in letters}
+
+
+_NUMBER_READINGS = (_by_preference, _from_one, _from_zero, _is_first_better)
+
+
+def _best_reading(
+    readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
+) -> dict[str, str]:
+    """Return the reading that explains most labels; raises `UsageError` if two that differ do.
+
+    Nothing is understood if it explains one side of a pair alone, and not nearly all labels: of `helpful` and
+    `harmful` a judge that accepts all would be right.
+    """
+    count_by_reading = {}
+    for reading in readings:
+        explained = sum(counts[key] for key in reading)
+        count_by_reading[frozenset(reading.items())] = explained
+    most = max(count_by_reading.values())
+    best = [dict(reading) for reading, count in count_by_reading.items() if count == most]
+    if len(best) > 1:
+        keys = sorted({key for reading in best for key in reading})
+        doubtful = [key for key in keys if len({reading.get(key) for reading in best}) > 1]
+        shown = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
+        meanings = {reading[doubtful[0]] for reading in best if doubtful[0] in reading}
+        options = " or ".join(sorted(meanings))
+        problem = f"the labels {shown} can be read in {len(best)} ways ({doubtful[0]}: {options})"
+        raise UsageError(f"{problem}; write {expected} instead")
+    [reading] = best
+    labels = sum(counts.values()) - counts.get(BLANK, 0)
+    is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
+    if is_one_sided and labels - most > max(_FEW, labels * _REST):
+        return {}
+    return reading
 
 
 def number_of(value: object) -> float | None:
@@ -115,38 +238,13 @@ def is_no_label(value: object) -> bool:
     return isinstance(value, str) and value.strip().casefold() in ("", "nan")
 
 
-def kind_of(value: object) -> str:
-    """Return an outcome, "0", "1", `NUMBER`, `BLANK` or `UNKNOWN`: what a label is by itself.
-
-    What 0 and 1 mean depends on the other labels; see `meanings`.
-    """
-    if is_no_label(value):
-        return BLANK
-    outcome = outcome_of(value)
-    if outcome is not None:
-        return outcome
-    number = number_of(value)
-    if number is None:
-        return UNKNOWN
-    if number in (0, 1):
-        return f"{number:g}"
-    return NUMBER
-
-
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores, by how many there are of each kind: numbers, not all of them 0 or 1."""
-    if not counts.get(NUMBER):
+    """Whether labels are scores, by how many there are of each key: numbers, not all of them 0 or 1."""
+    numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
+    if numbers.keys() <= _DIGITS.keys():
         return False
-    numbers = sum(counts.get(kind, 0) for kind in (*_DIGITS, NUMBER))
-    return numbers > sum(counts.get(word, 0) for word in OUTCOMES)
-
-
-def meanings(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the outcome of each kind of label that names one, among so many labels of each kind."""
-    words = dict(zip(OUTCOMES, OUTCOMES, strict=True))
-    if not are_scores(counts):
-        words |= _DIGITS
-    return words
+    words = sum(count for key, count in counts.items() if _outcome_word(key))
+    return sum(numbers.values()) > words
 
 
 # --- Winners
@@ -252,8 +350,8 @@ class LeftOut:
     example: str = ""
     texts: int = 0
 
-    def add_unknown(self, value: object) -> None:
-        self.unknown += 1
+    def add_unknown(self, value: object, count: int = 1) -> None:
+        self.unknown += count
         if not self.example:
             self.example = short_line(str(value), _SHOWN_CHARS)
 
@@ -270,21 +368,26 @@ class LeftOut:
         return ", ".join(parts)
 
 
-def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, LeftOut]:
+def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     """Return how many labels agree, how many were compared, and what was left out.
 
-    `pairs` counts kinds of labels (`kind_of`; of comparisons a letter or "tie") with the verdict of the row;
-    `example` is a label that is not understood. Of rows without a verdict no label is compared.
+    `pairs` counts labels (`key_of`; of comparisons a letter or "tie", where that is known) with the verdict
+    of the row. Of rows without a verdict no label is compared. Raises `UsageError` as the readings do.
     """
     counts = Counter[str]()
-    for (kind, _), count in pairs.items():
-        counts[kind] += count
-    label_by_kind = meanings(counts)
-    for winner in (TIE, *LETTERS):
-        label_by_kind[winner] = winner
+    verdicts = set()
+    for (key, said), count in pairs.items():
+        counts[key] += count
+        verdicts.add(said)
+    letters = sorted(verdicts.intersection(LETTERS))
+    if letters or TIE in verdicts:
+        most = LETTERS.index(letters[-1]) + 1 if letters else LEAST_TEXTS
+        word_by_key = read_winners(counts, max(most, LEAST_TEXTS))
+    else:
+        word_by_key = read_outcomes(counts)
     meaningful = Counter[tuple[str, str]]()
-    for (kind, said), count in pairs.items():
-        label = label_by_kind.get(kind)
+    for (key, said), count in pairs.items():
+        label = word_by_key.get(key)
         if label is not None:
             meaningful[label, said] += count
     binary = is_binary(label for label, _ in meaningful)
@@ -296,6 +399,8 @@ def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, L
         decided += count
         if agrees(label, said, binary=binary):
             agreed += count
-    blank = counts[BLANK]
-    unknown = counts.total() - blank - meaningful.total()
-    return agreed, decided, LeftOut(blank=blank, unknown=unknown, example=example)
+    left_out = LeftOut(blank=counts[BLANK])
+    for key, count in counts.items():
+        if key != BLANK and key not in word_by_key:
+            left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD), count)
+    return agreed, decided, left_out

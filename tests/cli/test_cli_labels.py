@@ -12,10 +12,10 @@ from loopback import says
 from scripted import scores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from loopback import Answer, Asked
-    from outcome import Run, Served
+    from outcome import Outcome, Run, Served
 
 pytestmark = pytest.mark.usefixtures("project")
 KLS = ("--rubric", "kls", "--mode", "strict")
@@ -285,3 +285,138 @@ def test_a_report_of_results_whose_text_is_in_doubt_still_works(judgekit: Run) -
         judgekit("report", "out.jsonl", "--map", "text=output", "--json").json["worst"][0]["text"]
         == "x"
     )
+
+
+# A column is read as a set
+
+OUTCOMES: dict[str, tuple[Sequence[str], list[str]]] = {
+    "P beside F": (["P"] * 6 + ["F"] * 4, ["accept"] * 6 + ["reject"] * 4),
+    "P beside C and I": ("CCCCCIIIP", ["accept"] * 5 + ["reject"] * 3 + ["improve"]),
+    "R beside W": ("RRRRWWWW", ["accept"] * 4 + ["reject"] * 4),
+    "G beside B": ("GGGGBBBB", ["accept"] * 4 + ["reject"] * 4),
+    "Y beside N": ("YYYYNNNN", ["accept"] * 4 + ["reject"] * 4),
+    "right beside wrong": (["right"] * 4 + ["wrong"] * 4, ["accept"] * 4 + ["reject"] * 4),
+    "a stray among words": (
+        ["pass"] * 9 + ["fail"] * 9 + ["later"],
+        ["accept"] * 9 + ["reject"] * 9,
+    ),
+}
+HALF_PAIRS: dict[str, Sequence[object]] = {
+    "helpful": ["helpful"] * 10 + ["harmful"] * 10,
+    "right": ["right"] * 10 + ["left"] * 10,
+    "rejected": ["rejected"] * 10 + ["chosen"] * 10,
+    "C": ["C"] * 10 + ["D"] * 10,
+}
+DOUBTFUL: dict[str, Sequence[object]] = {
+    "P alone": ["P"] * 10,
+    "P beside blanks": ["P", "", "P", None],
+}
+
+
+def agreement_of(judgekit: Run, values: Iterable[object], verdicts: Iterable[str]) -> Outcome:
+    """Report results with these verdicts and the labels, row by row."""
+    write("out.jsonl", [{"id": n, "verdict": word} for n, word in enumerate(verdicts)])
+    write("labels.jsonl", [{"id": n, "label": value} for n, value in enumerate(values)])
+    return judgekit("report", "out.jsonl", "--labels", "labels.jsonl", "--json")
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_labels_mean_what_explains_their_column(judgekit: Run, case: str) -> None:
+    values, outcomes = OUTCOMES[case]
+    found = agreement_of(judgekit, values, [*outcomes, "accept"][: len(values)]).json["labelled"]
+    assert found["accuracy"]["value"] == 1
+    assert found["labels"] == len(outcomes)
+
+
+@pytest.mark.parametrize("case", HALF_PAIRS)
+def test_half_a_pair_of_words_is_no_label(judgekit: Run, case: str) -> None:
+    values = HALF_PAIRS[case]
+    found = agreement_of(judgekit, values, ["accept"] * len(values)).json["labelled"]
+    assert found["labels"] == 0
+    assert found["not_compared"]["unknown"] == len(values)
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_a_column_that_reads_in_two_ways_is_a_question(judgekit: Run, case: str) -> None:
+    values = DOUBTFUL[case]
+    done = agreement_of(judgekit, values, ["accept"] * len(values))
+    assert done.code == 64
+    assert "(P: accept or improve); write accept, improve or reject instead" in done.err
+
+
+@pytest.mark.parametrize("words", [("eval", "judge"), ("calibrate",)])
+def test_it_is_a_question_before_any_model_is_asked(served: Served, words: tuple[str, ...]) -> None:
+    write("rows.jsonl", [{"id": n, "answer": f"zeta {n}", "label": "P"} for n in range(4)])
+    done, asked = served(by_word, *words, "rows.jsonl", *KLS)
+    assert done.code == 64
+    assert asked == []
+
+
+def test_a_run_over_rows_keeps_its_verdicts_and_says_why_nothing_is_compared(
+    served: Served,
+) -> None:
+    write("rows.jsonl", [{"id": n, "answer": f"zeta {n}", "label": "P"} for n in range(4)])
+    done, _ = served(by_word, *INTO)
+    assert done.code == 0
+    assert "labels not compared: the labels 'P' can be read in 2 ways" in summary(done.err)
+
+
+PREFERENCES: dict[str, tuple[Sequence[object], list[str]]] = {
+    "signed": ([-3, -1, 2, 3, 0], ["A", "A", "B", "B", "tie"]),
+    "signed texts": (["-2", "-1", "1", "2"], ["A", "A", "B", "B"]),
+    "from 1": ([1, 2, 2, 1], ["A", "B", "B", "A"]),
+    "from 1 with ties": ([0, 1, 2, 1], ["tie", "A", "B", "A"]),
+    "marked": ([[1, 0], [0, 1]], ["A", "B"]),
+    "letters": (["a", "b", "tie"], ["A", "B", "tie"]),
+}
+
+
+@pytest.mark.parametrize("case", PREFERENCES)
+def test_winners_mean_what_explains_their_column(judgekit: Run, case: str) -> None:
+    values, letters = PREFERENCES[case]
+    found = agreement_of(judgekit, values, letters).json["labelled"]
+    assert found["accuracy"]["value"] == 1
+    assert found["labels"] == len(letters)
+
+
+def test_0_and_1_alone_are_a_question(judgekit: Run) -> None:
+    done = agreement_of(judgekit, [0, 1, 1, 0], ["A", "B", "B", "A"])
+    assert done.code == 64
+    assert "write the letter of the text, or tie instead" in done.err
+
+
+@pytest.mark.parametrize("prefix", ["winner_", "winner_model_"])
+def test_winners_may_be_marked_in_columns_of_their_own(judgekit: Run, prefix: str) -> None:
+    sides = ["a", "b", "tie"]
+    write("out.jsonl", [{"id": n, "verdict": word} for n, word in enumerate(["A", "B", "tie"])])
+    rows = []
+    for number, winner in enumerate(sides):
+        tie = {"winner_tie": int(winner == "tie")}
+        rows.append(
+            {"id": number, **{f"{prefix}{side}": int(side == winner) for side in "ab"}, **tie}
+        )
+    write("labels.jsonl", rows)
+    done = judgekit("report", "out.jsonl", "--labels", "labels.jsonl", "--json")
+    assert done.json["labelled"]["accuracy"]["value"] == 1
+
+
+def test_marked_winners_count_in_the_summary(served: Served) -> None:
+    texts = {"question": "Q?", "response_A": "Rome.", "response_B": "Milan."}
+    write("rows.jsonl", [{**texts, "winner_model_a": 1, "winner_model_b": 0, "winner_tie": 0}])
+    done, _ = served(first_is_better, *PAIRS)
+    assert "1 of 1 labels agree (100%)" in summary(done.err)
+
+
+GRADES = {
+    "C, I and P": (["C", "I", "C", "P", "I", "C", "C"], {"accept": 4, "improve": 1, "reject": 2}),
+    "P and F": (["P", "P", "F"], {"accept": 2, "reject": 1}),
+    "A and B": (["A", "B", "A"], {"A": 2, "B": 1}),
+    "C and I": (["C", "I"], {"accept": 1, "reject": 1}),
+}
+
+
+@pytest.mark.parametrize("case", GRADES)
+def test_verdicts_of_other_programs_are_read_as_a_set(judgekit: Run, case: str) -> None:
+    words, counts = GRADES[case]
+    write("out.jsonl", [{"id": n, "verdict": word} for n, word in enumerate(words)])
+    assert judgekit("report", "out.jsonl", "--json").json["verdicts"] == counts

@@ -12,6 +12,7 @@ from judgekit.data import fields
 from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
 from judgekit.data.sources import DataRow
 from judgekit.errors import UsageError
+from judgekit.evaluation.labels import NOT_UNDERSTOOD
 from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
 from judgekit.rubric.schema import Given
 
@@ -557,24 +558,28 @@ def test_a_row_can_hold_texts_to_compare() -> None:
 @pytest.mark.parametrize(
     ("words", "letter"),
     [
-        (("A", "a ", "1", 1, 1.0, "model_a", "Answer A", "first", "[[A]]", "gpt-4o", "left"), "A"),
-        (("B", 2, "2", "model-b", "assistant_b", "rejected", "claude"), "B"),
-        (("tie", "Tie", 0, "0", "tie (bothbad)", "both_bad", "draw", "equal"), "tie"),
-        (("", None, "who knows", True, 0.5, -1, 27, "c", ["A"], "same-model"), None),
+        (("A", "a ", "model_a", "Answer A", "first", "[[A]]", "gpt-4o", "left"), "A"),
+        (("B", "model-b", "assistant_b", "rejected", "claude"), "B"),
+        (("tie", "Tie", "tie (bothbad)", "both_bad", "draw", "equal"), "tie"),
+        ((1, "1", 1.0), "1"),
+        ((2, "2", [0, 1]), "2"),
+        (("", None), ""),
     ],
 )
-def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str | None) -> None:
+def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str) -> None:
     found = fields_of(
         "compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "rows.jsonl"
     )
     for word in words:
-        models = ("same-model",) * 2 if word == "same-model" else ("gpt-4o", "claude")
-        assert (
-            fields.winner(found, row(winner=word, model_a=models[0], model_b=models[1])) == letter
-        ), word
+        named = row(winner=word, model_a="gpt-4o", model_b="claude")
+        assert fields.winner(found, named) == letter, word
+    found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "")
+    for word in ("who knows", True, "c", ["A"], "same-model"):
+        named = row(winner=word, model_a="same-model", model_b="same-model")
+        assert fields.winner(found, named).startswith(NOT_UNDERSTOOD), word
     own = Fields({"a": "ours", "b": "theirs", "winner": "won"}, {}, [])
     assert [fields.winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
-    assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) is None
+    assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) == ""
 
 
 # --- What decides what is sent
