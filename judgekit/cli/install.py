@@ -128,7 +128,11 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
         reach = "in all your projects"
     elif scope == "local":
         reach = f"of yours in {project}"
-    _install(change, f": {client.title} runs judgekit on every prompt {reach}")
+    files.install(change)
+    effect = f"{client.title} runs judgekit on every prompt {reach}"
+    if any(install.list_obstacles(project, client)):
+        effect = f"{client.title} doesn't run it yet, see below"
+    say(f"{_describe_writing(change)}: {effect}")
     if with_skill:
         skill_change = skills.plan_install(scope, project, client)
         _install(skill_change, ": the agent knows how to search")
@@ -163,7 +167,11 @@ for _client in CLIENTS:
 def _install(change: FileChange, effect: str, *, is_program: bool = False) -> None:
     """Install as planned, and say so with the `effect`."""
     files.install(change, program=is_program)
-    say(f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
+    say(f"{_describe_writing(change)}{effect}")
+
+
+def _describe_writing(change: FileChange) -> str:
+    return f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}"
 
 
 def _uninstall(

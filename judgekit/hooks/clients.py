@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence  # noqa: TC003 - fields of a class
 from typing import Any, NamedTuple
 
 from judgekit import environment
@@ -18,7 +19,10 @@ class Client(NamedTuple):
     shell: bool = True
     per_second: int = 1
     more: dict[str, Any] = {}
-    off: tuple[str, bool] = ("disableAllHooks", True)
+    off: Sequence[tuple[str, bool]] = (("disableAllHooks", True),)
+    disabled: Sequence[str] = ()
+    alone: bool = False
+    machine: Mapping[str, str] = {}
     trust: str = ""
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import json
 import os
 import sys
@@ -116,7 +118,7 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
-    yield from _list_obstacles(project, client)
+    yield from list_obstacles(project, client)
     places = _list_answering_places(project, client)
     if len(places) > 1:
         where = " and in ".join(places)
@@ -134,18 +136,89 @@ def _list_managed_switches() -> Iterator[str]:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
 
 
-def _list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield which settings switch hooks off, and which hooks Codex does not trust."""
-    switch, off = client.off
+def list_obstacles(project: Path, client: Client) -> Iterator[str]:
+    """Yield what keeps a client from running our hooks by its rules: settings, trust, a file's form."""
+    prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
-        file, general = _read_switches(path, client)
-        if _value_at(general, switch) is off:
-            setting = switch if off else f"{switch} = false"
-            yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
-        is_trusted = client is not CODEX or _is_trusted(path, project)
-        for event, _, _ in entries.list_ours(settings(path)):
-            if event == client.prompt and not is_trusted:
-                yield f"{path}: not trusted yet; {client.trust}"
+        data = settings(path)
+        ours = [hook for event, _, hook in entries.list_ours(data) if event == client.prompt]
+        prompt_hooks += ours
+        if ours and client.alone:
+            yield from _list_strange(path, data, client)
+        if ours and client is CODEX:
+            yield from _list_codex_states(path, project)
+    for file, general in _list_switches(project, client):
+        for switch, off in client.off:
+            if _value_at(general, switch) is off:
+                setting = switch if off else f"{switch} = false"
+                yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
+        for key in client.disabled:
+            names = _value_at(general, key)
+            if isinstance(names, list):
+                yield from _list_disabled(f"{file} lists", key, names, prompt_hooks, client)
+
+
+def _list_disabled(
+    where: str, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
+) -> Iterator[str]:
+    """Yield that a hook of ours is on the list of those that a client skips."""
+    for hook in prompt_hooks[:1]:
+        name = hook.get("name") or hook.get("command")
+        if name in names:
+            yield f"{where} {name} in {key}: {client.title} skips the hook; take it off that list"
+
+
+def _list_strange(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
+    """Yield what makes a client ignore a whole file of hooks."""
+    effect = f"{client.title} ignores the whole file, with all its hooks"
+    keys = ", ".join(key for key in data if key != "hooks")
+    if keys:
+        yield f"{path} has another key than hooks ({keys}): {effect}; remove it"
+    with contextlib.suppress(OSError):
+        if path.read_bytes().startswith(codecs.BOM_UTF8):
+            yield f"{path} begins with a byte order mark: {effect}; save it without one"
+    for event, groups in data.get("hooks", {}).items():
+        if not isinstance(groups, list) or not all(map(_is_group, groups)):
+            yield f"{path}: hooks.{event} is no list of hooks: {effect}; correct it"
+
+
+def _is_group(group: object) -> bool:
+    hooks = group.get("hooks", []) if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return False
+    return all(isinstance(hook, dict) and "type" in hook for hook in hooks)
+
+
+def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
+    """Yield what Codex has noted of our hook: that it isn't trusted, or is switched off."""
+    file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
+    states = _value_at(general, "hooks.state")
+    names = (f"{path}:", f"{path.resolve()}:")
+    noted = {}
+    for key, state in states.items() if isinstance(states, dict) else ():
+        if key.startswith(names):  # of an older hook in this file, perhaps
+            noted[key] = state
+    if not noted:
+        yield f"{path}: not trusted yet; {CODEX.trust}"
+    for key, state in noted.items():
+        is_off = isinstance(state, dict) and state.get("enabled") is False
+        if is_off and ":user_prompt_submit:" in key:
+            yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
+    trust_level = _value_at(general, "projects")
+    level = trust_level.get(str(project), {}) if isinstance(trust_level, dict) else {}
+    is_projects = path.is_relative_to(project)
+    if is_projects and isinstance(level, dict) and level.get("trust_level") == "untrusted":
+        yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
+
+
+def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the files that may switch hooks off, and what they say; that of the whole machine, too."""
+    for _, path in _list_places(project, client):
+        yield _read_switches(path, client)
+    if client.machine:
+        name = os.environ.get(client.machine["variable"]) or client.machine.get(sys.platform)
+        if name:
+            yield Path(name), settings(Path(name))
 
 
 def _list_answering_places(project: Path, client: Client) -> list[str]:
@@ -171,14 +244,6 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
         return file, tomllib.loads(file.read_bytes().decode())
     except (OSError, ValueError, RecursionError):
         return file, {}
-
-
-def _is_trusted(path: Path, project: Path) -> bool:
-    """Whether Codex has noted that it may run a hook of a file; an older one, perhaps."""
-    _, general = _read_switches(settings_file("user", project, CODEX), CODEX)
-    state = _value_at(general, "hooks.state")
-    names = (f"{path}:", f"{path.resolve()}:")
-    return isinstance(state, dict) and any(key.startswith(names) for key in state)
 
 
 def _value_at(data: object, keys: str) -> object:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
-from judgekit.hooks import entries, git_hook, pre_commit
+from judgekit.hooks import entries, git_hook, install, pre_commit
 from judgekit.hooks.clients import CODEX, GEMINI
 
 if TYPE_CHECKING:
@@ -248,6 +248,88 @@ def hooks_file(client: Client, home: Path) -> Path:
     return path
 
 
+def obstacles(judgekit: Run, client: Client) -> str:
+    """Install the hook of a client and return what is said on stderr; the doctor says the same."""
+    done = judgekit("install", client.command)
+    assert f"{client.title} doesn't run it yet, see below" in done.out
+    doctor = judgekit("doctor").out
+    for line in done.err.splitlines():
+        assert line.removeprefix("judgekit: ") in doctor
+    return done.err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"hooks": {}, "version": 1}', "has another key than hooks (version): Codex ignores"),
+        ('{"$schema": "x", "hooks": {}}', "has another key than hooks ($schema): Codex ignores"),
+        ('\ufeff{"hooks": {}}', "begins with a byte order mark: Codex ignores"),
+        ('{"hooks": {"PreToolUse": {"hooks": []}}}', "hooks.PreToolUse is no list of hooks"),
+        (
+            '{"hooks": {"PreToolUse": [{"hooks": [{"command": "x"}]}]}}',
+            "hooks.PreToolUse is no list",
+        ),
+    ],
+)
+def test_a_file_that_codex_does_not_read_is_said(
+    judgekit: Run, isolated: Path, content: str, said: str
+) -> None:
+    hooks_file(CODEX, isolated).write_text(content, encoding="utf-8")
+    assert said in obstacles(judgekit, CODEX)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[features]\nhooks = false\n", "features.hooks = false: Codex runs no hooks"),
+        ("[features]\ncodex_hooks = false\n", "features.codex_hooks = false: Codex runs no"),
+        (
+            "[hooks.state.'{file}:user_prompt_submit:0:0']\nenabled = false\n",
+            "switches the hook of",
+        ),
+        ("[hooks.state.'{file}:stop:0:0']\nenabled = false\n", ""),
+        ("", "not trusted yet"),
+    ],
+)
+def test_what_codex_was_told_of_hooks_is_said(
+    judgekit: Run, project: Path, isolated: Path, config: str, said: str
+) -> None:
+    path = hooks_file(CODEX, isolated)
+    path.with_name("config.toml").write_text(config.format(file=path))
+    judgekit("install", "codex")
+    found = "\n".join(install.list_obstacles(project, CODEX))
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"hooksConfig": {"disabled": ["judgekit"]}}, "lists judgekit in hooksConfig.disabled"),
+        ({"hooks": {"disabled": ["x", "judgekit"]}}, "lists judgekit in hooks.disabled"),
+        ({"hooksConfig": {"enabled": False}}, "sets hooksConfig.enabled = false"),
+    ],
+)
+@pytest.mark.parametrize("of_machine", [False, True])
+def test_hooks_that_gemini_skips_are_said(
+    judgekit: Run,
+    isolated: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    content: dict[str, object],
+    said: str,
+    of_machine: bool,
+) -> None:
+    path = hooks_file(GEMINI, isolated)
+    if of_machine:
+        path = isolated / "system.json"
+        monkeypatch.setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", str(path))
+    path.write_text(json.dumps(content))
+    assert f"{path} {said}" in obstacles(judgekit, GEMINI)
+
+
 @pytest.mark.usefixtures("project")
 @both
 def test_in_twice_and_out_twice_leaves_every_byte(
@@ -263,9 +345,10 @@ def test_in_twice_and_out_twice_leaves_every_byte(
         shown = judgekit("install", name, "--print").out.encode()
         assert path.exists() is (before is not None)
         done = judgekit("install", name)
-        assert done.out.startswith(
-            f"Wrote {path}: {client.title} runs judgekit on every prompt in all your"
-        )
+        effect = "runs judgekit on every prompt in all your"
+        if client is CODEX:  # which asks a person first
+            effect = "doesn't run it yet, see below"
+        assert done.out.startswith(f"Wrote {path}: {client.title} {effect}")
         assert f"undo: judgekit uninstall {name} --scope user" in done.out
         assert (client.trust in done.out + done.err, path.read_bytes()) == (True, shown)
         assert judgekit("install", name).out.startswith(f"nothing to change in {path}")
