@@ -9,6 +9,7 @@ question at a time.
 from __future__ import annotations
 
 import json
+import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
 """By the name of a question, the probability of each possible answer."""
 
+_TOO_MANY = re.compile(
+    r"too many|too large|at most|max|limit|exceed|no more than|up to|fewer|less than", re.IGNORECASE
+)
+# By address and model, for as long as the process lasts: servers are upgraded.
+_most_by_server: dict[tuple[str | None, str], int] = {}
 WORDING = 1  # of what is asked below: a calibration for other words is none for these
 
 
@@ -115,24 +121,15 @@ async def ask_decisions(
 ) -> Answer[Distributions]:
     """Return the probabilities that questions were answered with, beside the first failure of the others.
 
-    More questions than a request takes are asked side by side, within the same `timeout` seconds.
+    More questions than a request takes are asked side by side, within the same `timeout` seconds. If a server
+    takes fewer than it should, that is found out and kept to.
     """
     started = time.monotonic()
     scale_problem = _scale_problem(questions)
     if scale_problem is not None:
         failure = make_failure(FailureKind.BAD_REQUEST, scale_problem)
         return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
-    chunks = [
-        tuple(questions[start : start + MOST_QUESTIONS])
-        for start in range(0, len(questions), MOST_QUESTIONS)
-    ]
-    calls = []
-    for number, chunk in enumerate(chunks, 1):
-        key = state.call_key
-        if len(chunks) > 1:
-            key = key.within(f"questions{number}")
-        calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
-    answers = await gather_limited(calls, session, endpoint)
+    answers = await _ask_in_chunks(session, endpoint, state, questions, timeout)
     distributions: Distributions = {}
     usage = Usage()
     first_failure = next((answer.failure for answer in answers if answer.failure), None)
@@ -143,6 +140,46 @@ async def ask_decisions(
             distributions |= answer.value
             model = answer.model
     return Answer(distributions or None, first_failure, usage, ms_since(started), model)
+
+
+async def _ask_in_chunks(
+    session: Session,
+    endpoint: Endpoint,
+    state: State,
+    questions: Sequence[DecisionQuestion],
+    timeout: float,
+) -> list[Answer[Distributions]]:
+    """Ask as many questions in a request as the server takes; returns the answer of each request."""
+    server = (endpoint.api_base, endpoint.model)
+    while True:
+        size = endpoint.profile.limits.questions or _most_by_server.get(server, MOST_QUESTIONS)
+        starts = range(0, len(questions), size)
+        chunks = [tuple(questions[start : start + size]) for start in starts]
+        calls = []
+        for number, chunk in enumerate(chunks, 1):
+            key = state.call_key
+            if len(chunks) > 1:
+                key = key.within(f"questions{number}")
+            calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
+        answers = await gather_limited(calls, session, endpoint)
+        most = _find_limit([answer.failure for answer in answers], len(chunks[0]))
+        if most is None or endpoint.profile.limits.questions:
+            return answers
+        _most_by_server[server] = most
+
+
+def _find_limit(failures: Iterable[Failure | None], asked: int) -> int | None:
+    """Return how many questions a server takes if it refused `asked` of them as too many; else None."""
+    for failure in failures:
+        is_refusal = failure is not None and failure.kind is FailureKind.BAD_REQUEST
+        if failure is None or not is_refusal or asked == 1:
+            continue
+        if "question" not in failure.message.lower() or not _TOO_MANY.search(failure.message):
+            continue
+        numbers = [int(digits) for digits in re.findall(r"\d{1,4}", failure.message)]
+        fewer = [number for number in numbers if 0 < number < asked]
+        return max(fewer, default=asked // 2)
+    return None
 
 
 def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from judgekit.providers.decisions import DecisionQuestion
 
-_SUM_WITHIN = 0.02  # probabilities are rounded on the wire
+# Probabilities are rounded on the wire, most often to two places: each of them may be off by half of one.
+# What that comes to has a limit, or answers with very many options could say anything.
+_ROUNDED_BY = 0.005
+_SLACK = 0.01
+_MOST_OFF = 0.1
 _WORDS = 120  # characters of a server's own words
 _SHORT = 40  # characters of a value that is none
 # What an answer to a question of each kind is called on the two wires.
@@ -180,7 +184,7 @@ def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[s
         _value(question, raw["choice"])
     total = math.fsum(by_value.values())
     # What all others leave nothing for may be left out; what is left out otherwise is not zero.
-    if abs(total - 1) > _SUM_WITHIN:
+    if abs(total - 1) > _tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: by_value.get(value, 0.0) / total for value in question.values}
 
@@ -202,10 +206,15 @@ def _value(question: DecisionQuestion, key: object) -> str:
     return question.options[index].value
 
 
+def _tolerance(question: DecisionQuestion) -> float:
+    """Return how far from 1 the probabilities of all answers to a question may add up by rounding."""
+    return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
+
+
 def _check_score(question: DecisionQuestion, score: object) -> None:
     """Raise `ValueError` where a score is none of the scale."""
     most = len(question.options) - 1
-    if score is not None and amount(score, most + _SUM_WITHIN) is None:
+    if score is not None and amount(score, most * (1 + _tolerance(question))) is None:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {most}"
         )

@@ -84,12 +84,14 @@ class Limits(Strict):
     """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound.
 
     `thinking_tokens` are added to what a reply may have, for models that think; absent: where one is seen to.
+    `questions` are as many as a decision model takes in a request; absent: 128, or what it says.
     """
 
     concurrency: int | None = Field(None, gt=0)
     requests_per_minute: int | None = Field(None, gt=0)
     context_chars: int | None = Field(None, gt=0)
     thinking_tokens: int | None = Field(None, ge=0, le=1_000_000)
+    questions: int | None = Field(None, gt=0, le=128)
 
 
 class _Profile(Strict):

@@ -12,6 +12,7 @@ from deciding import DecisionServer
 from hooking import by_user
 from outcome import Outcome
 
+from judgekit import environment
 from judgekit.cli.app import run
 from judgekit.judging.claims import split_claims
 
@@ -118,6 +119,51 @@ def test_more_claims_than_a_request_takes_are_asked_in_several(
     assert sizes == [45, 128, 128]
     assert sorted(claims_asked(server)) == sorted(sentences)
     assert len(verdict()["rounds"][0]["opinion"]["probabilities"]) == 302
+
+
+LIMITS = {
+    "a limit": "A request has at most 64 questions, got {asked}",
+    "a comparison": "too many questions: {asked} > 64",
+    "a list": "questions: List should have at most 64 items after validation, not {asked}",
+    "no number": "The limit of questions in a request was exceeded",
+}
+
+
+@pytest.mark.parametrize("words", LIMITS.values(), ids=LIMITS)
+def test_a_server_that_takes_fewer_questions_is_asked_in_smaller_requests(
+    server: DecisionServer,
+    judge: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+) -> None:
+    usual_reply = DecisionServer.reply
+
+    def reply(self: DecisionServer, body: dict[str, Any]) -> dict[str, Any]:
+        asked = len(body["questions"])
+        if asked > 64:
+            return {"error": {"message": words.format(asked=asked), "code": 400}}
+        return usual_reply(self, body)
+
+    monkeypatch.setattr(DecisionServer, "reply", reply)
+    server.probability = lambda *_: 1.0
+    sentences = [f"Branch {number} opens at nine." for number in range(300)]
+    judge(" ".join(sentences))
+    assert verdict()["verdict"] == "accept"
+    sizes = [len(request.body["questions"]) for request in server.requests]
+    assert max(sizes[-4:]) <= 64
+    assert len([size for size in sizes if size > 64]) <= 3
+
+
+def test_a_profile_may_say_how_many_questions_its_server_takes(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    folder = Path(environment.PROVIDERS.path())
+    folder.mkdir(parents=True, exist_ok=True)
+    profile = (Path(__file__).parents[2] / "providers" / "vllm-decisions.yaml").read_text()
+    lines = [line for line in profile.splitlines() if not line.startswith("limits:")]
+    (folder / "vllm-decisions.yaml").write_text("\n".join([*lines, "limits: {questions: 20}", ""]))
+    judge(" ".join(f"Branch {number} opens at nine." for number in range(50)))
+    assert max(len(request.body["questions"]) for request in server.requests) == 20
 
 
 def test_a_claim_that_was_not_answered_leaves_the_text_undetermined(

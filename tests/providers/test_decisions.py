@@ -245,6 +245,48 @@ def test_a_level_beyond_the_scale_is_no_answer(
     assert not answers["holds"].problem
 
 
+def score_of(points: int) -> DecisionQuestion:
+    options = tuple(DecisionOption(str(point)) for point in range(1, points + 1))
+    return DecisionQuestion("clear", "score", "How clear is it?", options)
+
+
+ROUNDED = {
+    "two": [0.99, 0.0],
+    "three": [0.33, 0.33, 0.33],
+    "five, below": [0, 0, 0, 0.3, 0.68],
+    "five, above": [0.01, 0.01, 0.01, 0.3, 0.69],
+    "five, at the top": [0.01, 0.01, 0.01, 0.01, 0.98],
+    "ten, below": [*[0] * 9, 0.96],
+    "ten, above": [*[0.01] * 5, *[0] * 4, 0.98],
+    "ten, alike": [0.105, 0.105, 0.105, 0.105, 0.105, 0.105, 0.105, 0.105, 0.1, 0.1],
+}
+
+
+def body_of(shares: list[float]) -> bytes:
+    answer = {
+        "type": "score",
+        "score": round(sum(place * share for place, share in enumerate(shares)), 2),
+        "probabilities": {str(place): share for place, share in enumerate(shares)},
+    }
+    return json.dumps({"model": "m", "answers": {"clear": answer}}).encode()
+
+
+@pytest.mark.parametrize("shares", ROUNDED.values(), ids=ROUNDED)
+def test_probabilities_that_were_rounded_are_an_answer(shares: list[float]) -> None:
+    reply = decision_bodies.read_body(body_of(shares), [score_of(len(shares))])
+    answer = reply.answers["clear"]
+    assert not answer.problem
+    assert sum(answer.probabilities.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "shares", [[0.9, 0.0], [0, 0, 0, 0.3, 0.6], [*[0] * 9, 0.9], [0.01] * 60 + [0.2]]
+)
+def test_what_no_rounding_explains_is_no_answer(shares: list[float]) -> None:
+    reply = decision_bodies.read_body(body_of(shares), [score_of(len(shares))])
+    assert "add up to" in reply.answers["clear"].problem
+
+
 @pytest.mark.parametrize("name", WIRES)
 def test_probabilities_that_do_not_add_up_are_no_answer(name: str, server: DecisionServer) -> None:
     def halve(body: dict[str, Any]) -> None:
