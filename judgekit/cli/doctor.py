@@ -222,7 +222,8 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
     endpoints = list(by_model.values())
     yield "note", "models, live", trial.cost_in_words(endpoints)
     for tried in running.run(trial.try_models(endpoints)):
-        state: State = "ok" if tried.answer.failure is None else "wrong"
+        is_fit = tried.answer.failure is None and not tried.is_blind
+        state: State = "ok" if is_fit else "wrong"
         yield state, f"model {tried.endpoint.model}", describe_trial(tried)
 
 

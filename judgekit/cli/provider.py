@@ -62,7 +62,10 @@ def check(
         bool, Option("--fetch", help="Download the local model first if missing.")
     ] = False,
 ) -> int:
-    """Have each model of a provider judge a sentence, and say what was seen; exit code 2 when one cannot."""
+    """Have each model of a provider judge a sentence, and say what was seen.
+
+    Exit code 1 when a decision model cannot tell right from wrong, 2 when a model does not answer.
+    """
     from judgekit.config import settings
     from judgekit.judging import trial
     from judgekit.providers import registry, running
@@ -94,7 +97,9 @@ def check(
         return Exit.HUMAN_NEEDED
 
     for tried in running.run(trial.try_models([*endpoints.values()])):
-        if tried.answer.failure is not None:
+        if tried.is_blind:
+            code = Exit.REJECTED
+        elif tried.answer.failure is not None and code is not Exit.REJECTED:
             code = Exit.HUMAN_NEEDED
         say(
             f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {describe_trial(tried)}"

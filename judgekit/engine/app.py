@@ -280,6 +280,7 @@ async def select(request: Request, body: SelectBody) -> Response:
             "undecided": [places[id(candidate)] for candidate in undecided],
             "degraded": selection.degraded,
         }
+        answer["only_drops"] = retrieval.is_uncalibrated(selection)
         likely_by_place = retrieval.likely(selection)
         if likely_by_place:
             # As pairs, since in JSON the keys of an object would be text.

@@ -6,7 +6,7 @@ The engine asks them, so that this process imports nothing. Where none runs, one
 from __future__ import annotations
 
 from judgekit.engine import client
-from judgekit.hooks import settings, watchdog
+from judgekit.hooks import context, settings, watchdog
 from judgekit.retrieval import confidence, quickjson
 
 TYPE_CHECKING = False
@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # What is kept, what is left undecided and why, and by place how likely a decision model keeps it.
-    Judged: TypeAlias = tuple[list[Candidate], list[Candidate], str | None, Mapping[int, float]]
+    # What is kept, what is left undecided and why, by place how likely a decision model keeps it, and whether
+    # models only drop.
+    Judged: TypeAlias = tuple[
+        list[Candidate], list[Candidate], str | None, Mapping[int, float], bool
+    ]
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # seconds that an answer takes which the engine gives at the deadline
 # Seconds beside the deadline for a process without an engine: 10 in all, as it is set up.
 _IMPORTS = 1.8
 _OK = 200
+ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
 JUDGED = "judged"  # in place of the confidence of what a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
@@ -50,11 +54,31 @@ def choose_by_judge(
     if isinstance(judged, str):
         notes.append(judged)
         return None
-    kept, undecided, why_undecided, likely = judged
+    kept, undecided, why_undecided, likely, only_drops = judged
     if why_undecided is not None:
         notes.append(why_undecided)
+    if only_drops:
+        notes += context.take_due_notes(configured.project, [ONLY_DROPS])
+        return drop_only(ranked, [*kept, *undecided], configured)
     labels = {id(candidates[place]): f"{share:.2f}" for place, share in likely.items()}
     return choose_decided(ranked, kept, undecided, configured, labels)
+
+
+def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
+    """Return what BM25 shows, without what models dropped: all that they saw and that isn't `left`.
+
+    A decision model's yes has no meaning until it was compared with labels; its no spares a reader something.
+    """
+    left_ids = {id(hit) for hit in left}
+    dropped = set()
+    for hit in confidence.in_force(ranked.candidates):
+        if not hit.damaged and id(hit) not in left_ids:
+            dropped.add(id(hit))
+    injected, mentioned = context.choose_without_judge(ranked, configured)
+    return (
+        [hit for hit in injected if id(hit) not in dropped],
+        [hit for hit in mentioned if id(hit) not in dropped],
+    )
 
 
 def choose_decided(
@@ -122,7 +146,8 @@ def _judge(
             return str(reply["nobody"])
         kept = [candidates[place] for place in reply["kept"]]
         undecided = [candidates[place] for place in reply["undecided"]]
-        return kept, undecided, reply["degraded"], dict(reply.get("likely") or ())
+        likely = dict(reply.get("likely") or ())
+        return kept, undecided, reply["degraded"], likely, bool(reply["only_drops"])
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
         if isinstance(reason, client.EngineBusy):
@@ -144,7 +169,8 @@ def _judge(
         if isinstance(judged, str):
             return judged
         kept, undecided, selection = judged
-        return kept, undecided, selection.degraded, search.likely(selection)
+        only_drops = search.is_uncalibrated(selection)
+        return kept, undecided, selection.degraded, search.likely(selection), only_drops
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     return client.call(

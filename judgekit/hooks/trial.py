@@ -197,6 +197,8 @@ def _choose_by_judge(
     tried.selections.append(selection)
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
+    if search.is_uncalibrated(selection):
+        return judged.drop_only(ranked, [*kept, *undecided], configured)
     return judged.choose_decided(ranked, kept, undecided, configured, {})
 
 

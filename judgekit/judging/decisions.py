@@ -97,6 +97,15 @@ def unproven_reason(models: Iterable[str]) -> str:
     )
 
 
+def uncalibrated_reason(models: Iterable[str]) -> str:
+    """Say of an acceptance by these decision models that nothing shows yet how far to believe it."""
+    names = ", ".join(dict.fromkeys(models))
+    return (
+        f"accepted by {names} without a calibration, so nothing shows how far to believe it: learn that from "
+        "labels (judgekit calibrate)"
+    )
+
+
 # --- Asking them
 
 

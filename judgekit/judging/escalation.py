@@ -72,6 +72,10 @@ class FinalityRules:
                 return f"it was made for {names} as {tier}, and {answered} answers as {asked} now"
         return ""
 
+    def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
+        """Whether opinions of a tier with this outcome may be final."""
+        return any(rule.tier == tier and rule.outcome == outcome for rule in self.rules)
+
     def has_leaning_rule(self, tier: TierName) -> bool:
         """Whether opinions of a tier are final by their leaning, whatever the outcome of its scores."""
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)

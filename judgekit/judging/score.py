@@ -190,6 +190,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if self.settings.finality:
             uncovered = self._uncovered_reason(self.settings.finality, state)
         reasons = [failure, self.settings.calibration_warning, uncovered]
+        if final.verdict == "accept" and self._is_uncalibrated(final, state):
+            deciding = [tier for tier, opinion in state.opinions.items() if opinion]
+            reasons.append(decisions.uncalibrated_reason(_names(state, deciding)))
         accepting = set()
         for tier, opinion in state.opinions.items():
             if opinion and opinion.outcome == "accept":
@@ -201,6 +204,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             elif self._is_unproven(accepting):
                 reasons.insert(0, decisions.unproven_reason(_names(state, accepting)))
         return "; ".join(filter(None, reasons)) or None
+
+    def _is_uncalibrated(self, final: Final, state: JudgingState[Document]) -> bool:
+        """Whether decision models alone came to an end, and no calibration says when to believe them."""
+        answered = {tier for tier, opinion in state.opinions.items() if opinion}
+        if not answered or not answered <= set(self.settings.deciding_tiers):
+            return False
+        finality = self.settings.finality
+        return finality is None or final.tier is None or not finality.has_rule(final.tier, "accept")
 
     def _is_unproven(self, accepting: set[TierName]) -> bool:
         """Whether only decision models accept, where an acceptance needs more than that."""

@@ -51,6 +51,10 @@ HOOK_SECONDS = (
 # That a prompt waits for a decision model: it answers in tenths of a second, or something is wrong.
 DECISION_SECONDS = 1.5
 INJECTED_LABEL = "high"
+UNCALIBRATED = (
+    "without a calibration, so nothing shows how far to believe it: learn that from labels "
+    "(judgekit calibrate)"
+)
 NO_FULL_TEXT = "no model is asked without full-text search"
 
 
@@ -131,6 +135,9 @@ def search(
             probabilities = likely(selection)
             if selection.stale:
                 notes.append(selection.stale)
+            if is_uncalibrated(selection):
+                names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
+                notes.append(f"kept by {names} {UNCALIBRATED}")
         top_k = config.retrieval.fallback_top_k
         kept, degraded = choose_results(selection, ranked.candidates, search_mode, top_k)
         degradations.append(degraded)
@@ -260,6 +267,11 @@ def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project
         else:
             texts.append(passage[:SNIPPET_CHARS])
     return texts
+
+
+def is_uncalibrated(selection: Selection) -> bool:
+    """Whether decision models alone decided, and no calibration says when to believe them."""
+    return selection.by_decisions and selection.calibration is None
 
 
 def likely(selection: Selection) -> dict[int, float]:

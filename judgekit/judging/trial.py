@@ -50,6 +50,14 @@ class Trial:
     style: CallStyle
 
     @property
+    def is_blind(self) -> bool:
+        """Whether a decision model does not tell what is right from what is wrong."""
+        if not self.endpoint.decides or self.answer.failure is not None or not self.answer.value:
+            return False
+        shares = self.answer.value
+        return bool(shares[_RIGHT.name][YES] <= shares[_WRONG.name][YES])
+
+    @property
     def observed(self) -> str:
         """What was seen, in one line: how replies are held to the schema, and what differs from usual.
 

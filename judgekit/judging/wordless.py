@@ -14,6 +14,9 @@ _REASONS = {
     "compare": "a model that writes gives reasons: name one with --model, or in judge.tiers.quick",
 }
 
+# Verdicts that accept nothing, and prefer nothing.
+_OPEN = ("reject", "improve", "escalate", "undetermined", "tie")
+
 
 def is_wordless(verdict: Mapping[str, Any]) -> bool:
     """Whether all opinions of the tier that settled a verdict's record are those of decision models.
@@ -33,19 +36,26 @@ class Deciders:
     def __init__(self) -> None:
         self._answered: dict[str, str] = {}  # the model that answered, by the name that was asked
         self._has_reasons = False
+        self._unproven: dict[str, int] = {}  # acceptances without a calibration, by who gave them
 
     def __add__(self, other: Deciders) -> Deciders:
         """Return those of both: of rows that several workers judged."""
         both = Deciders()
         both._answered = self._answered | other._answered
         both._has_reasons = self._has_reasons or other._has_reasons
+        both._unproven = dict(self._unproven)
+        for name, count in other._unproven.items():
+            both._unproven[name] = both._unproven.get(name, 0) + count
         return both
 
     def __bool__(self) -> bool:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count the rounds of a verdict's record."""
+        """Count the rounds of a verdict's record, and an acceptance that no calibration vouches for."""
+        if record["verdict"] not in _OPEN and not record.get("calibration") and is_wordless(record):
+            name = str(record.get("model") or "a decision model")
+            self._unproven[name] = self._unproven.get(name, 0) + 1
         for row in record.get("rounds") or ():
             opinion = row["opinion"]
             if not opinion:
@@ -75,5 +85,11 @@ class Deciders:
             names = ", ".join(self._answered)
             lines.append(
                 f"decided by {names} alone, in probabilities and without reasons; {_REASONS[task]}"
+            )
+        for name, count in self._unproven.items():
+            how_many = "one text" if count == 1 else f"{count:,} texts"
+            lines.append(
+                f"{name} accepted {how_many} without a calibration, so nothing shows how far to believe "
+                "that: learn it from labels (judgekit calibrate)"
             )
         return lines

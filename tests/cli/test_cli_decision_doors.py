@@ -20,7 +20,7 @@ from judgekit import api
 from judgekit.hooks import claude_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from outcome import Run
 
@@ -248,11 +248,13 @@ def test_a_check_asks_two_questions_and_shows_the_probabilities(
     server.probability = None
     done = judgekit("provider", "check")
     assert "it does not tell them apart" in done.out
+    assert done.code == 1
 
 
 def test_a_check_of_a_provider_asks_the_model_that_the_configuration_names(
     judgekit: Run, server: DecisionServer
 ) -> None:
+    server.probability = lambda instruction, _: 0.95 if "boils" in instruction else 0.05
     done = judgekit("provider", "check", "vllm-decisions")
     assert done.code == 0, done.err
     assert QUICK in done.out
@@ -267,7 +269,66 @@ def test_the_doctor_names_it_and_asks_it_when_told_to(
     assert server.requests == []
     done = judgekit("doctor", "--live")
     assert "says yes with 0.80" in done.out
+    assert f"wrong  model {QUICK}: " in done.out
+    assert done.code == 78
     assert len(server.requests) == 1
+
+
+# --- Doors that say of an acceptance that nothing vouches for it
+
+WITHOUT = "without a calibration"
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "junit", "sarif"])
+def test_every_format_says_that_an_acceptance_is_uncalibrated(
+    judgekit: Run, server: DecisionServer, document: str, form: str
+) -> None:
+    done = judgekit(
+        "judge", document, "--no-engine", "--no-cache", "--mode", "lenient", "--format", form
+    )
+    assert done.code == 0
+    assert WITHOUT in done.out
+    assert WITHOUT in done.err
+
+
+def test_rows_say_how_many_acceptances_are_uncalibrated(
+    judgekit: Run, server: DecisionServer, project: Path
+) -> None:
+    rows = [json.dumps({"id": number, "text": f"Text {number}."}) for number in range(3)]
+    (project / "rows.jsonl").write_text("\n".join(rows))
+    done = judgekit(
+        "judge", "--data", "rows.jsonl", "--no-engine", "--mode", "lenient", "--out", "out.jsonl"
+    )
+    assert "accepted 3 texts without a calibration" in done.err
+    first = json.loads((project / "out.jsonl").read_text().splitlines()[0])
+    assert WITHOUT in first["judged"]["degraded"]
+    assert first["error"] is None
+
+
+def test_a_search_says_that_what_it_kept_is_uncalibrated(
+    judgekit: Run, server: DecisionServer, project: Path
+) -> None:
+    done = judgekit("search", "JWT refresh", "--judge")
+    assert WITHOUT in done.err
+
+
+def test_a_comparison_says_that_its_winner_is_uncalibrated(
+    judgekit: Run, server: DecisionServer, project: Path
+) -> None:
+    (project / "one.md").write_text("The better text.")
+    (project / "two.md").write_text("Another text.")
+    server.better = "The better text."
+    done = judgekit("compare", "one.md", "two.md", "--prompt", "Write a text.", "--mode", "lenient")
+    assert WITHOUT in done.err
+
+
+def test_a_rejection_needs_no_such_word(
+    judgekit: Run, server: DecisionServer, document: str
+) -> None:
+    server.level = 0
+    done = judgekit("judge", document, "--no-engine", "--no-cache", "--format", "json")
+    assert done.json[0]["verdict"] == "reject"
+    assert WITHOUT not in done.out + done.err
 
 
 # --- The prompt hook
@@ -303,6 +364,47 @@ def test_a_prompt_is_judged_in_one_request_and_bm25_answers_where_that_fails(
     out, err = hook()
     assert "JWT refresh flow" in out
     assert "it broke" in err
+
+
+PROMPT = "How does the JWT refresh work?"
+
+
+@pytest.fixture
+def hook(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], tuple[str, str]]:
+    def answer(prompt: str) -> tuple[str, str]:
+        event = {"prompt": prompt, "cwd": str(project), "hook_event_name": "UserPromptSubmit"}
+        raw = io.TextIOWrapper(io.BytesIO(json.dumps(event).encode()), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", raw)
+        monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
+        assert claude_code.main() == 0
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    return answer
+
+
+def test_without_a_calibration_the_hook_shows_nothing_that_bm25_would_not(
+    server: DecisionServer, hook: Callable[[str], tuple[str, str]]
+) -> None:
+    by_bm25, _ = hook(PROMPT)
+    hooking.by_user(f"judge: {{tiers: {{quick: {QUICK}}}}}\nretrieval: {{judge: on}}\n")
+    server.yes = 0.99
+    by_judge, said = hook(PROMPT)
+    assert by_judge == by_bm25
+    assert len(server.requests) == 1
+    assert "it only drops" in said
+
+
+def test_without_a_calibration_the_hook_leaves_out_what_the_model_drops(
+    server: DecisionServer, hook: Callable[[str], tuple[str, str]]
+) -> None:
+    hooking.by_user(f"judge: {{tiers: {{quick: {QUICK}}}}}\nretrieval: {{judge: on}}\n")
+    server.yes = 0.01
+    by_judge, _ = hook(PROMPT)
+    assert "JWT" not in by_judge
+    assert len(server.requests) == 1
 
 
 def test_its_probability_keeps_or_drops_a_memory(

@@ -73,7 +73,7 @@ def _add_verdict(
         if name in unexamined:
             word = "not examined"
         _add_undecided(case, f"{word}: {summarise(verdict)}", text, holds=holds)
-    elif verdict["findings"]:
+    elif verdict["findings"] or verdict["degraded"]:
         ET.SubElement(case, "system-out").text = _make_xml_safe(text)
 
 

@@ -100,6 +100,8 @@ def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
     elif is_accepted_by_models:
         if verdict.get("independent") is False:
             lines.append(_partiality(verdict))
+        if verdict["degraded"] and is_wordless(verdict):
+            lines.append(verdict["degraded"])
     elif verdict["rounds"]:
         lines.append(verdict_text(verdict, headed=False))
     elif verdict["degraded"] not in notes:
