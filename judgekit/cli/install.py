@@ -28,6 +28,10 @@ _SharedScope = Annotated[Literal["user", "project"], _OF_TWO]
 _GitScope = Annotated[
     Scope, Option(help="local: this repository; user: the hooks folder of all yours.")
 ]
+_Purge = Annotated[
+    bool,
+    Option("--purge", help="Also delete indexes, caches and the hook's logs, of all projects."),
+]
 _Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
 _Skill = Annotated[
@@ -60,13 +64,17 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
 
 
 @uninstalling.command("git")
-def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> None:
+def uninstall_git(
+    scope: _GitScope = "local", print_: _Print = False, purge: _Purge = False
+) -> None:
     """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
         removed = f"{'put back' if change.backup else 'removed'} {change.path}"
         _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
+    note(*git_hook.list_other_callers(Path.cwd()))
+    _end_with_remains("git", purge=purge, print_=print_)
 
 
 @installing.command("pre-commit")
@@ -89,13 +97,14 @@ def install_pre_commit(print_: _Print = False) -> None:
 
 
 @uninstalling.command("pre-commit")
-def uninstall_pre_commit(print_: _Print = False) -> None:
+def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     """Remove the gate from this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
     change = pre_commit.plan_uninstall(project_path())
     removed = f"removed {'the gate from ' if change.after else ''}{change.path}"
     _uninstall(change, removed, "the gate", print_=print_)
+    _end_with_remains("pre-commit", purge=purge, print_=print_)
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
@@ -104,8 +113,9 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
     def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
         _install_client(client, scope, print_=print_, with_skill=skill)
 
-    def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
+    def remove(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401 - `scopes`
         _uninstall_client(client, scope, print_=print_)
+        _end_with_remains(client.command, purge=purge, print_=print_)
 
     # typer reads the choices of an option from its annotation.
     add.__annotations__["scope"] = scopes
@@ -158,6 +168,12 @@ def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
     skill_change = skills.plan_uninstall(scope, project_path(), client)
     if skill_change is not None:
         _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
+    elif skills.place_of(scope, project_path(), client).exists():
+        note(
+            f"{skills.place_of(scope, project_path(), client)} stays: judgekit did not write it so"
+        )
+    if not print_:
+        note(*install.list_left_hooks(project_path(), client))
 
 
 for _client in CLIENTS:
@@ -188,6 +204,29 @@ def _uninstall(
         return
     carry_out(change)
     say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
+
+
+def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
+    """Name what judgekit keeps, or delete it; nothing is deleted if the plan alone is printed."""
+    from judgekit.engine import process
+    from judgekit.hooks import remains
+
+    found = remains.find_remains()
+    if purge and not print_:
+        for engine in process.running():
+            process.stop(engine, at_once=False)
+        remains.purge(found)
+    for remain in found:
+        if not purge:
+            note(f"stays: {remain.describe()}")
+        elif not remain.is_purged:
+            note(f"stays, because it can't be made again: {remain.describe()}")
+        elif print_:
+            note(f"would delete {remain.describe()}")
+        else:
+            say(f"deleted {remain.describe()}")
+    if not purge and any(remain.is_purged for remain in found):
+        note(f"judgekit uninstall {command} --purge deletes what can be made again, and logs")
 
 
 def _print_plan(change: FileChange) -> None:

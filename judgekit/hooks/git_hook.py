@@ -283,6 +283,22 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
     return FileChange(path, before, after=None, backup=backup, is_users=is_users)
 
 
+def list_other_callers(folder: Path) -> Iterator[str]:
+    """Yield what else in a repository still runs the gate before a push."""
+    place = find_hooks(folder)
+    if place.is_off:
+        return
+    husky_file = husky.file_of(place.hooks)
+    if husky_file is not None and husky.runs_gate(husky_file):
+        yield f"{husky_file} still runs the gate; remove its line with judgekit"
+    if place.tree is not None and pre_commit.runs_gate(place.tree):
+        path = pre_commit.file_read(place.tree)
+        yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
+    lefthook = _find_lefthook(place.tree)
+    if lefthook is not None and files.names_in_code(files.read(lefthook), "judgekit"):
+        yield f"{lefthook} still runs the gate; remove its lines with judgekit"
+
+
 def uninstall(change: FileChange) -> None:
     """Carry out a planned removal, that of the folder with links to an earlier hook's neighbours too."""
     files.uninstall(change)

@@ -221,6 +221,21 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
             yield Path(name), settings(Path(name))
 
 
+def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
+    """Yield where hooks of ours still are, and what the client still has noted of them."""
+    for scope, path in _list_places(project, client):
+        if entries.list_ours(settings(path)):
+            remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
+            yield f"the hook is still in {path}; {remedy}"
+        elif client is CODEX:
+            file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
+            states = _value_at(general, "hooks.state")
+            if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
+                yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
+    if client is CLAUDE_CODE and plugin_enabled(project):
+        yield "the plugin still answers prompts; /plugin in Claude Code removes it"
+
+
 def _list_answering_places(project: Path, client: Client) -> list[str]:
     """Return where a hook stands that answers prompts; of equal commands, which clients merge, the first."""
     places: dict[str, str] = {}

@@ -117,9 +117,13 @@ def file_of(project: Path) -> Path:
 
 def runs_gate(project: Path) -> bool:
     """Whether the configuration that the framework or prek reads here lists our hook."""
-    toml = files.read(project / PREK_FILE)
-    content = toml if toml is not None else files.read(file_of(project))
-    return files.names_in_code(content, ID)
+    return files.names_in_code(files.read(file_read(project)), ID)
+
+
+def file_read(project: Path) -> Path:
+    """Return the file that prek reads in a project, or pre-commit where there's none for prek alone."""
+    toml = project / PREK_FILE
+    return toml if toml.exists() else file_of(project)
 
 
 def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
+from judgekit import environment
 from judgekit.hooks import entries, git_hook, install, pre_commit
 from judgekit.hooks.clients import CODEX, GEMINI
 
@@ -430,3 +431,89 @@ def test_wrong_usage_and_a_file_that_is_elsewhere(
     )
     judgekit("uninstall", client.command)
     assert not (tmp_path / "else").exists()
+
+
+@pytest.fixture
+def repository_here(project: Path) -> None:
+    GitRepo(project)("init", "--quiet")
+
+
+@pytest.fixture
+def used(judgekit: Run, project: Path) -> Path:
+    """Return the index of a hook that was installed and has answered a prompt."""
+    judgekit("install", "claude-code")
+    judgekit("search", "refresh the JWT")
+    (index,) = Path(environment.cache_home(), "index").iterdir()
+    return index
+
+
+UNINSTALL = [("git",), ("pre-commit",), ("claude-code",), ("codex",), ("gemini",)]
+
+
+@pytest.mark.usefixtures("repository_here")
+@pytest.mark.parametrize("words", UNINSTALL, ids=" ".join)
+def test_uninstalling_names_what_stays_and_its_size(
+    judgekit: Run, used: Path, words: tuple[str, ...]
+) -> None:
+    done = judgekit("uninstall", *words)
+    line = f"stays: {used.parent}: search indexes, one folder for each store, "
+    assert line in done.err
+    assert " kB" in done.err.partition(line)[2].partition("\n")[0]
+    assert f"judgekit uninstall {words[0]} --purge deletes" in done.err
+    assert used.exists()
+
+
+@pytest.mark.usefixtures("repository_here")
+@pytest.mark.parametrize("words", UNINSTALL, ids=" ".join)
+def test_a_purge_leaves_nothing_that_can_be_made_again(
+    judgekit: Run, used: Path, words: tuple[str, ...]
+) -> None:
+    log = Path(environment.INJECTIONS.path())
+    for path in (log, log.with_name(f"{log.name}.1"), Path(environment.SESSIONS.make("a"), "b")):
+        path.write_text("a prompt")
+    planned = judgekit("uninstall", *words, "--purge", "--print")
+    assert f"would delete {used.parent}: " in planned.err
+    assert used.exists()
+    done = judgekit("uninstall", *words, "--purge")
+    assert f"deleted {used.parent}: " in done.out
+    assert not Path(environment.cache_home()).exists()
+    assert not [*log.parent.glob("injections*")]
+    assert not Path(environment.SESSIONS.path()).exists()
+
+
+@pytest.mark.usefixtures("used")
+def test_a_purge_keeps_what_cannot_be_made_again_and_names_it(judgekit: Run) -> None:
+    ledger = Path(environment.LEDGER.make(), "2026-01-01.jsonl")
+    ledger.write_text("{}\n")
+    settings = Path(environment.SETTINGS.path())
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text("retrieval: {}\n")
+    done = judgekit("uninstall", "claude-code", "--purge")
+    assert f"stays, because it can't be made again: {ledger.parent}: the ledger" in done.err
+    assert f"{settings.parent}: your configuration" in done.err
+    assert ledger.exists()
+    assert settings.exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_hook_in_another_scope_is_named(judgekit: Run) -> None:
+    judgekit("install", "claude-code")
+    judgekit("install", "claude-code", "--scope", "project")
+    done = judgekit("uninstall", "claude-code")
+    assert "judgekit uninstall claude-code --scope project removes it" in done.err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_skill_that_was_edited_stays_and_is_named(judgekit: Run, isolated: Path) -> None:
+    judgekit("install", "claude-code", "--skill")
+    (skill,) = isolated.rglob("SKILL.md")
+    skill.write_text(skill.read_text() + "mine\n")
+    done = judgekit("uninstall", "claude-code")
+    assert f"{skill} stays" in done.err
+
+
+def test_a_hook_manager_that_still_runs_the_gate_is_named(judgekit: Run, project: Path) -> None:
+    GitRepo(project)("init", "--quiet")
+    (project / "lefthook.toml").write_text('[pre-push.jobs.gate]\nrun = "judgekit gate"\n')
+    done = judgekit("uninstall", "git")
+    assert f"{project / 'lefthook.toml'} still runs the gate" in done.err

@@ -1,0 +1,92 @@
+"""What judgekit keeps for a user beside what it installed: how large it is, and how it is deleted."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What people said, and what other installations need, is not deleted along with a hook.
+_STAYING = (
+    environment.LEDGER,
+    environment.RELEVANCE,
+    environment.NOTIFIED,
+    environment.SERVER,
+    environment.INSTALLED,
+)
+_PARTS = ("", "-wal", "-shm", ".1")  # of a database, and of a log
+_UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+
+
+class Remain(NamedTuple):
+    """A file or folder that judgekit keeps, what it holds, its size in bytes, and if a purge deletes it."""
+
+    path: Path
+    about: str
+    size: int
+    is_purged: bool
+
+    def describe(self) -> str:
+        return f"{self.path}: {self.about}, {describe_size(self.size)}"
+
+
+def find_remains() -> list[Remain]:
+    """Return what is in the cache and the state, and the user's configuration as one."""
+    remains = []
+    for place in environment.PLACES:
+        path = Path(place.path())
+        if place.home is not environment.config_home and path.exists():
+            size = sum(_size_of(part) for part in _parts_of(path))
+            remains.append(Remain(path, place.about, size, place not in _STAYING))
+    configuration = Path(environment.config_home())
+    if configuration.is_dir():
+        about = "your configuration"
+        remains.append(Remain(configuration, about, _size_of(configuration), is_purged=False))
+    return [remain for remain in remains if remain.size]
+
+
+def purge(remains: list[Remain]) -> None:
+    """Delete what can be made again, and the hook's logs; raises `OSError`."""
+    for remain in remains:
+        if remain.is_purged:
+            for part in _parts_of(remain.path):
+                if part.is_dir() and not part.is_symlink():
+                    shutil.rmtree(part)
+                else:
+                    part.unlink(missing_ok=True)
+    for home in (environment.cache_home(), environment.state_home()):
+        with suppress(OSError):  # something is in it
+            Path(home, "logs").rmdir()
+        with suppress(OSError):
+            Path(home).rmdir()
+
+
+def describe_size(size: int) -> str:
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
+def _parts_of(path: Path) -> list[Path]:
+    parts = [path.with_name(path.name + ending) for ending in _PARTS]
+    return [part for part in parts if part.exists()]
+
+
+def _size_of(path: Path) -> int:
+    return sum(file.lstat().st_size for file in _files_in(path))
+
+
+def _files_in(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.is_symlink():
+        yield path
+        return
+    for below in path.rglob("*"):
+        if below.is_symlink() or below.is_file():
+            yield below
