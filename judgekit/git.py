@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -34,6 +35,10 @@ MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can li
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
 _LACKING = b"lazy fetching disabled"  # what git says of an object that it would have to fetch
 _PIECE = 1 << 16  # bytes
+_URL = re.compile(
+    r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
+)
+_SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
 @cache
@@ -216,6 +221,21 @@ class Repository(NamedTuple):
             ) from None
         _limit_memory(process.pid)
         return process
+
+
+def normalize_address(address: str, folder: str) -> str:
+    """Reduce an address to `HOST/PATH` or a full path: the same for all addresses of a repository.
+
+    User names and passwords are left out. A relative path is seen from `folder`.
+    """
+    match = _URL.fullmatch(address) or _SCP.fullmatch(address)
+    if match is None:
+        path = address
+    elif match["host"]:
+        return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
+    else:
+        path = f"/{match['path']}"
+    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 
 def _environment() -> dict[str, str]:

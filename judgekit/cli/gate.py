@@ -19,6 +19,8 @@ from judgekit.hooks import watchdog
 from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.ledger.records import GateMode
 
 _PRE_PUSH = Option(metavar="REMOTE URL", help="Judge the push that git puts on stdin.")
@@ -100,7 +102,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     output.note_sent(substitutes)
     if report.rows or report.skipped or report.not_examined or not base:
         warn(_last_line(report))
-    _print_effect(report)
+    _print_effect(report, is_push=not base)
 
 
 def _last_line(report: Report) -> str:
@@ -116,12 +118,12 @@ def _last_line(report: Report) -> str:
     return f"nothing was judged: {line}" if report.fault else line
 
 
-def _print_effect(report: Report) -> None:
+def _print_effect(report: Report, *, is_push: bool) -> None:
     """Say whether the push continues, and how to go on where it does not."""
     if report.fault:  # it has been said
         return
     if report.blocked:
-        _print_block(report)
+        _print_block(report, is_push=is_push)
         return
     count = sum(row["word"] == STOPS for row in report.rows)
     if not count:
@@ -132,14 +134,19 @@ def _print_effect(report: Report) -> None:
         note(f"{count} NO-GO within the noise; the push continues")
 
 
-def _print_block(report: Report) -> None:
+def _print_block(report: Report, *, is_push: bool) -> None:
     words = [row["word"] for row in report.stopping]
     if report.holds:  # so does what could not be judged at all
         words += [UNKNOWN] * len(report.unexamined)
     counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
     if any(row["lost"] for row in report.stopping):
-        note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
+        if is_push:
+            note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
+        return
+    if report.reviewers is not None:
+        _print_reviewers(report.reviewers)
+    if report.reviewers == []:
         return
     for row in report.stopping:
         verdict = row["verdict"]
@@ -148,4 +155,16 @@ def _print_block(report: Report) -> None:
             fits_into_command = escaped(task) == task and not task.startswith("-")
             name = shlex.quote(task) if fits_into_command else verdict["id"]
             note(f"or accept it: judgekit override {name} accept --why '...'")
-    note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
+    if is_push:
+        note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
+
+
+def _print_reviewers(names: Sequence[str]) -> None:
+    """Say whose overrides count in CI."""
+    if names:
+        note(f"or have a reviewer accept it who did not write it ({', '.join(names)}):")
+    else:
+        note(
+            "overrides do not count here: name reviewers in gate.reviewers of the default branch's "
+            ".judgekit/config.yaml, by their tokens of the shared judge"
+        )

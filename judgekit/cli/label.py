@@ -16,7 +16,14 @@ from typer import Argument, Option
 from judgekit import task_ids
 from judgekit.cli.formats.table import verdict_text
 from judgekit.cli.interruption import set_kept
-from judgekit.cli.ledger import Since, TeamLedger, find_ledger, measure_readiness, warn_damaged
+from judgekit.cli.ledger import (
+    Since,
+    TeamLedger,
+    add_to_ledger,
+    find_ledger,
+    measure_readiness,
+    warn_damaged,
+)
 from judgekit.cli.output import emit, project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, disarmed, lines_of, short_line
@@ -112,7 +119,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
         who=who,
         withdrawn=undo,
     )
-    ledger.add(dismissal)
+    add_to_ledger(ledger, dismissal)
     effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
         effect = "counts again"
@@ -283,7 +290,7 @@ def override(
         subjects=subjects,
         project=verdict.project if verdict else "",
     )
-    ledger.add(line)
+    add_to_ledger(ledger, line)
     counts = line.terminal or settings.load(None).gate.override_without_terminal
     if not counts:
         say(f"{line.task_id}: recorded, but it does not count")

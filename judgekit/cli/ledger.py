@@ -251,6 +251,16 @@ class TeamLedger:
             raise UsageError(refusal)
 
 
+def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
+    """Add what a person said to a ledger; the shared judge gets it at once, or with what is sent next."""
+    from judgekit.config import settings
+    from judgekit.ledger.export import hand_on
+
+    ledger.add(record)
+    if not isinstance(ledger, TeamLedger):
+        warn(*hand_on(settings.load(None), ledger))
+
+
 def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
     """Yield the lines of the shared judge."""
     from judgekit.ledger import store
@@ -378,7 +388,7 @@ def print_kpis(
 
 
 def _say_kpis(name: str, evidence: Evidence) -> None:
-    from judgekit.ledger.kpi import measure, reliance
+    from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     count = counted(len(evidence.verdicts), "verdict", "verdicts")
     say(f"{name}: {count}, {sum(map(evidence.sure, evidence.verdicts))} of them labelled")
@@ -386,11 +396,12 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
         say(f"  {_MARKS.get(kpi.state, kpi.state):<7} {kpi}")
     for kpi in reliance(evidence):
         say(f"  {'':<7} {kpi}")
+    say(f"  {'':<7} {sum_up_cost(evidence.verdicts)}")
 
 
 def _kpi_record(evidence: Evidence) -> dict[str, Any]:
     """Return the KPIs for programs: of a rate its interval, of another figure its limits."""
-    from judgekit.ledger.kpi import measure, reliance
+    from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure(evidence), *reliance(evidence)]:
@@ -415,7 +426,13 @@ def _kpi_record(evidence: Evidence) -> dict[str, Any]:
                 "state": kpi.state,
             }
     labelled = sum(map(evidence.sure, evidence.verdicts))
-    return {"verdicts": len(evidence.verdicts), "labelled": labelled, "kpis": kpis}
+    cost = sum_up_cost(evidence.verdicts)
+    return {
+        "verdicts": len(evidence.verdicts),
+        "labelled": labelled,
+        "kpis": kpis,
+        "cost": cost.record(),
+    }
 
 
 def promote(
@@ -429,6 +446,7 @@ def promote(
         ),
     ] = False,
     ledger: Ledgers = None,
+    team: Team = False,
 ) -> int:
     """Make the gate block pushes once all KPIs hold over at least 14 days; exit code 1 when they do not.
 
@@ -445,7 +463,7 @@ def promote(
                 "a link, and the gate follows no links; replace it with the file", path=link
             )
     is_dependent = settings.load(project).judge.independence != "require"
-    readiness, rubric = measure_readiness(project, ledger)
+    readiness, rubric = measure_readiness(project, ledger, of_team=team)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
     for measured in readiness.kpis:
         if measured.state == "holds":
@@ -467,7 +485,7 @@ def promote(
         dependent=is_dependent,
     )
     # Last: the ledger must not hold a promotion that failed.
-    find_ledger().add(promotion)
+    add_to_ledger(find_ledger(), promotion)
     return 0
 
 
@@ -484,16 +502,26 @@ def _top_folder() -> Path:
 
 
 def measure_readiness(
-    project: Path, ledger: list[Path] | None = None, on_damage: OnDamage = warn_damaged
+    project: Path,
+    ledger: list[Path] | None = None,
+    on_damage: OnDamage = warn_damaged,
+    *,
+    of_team: bool = False,
 ) -> tuple[Readiness, str]:
-    """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
+    """Measure what a promotion of a project's gate lacks, under the rubric version it returns, too."""
     from judgekit.config import settings
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
 
     name = settings.load(project).gate.rubric
     rubric = loader.configured_rubric("gate", name, project).rubric.ref
-    ledger_lines = store.entries(choose_places(ledger, None), kpi.window(), on_damage)
+    wanted = kpi.window()
+    if of_team:
+        if ledger:
+            raise UsageError("--team and --ledger cannot be combined")
+        ledger_lines = _fetch_from_team(wanted._replace(project=find_ledger().name), on_damage)
+    else:
+        ledger_lines = store.entries(choose_places(ledger, None), wanted, on_damage)
     return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
 
 
@@ -510,6 +538,7 @@ def print_triage(
     _out: OutOption = None,
 ) -> None:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
+    from judgekit.ledger.kpi import sum_up_cost
     from judgekit.ledger.labels import triage
 
     if not since and not files:
@@ -528,11 +557,16 @@ def print_triage(
             output.append(f"  {short_line(text, 4 * _CHARS)}")
     if sorted_out.settled:
         output.append(f"{sorted_out.settled} more are settled: fixed or overridden since")
+    if sorted_out.verdicts:
+        count = counted(len(sorted_out.verdicts), "verdict", "verdicts")
+        output.append(f"{sum_up_cost(sorted_out.verdicts)} for {count}")
     say("\n".join(output) or "nothing needs a person")
 
 
 def _triage_record(sorted_out: Triage) -> dict[str, Any]:
-    """Return what needs a person, for programs."""
+    """Sum up what needs a person, for programs."""
+    from judgekit.ledger.kpi import sum_up_cost
+
     record: dict[str, Any] = {}
     for name in ("nogo", "unclear", "overrides", "skips", "changes"):
         records = getattr(sorted_out, name)
@@ -545,6 +579,11 @@ def _triage_record(sorted_out: Triage) -> dict[str, Any]:
         failure = {"kind": kind, "model": model, "message": message, "count": count}
         record["failures"].append(failure)
     record["settled"] = sorted_out.settled
+    record["unjudged"] = []  # pushed while no model answered
+    for verdict in sorted_out.unjudged:
+        pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
+        record["unjudged"].append({**pushed, "command": _command_to_judge(verdict)})
+    record["cost"] = sum_up_cost(sorted_out.verdicts).record()
     return record
 
 
@@ -557,15 +596,29 @@ def _triage_groups(sorted_out: Triage) -> dict[str, list[str]]:
     unanswered = []
     for (kind, model, message), count in sorted_out.failures.most_common():
         unanswered.append(f"{counted(count, 'time', 'times')} {kind}, {model}: {message}")
+    unjudged_ids = {verdict.id for verdict in sorted_out.unjudged}
+    unclear = [verdict for verdict in sorted_out.unclear if verdict.id not in unjudged_ids]
     return {
         "NO-GO": list(map(_describe_verdict, sorted_out.nogo)),
-        "UNDETERMINED: review it yourself": list(map(_describe_verdict, sorted_out.unclear)),
+        "UNDETERMINED: review it yourself": list(map(_describe_verdict, unclear)),
+        "Pushed while no judge answered: judge it now": list(
+            map(_describe_unjudged, sorted_out.unjudged)
+        ),
         "Overrides": list(map(_describe_override, sorted_out.overrides)),
         "Skipped the gate": skips,
         "Changes of mode": list(map(_describe_change, sorted_out.changes)),
         "Not judged": not_judged,
         "Models that did not answer": unanswered,
     }
+
+
+def _describe_unjudged(verdict: VerdictLine) -> str:
+    return f"{_command_to_judge(verdict)}  ({verdict.project}: {verdict.task_id})"
+
+
+def _command_to_judge(verdict: VerdictLine) -> str:
+    """Name the command that judges what a commit pushed, in its checkout."""
+    return f"judgekit gate --base {(verdict.commit or 'HEAD')[:12]}^"
 
 
 def _describe_override(override: OverrideLine) -> str:

@@ -23,8 +23,8 @@ KEYS = {
     " max_cost_usd",
     "retrieval": "enabled roots command scorer inject max_inject pin judge rubric mode search_mode tiers pool"
     " deadline timeout fallback_top_k context_turns show hint_on_zero repeat_after log",
-    "gate": "mode paths authors rubric judge_mode budget undetermined override_without_terminal review depth"
-    " depth_limit",
+    "gate": "mode paths authors rubric judge_mode budget undetermined override_without_terminal"
+    " reviewers upstream review depth depth_limit",
     "escalate": "issues rejects labels text notify",
     "stop": "judge blocks max_files deadline",
     "server": "url token_file store budget_usd budget_per",

@@ -175,6 +175,8 @@ class GateConfig(Strict):
     budget: Seconds = 60
     undetermined: Literal["pass", "block"] = "pass"
     override_without_terminal: bool = False
+    reviewers: list[Text] = []
+    upstream: list[Text] = []
     review: Literal["peers"] | None = None
     depth: Annotated[
         list[DepthRule], BeforeValidator(_in_rules), Field(json_schema_extra=_or_a_word)
@@ -465,6 +467,12 @@ def _project(project: Path) -> Layer:
         yamlfile.check_own(project / name, project)
         layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_memory_config(project), layer)
+
+
+def list_reviewers(project: Path) -> list[str]:
+    """List `gate.reviewers` as a project's own file has them: no variable and no other file counts."""
+    reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
+    return reviewers
 
 
 def _wrong(path: Path, key: str, problem: str) -> ConfigError:

@@ -274,9 +274,14 @@ def lines(
     project: Annotated[
         str, Query(max_length=80, description="The name of a ledger, or all")
     ] = "all",
+    kind: Annotated[
+        str, Query(max_length=40, description="verdict, label, override, …, or all")
+    ] = "all",
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
     wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
+    # By the text that a line has: lines are not parsed here.
+    mark = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
 
     def parts() -> Iterator[bytes]:
@@ -286,6 +291,8 @@ def lines(
         else:
             raws = (entry.raw for entry in store.entries([store.home()], wanted))
         for raw in raws:
+            if mark not in raw:
+                continue
             buffer += raw + b"\n"
             while len(buffer) >= _PART:
                 yield bytes(buffer[:_PART])

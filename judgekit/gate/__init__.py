@@ -106,7 +106,7 @@ class Report(NamedTuple):
     """A row for each file, the mode that held, lines for a person, and the rules' section `escalate`.
 
     `holds`: while blocking, `unexamined` and UNDETERMINED stop a push. `fault`: nothing could be judged, and
-    that has been said.
+    that has been said. `reviewers` are the tokens whose overrides count in CI; None elsewhere.
     """
 
     rows: Sequence[Row]
@@ -117,6 +117,7 @@ class Report(NamedTuple):
     unexamined: Sequence[Omission] = ()
     holds: bool = False
     fault: bool = False
+    reviewers: Sequence[str] | None = None
 
     @property
     def stopping(self) -> list[Row]:

@@ -29,12 +29,13 @@ from judgekit.gate import (
     examine,
     policy,
     remotes,
+    reviewers,
     tasks,
 )
 from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.request import JudgeRequest
-from judgekit.ledger import Ledger, LedgerError, ModeChange, PushRecord
+from judgekit.ledger import Ledger, LedgerError, ModeChange, OverrideLine, PushRecord
 from judgekit.ledger.export import hand_on
 from judgekit.ledger.kpi import standing, window
 from judgekit.ledger.records import newest_override, word_of
@@ -188,6 +189,11 @@ def judge_push(
             paths_and_authors = []
             for rules in all_rules:
                 paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
+            # Of several sets of rules, what all of them call upstream is.
+            upstreams = set.intersection(
+                *(set(rules.settings.gate.upstream) for rules in all_rules)
+            )
+            remote_commits += remotes.list_upstream_commits(repository, sorted(upstreams))
             changes = examine.examine_push(
                 repository, updates, remote_commits, commits.ChangeFilter(*paths_and_authors)
             )
@@ -195,7 +201,10 @@ def judge_push(
                 commits.count_changed_lines, repository, changes.bringing, remote_commits
             )
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
-            return _judge_changes(repository, strictest, changes, push, run, choose_depth)
+            in_ci = base is not None and reviewers.is_ci()
+            return _judge_changes(
+                repository, strictest, changes, push, run, choose_depth, in_ci=in_ci
+            )
     except Exception as error:
         if gate is None:
             gate = configuration.load(None).gate  # of the user, who may want pushes stopped
@@ -254,8 +263,10 @@ def _judge_changes(
     push: PushRecord,
     run: Run,
     choose_depth: DepthChooser | None,
+    *,
+    in_ci: bool,
 ) -> Report:
-    """Judge the files of a push; return the report on them and on what is not judged."""
+    """Judge the files of a push, and report on them and on what is not judged."""
     settings = rules.settings
     unexamined = []
     for omission in pushed.unexamined:
@@ -288,6 +299,7 @@ def _judge_changes(
         run=run,
         notes=notes,
         choose_depth=choose_depth,
+        reviewed=reviewers.read_overrides(repository, settings, ledger.name) if in_ci else None,
     )
     budget = settings.gate.budget - run.spent
     holds = report_of_nothing.holds and mode == "blocking"
@@ -297,8 +309,14 @@ def _judge_changes(
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
+    reviewer_names: list[str] | None = None
+    if gatekeeper.reviewed is not None:
+        notes += gatekeeper.reviewed.notes
+        reviewer_names = [reviewer.token for reviewer in gatekeeper.reviewed.reviewers]
     rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
-    return report_of_nothing._replace(rows=rows, mode=mode, notes=list(dict.fromkeys(notes)))
+    return report_of_nothing._replace(
+        rows=rows, mode=mode, notes=list(dict.fromkeys(notes)), reviewers=reviewer_names
+    )
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
@@ -353,6 +371,7 @@ class _Gatekeeper:
     run: Run
     notes: list[str]
     choose_depth: DepthChooser | None
+    reviewed: reviewers.ReviewedOverrides | None  # in CI, where the ledger's overrides don't count
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     @property
@@ -398,20 +417,28 @@ class _Gatekeeper:
 
         Returns False, and settles nothing, where models are to judge it.
         """
-        if reason:
-            override = None
-        else:
-            override = newest_override(
-                decisions,
-                document.task_id,
-                [file.sha256 for file in document.files],
-                without_terminal=self.settings.gate.override_without_terminal,
-            )
+        override = None
+        if not reason:
+            override = self._find_override(change, document, decisions)
             if override is None:
                 return False
         verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, reason)
         self._settle(change, verdict)
         return True
+
+    def _find_override(
+        self, change: ChangedFile, document: Document, decisions: Sequence[Record]
+    ) -> OverrideLine | None:
+        """Find what a person decided about a file."""
+        without_terminal = self.settings.gate.override_without_terminal
+        if self.reviewed is not None:
+            return self.reviewed.find(document, change, without_terminal=without_terminal)
+        return newest_override(
+            decisions,
+            document.task_id,
+            [file.sha256 for file in document.files],
+            without_terminal=without_terminal,
+        )
 
     def _settle_unjudged(self, files: Sequence[tuple[ChangedFile, Document]], reason: str) -> None:
         """Settle files that no model can be asked about; nothing was measured, so the ledger gets nothing."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.git import GitError
+from judgekit.git import GitError, normalize_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 _BRANCHES = "refs/heads/"
 _TAGS = "refs/tags/"
 _REMOTES = "refs/remotes/"
-_URL = re.compile(
-    r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
-)
-_SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
 class Refspec(NamedTuple):
@@ -140,7 +135,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Return commits that a remote, a name or a URL, has: where its refs stand.
+    """List commits that a remote, a name or a URL, has: where its refs stand.
 
     Of a remote that was never fetched, where the refs of all others stand.
     """
@@ -148,6 +143,23 @@ def list_remote_commits(
     refs = remotes.pushed_refs or remotes.other_refs
     old_tips = [update.remote_oid for update in updates if not update.is_new]
     return list(dict.fromkeys([*old_tips, *(ref.oid for ref in refs)]))
+
+
+def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
+    """List where the refs of the remotes stand whose address is one of `upstreams`.
+
+    Who syncs a fork pushes commits that upstream has already, and others wrote.
+    """
+    if not upstreams:
+        return []
+    folder = os.path.realpath(repository.folder)
+    places = {normalize_address(address, folder) for address in upstreams}
+    refs = read_remotes(repository, "").refs
+    oids: list[str] = []
+    for name, addresses in _read_addresses(repository).items():
+        if any(normalize_address(address, folder) in places for address in addresses):
+            oids += [ref.oid for ref in refs.get(name, [])]
+    return list(dict.fromkeys(oids))
 
 
 def _full_name(ref: str) -> str:
@@ -184,27 +196,12 @@ def _find_names(
     folder = os.path.realpath(repository.folder)
     # Of a remote with a name, its addresses; else `remote` is itself an address.
     pushed_addresses = {url, *addresses.get(remote, [remote])}
-    places = {_place(address, folder) for address in pushed_addresses if address}
+    places = {normalize_address(address, folder) for address in pushed_addresses if address}
     names = [remote]
     for name, own_addresses in addresses.items():
-        if any(_place(address, folder) in places for address in own_addresses):
+        if any(normalize_address(address, folder) in places for address in own_addresses):
             names.append(name)
     return list(dict.fromkeys(names))
-
-
-def _place(address: str, folder: str) -> str:
-    """Return `HOST/PATH` or a full path: the same for all addresses of a repository.
-
-    A relative path is seen from `folder`.
-    """
-    match = _URL.fullmatch(address) or _SCP.fullmatch(address)
-    if match is None:
-        path = address
-    elif match["host"]:
-        return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
-    else:
-        path = f"/{match['path']}"
-    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
 GRACE = 5.0  # seconds that a run may take beside its budget, from where its rules are known
+_RECORDED = "recorded in the ledger"
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
@@ -258,10 +259,9 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
     terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
     skip = Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs)
-    problem = _add_to_ledger(skip)
+    outcome = _add_to_ledger(skip)
     if variable == SILENCE:
         return
-    outcome = f"not recorded: {problem}" if problem else "recorded in the ledger"
     warn(f"{variable} is set: this push is not judged ({outcome})")
 
 
@@ -272,17 +272,24 @@ def fault(error: Exception, warn: Warn) -> None:
     problem = problem_of(error)
     warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
-    ledger_problem = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
-    if ledger_problem:
-        warn(ledger_problem)
+    outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
+    if outcome != _RECORDED:
+        warn(outcome)
 
 
 def _add_to_ledger(record: Record) -> str:
-    """Add a line to the ledger; return why that could not be done, "" when it was."""
+    """Add a line to the ledger, and send the shared judge what it lacks.
+
+    Returns the outcome for a person: "recorded in the ledger", and what went wrong.
+    """
+    from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
+    from judgekit.ledger.export import hand_on  # noqa: PLC0415 - the same
 
     try:
-        Ledger.of(Path.cwd()).add(record)
+        ledger = Ledger.of(Path.cwd())
+        ledger.add(record)
+        remarks = hand_on(settings.load(None), ledger)
     except (JudgekitError, OSError) as error:
-        return str(error)
-    return ""
+        return f"not recorded: {error}"
+    return "; ".join([_RECORDED, *remarks])

@@ -132,10 +132,14 @@ def _folder() -> str:
 
 
 def _newest_first(folder: str) -> list[str]:
+    files = []
     try:
-        files = []
-        for entry in os.scandir(folder):
-            files.append((entry.stat().st_mtime_ns, entry.path))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    files.append((entry.stat().st_mtime_ns, entry.path))
+                except OSError:  # another process has removed it
+                    continue
     except OSError:
         return []
     return [path for _, path in sorted(files, reverse=True)]

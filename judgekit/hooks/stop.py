@@ -113,9 +113,11 @@ def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}
     outputs.write_atomically(path, quickjson.dumps(data), private=True)
-    for entry in os.scandir(sessions):
-        if entry.stat().st_mtime < time.time() - _MAX_AGE:
-            os.unlink(entry.path)
+    with os.scandir(sessions) as entries:
+        for entry in entries:
+            with suppress(OSError):  # another process has removed it
+                if entry.stat().st_mtime < time.time() - _MAX_AGE:
+                    os.unlink(entry.path)
 
 
 def _is_bad(verdict: Verdict) -> bool:

@@ -166,9 +166,12 @@ class Shared:
             raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
         return len(names)
 
-    def fetch(self, since: str, project: str, into: Path) -> None:
-        """Write the lines of the team's ledger into a file. Raises `SharedError`."""
-        params = {"since": since, "project": project}
+    def fetch(self, since: str, project: str, into: Path, kind: str = "all") -> None:
+        """Write the lines of the team's ledger into a file. Raises `SharedError`.
+
+        A server of an earlier version sends lines of every `kind`.
+        """
+        params = {"since": since, "project": project, "kind": kind}
         lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
         into.write_bytes(lines)
 

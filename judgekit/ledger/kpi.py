@@ -305,6 +305,32 @@ def reliance(evidence: Evidence) -> list[Kpi]:
     ]
 
 
+class Cost(NamedTuple):
+    """What verdicts cost in US dollars; not `complete` if the cost of some calls is unknown."""
+
+    usd: float
+    complete: bool
+
+    def __str__(self) -> str:
+        amount = f"{self.usd:.4f} USD"
+        return f"cost {amount}" if self.complete else f"cost at least {amount}"
+
+    def record(self) -> dict[str, float | bool]:
+        return {"usd": round(self.usd, 6), "complete": self.complete}
+
+
+def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
+    """Add up what verdicts cost; one that no model was asked for costs nothing."""
+    usd = 0.0
+    complete = True
+    for verdict in verdicts:
+        usd += verdict.cost_usd or 0.0
+        is_known = verdict.cost_usd is not None and verdict.cost_complete is not False
+        if verdict.rounds and not is_known:
+            complete = False
+    return Cost(usd, complete)
+
+
 def share(name: KpiName, hits: int, total: int) -> Kpi:
     interval = rates.share_interval(hits, total)
     value = interval.value if interval else None

@@ -157,7 +157,10 @@ def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class Triage:
-    """What a person must look at, newest first; `settled` counts paths fixed or overridden since."""
+    """What a person must look at, newest first; `settled` counts paths fixed or overridden since.
+
+    `verdicts` are all that were read.
+    """
 
     overrides: list[OverrideLine] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
@@ -167,6 +170,16 @@ class Triage:
     unclear: list[VerdictLine] = field(default_factory=list)
     failures: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     settled: int = 0
+    verdicts: list[VerdictLine] = field(default_factory=list)
+
+    @property
+    def unjudged(self) -> list[VerdictLine]:
+        """Those of `unclear` that were pushed while no judge answered."""
+        return [verdict for verdict in self.unclear if _is_unjudged(verdict)]
+
+
+def _is_unjudged(verdict: VerdictLine) -> bool:
+    return verdict.gate is not None and bool(verdict.commit) and not verdict.answered
 
 
 def triage(records: Iterable[Record]) -> Triage:
@@ -185,6 +198,7 @@ def triage(records: Iterable[Record]) -> Triage:
         elif isinstance(line, Fault):
             triage.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
+            triage.verdicts.append(line)
             task = (line.project, task_name(line.task_id))
             newest.pop(task, None)  # so that the newest task stands last
             newest[task] = line

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections import Counter
 from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime, timedelta
@@ -24,6 +25,7 @@ from judgekit import environment, outputs
 from judgekit.config.locks import file_lock
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
+from judgekit.git import GitError, Repository, normalize_address
 from judgekit.ledger import records
 from judgekit.ledger.records import (
     SCHEMAS,
@@ -312,6 +314,47 @@ class LedgerError(JudgekitError):
         )
 
 
+def _name_of(place: str) -> str:
+    digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name)
+    readable = readable.strip("-.")[:_READABLE]
+    return f"{readable or 'project'}-{digest[:_HASH]}"
+
+
+def _find_address(top: Path) -> str:
+    """Find the address of `origin`, or of the only remote, without credentials; "" if there is none."""
+    addresses: dict[str, str] = {}
+    with suppress(GitError):
+        raw = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
+        for entry in os.fsdecode(raw).split("\0")[:-1]:
+            key, _, address = entry.partition("\n")
+            addresses.setdefault(key.removeprefix("remote.").removesuffix(".url"), address)
+    if "origin" in addresses:
+        address = addresses["origin"]
+    elif len(addresses) == 1:
+        address = next(iter(addresses.values()))
+    else:
+        return ""
+    return normalize_address(address, str(top))
+
+
+def _adopt(former: Path, folder: Path) -> None:
+    """Bring lines into a ledger that were kept under the path of a checkout."""
+    if not former.is_dir() or former.is_symlink():
+        return
+    with suppress(OSError):
+        if not folder.exists():
+            former.rename(folder)
+            return
+    with suppress(OSError), file_lock(folder / LOCK, timeout=SECONDS):
+        for path in sorted(former.glob(f"*{_SUFFIX}")):
+            if not _DAY.fullmatch(path.name):
+                continue
+            _append(folder / path.name, path.read_bytes(), durable=True)
+            path.unlink()
+        shutil.rmtree(former, ignore_errors=True)
+
+
 class Ledger(NamedTuple):
     """The lines of one project, in `folder`; `name` stands in each of them."""
 
@@ -320,7 +363,11 @@ class Ledger(NamedTuple):
 
     @classmethod
     def of(cls, start: Path) -> Ledger:
-        """Return the ledger of the project around a folder: all worktrees of a repository have one."""
+        """Find the ledger of the project around a folder.
+
+        A repository is known by the address of its remote, so all clones and worktrees have one ledger, and a
+        checkout that moved keeps its own. Without a remote it's known by its path.
+        """
         start = start.absolute()
         folders = (start, *start.parents)
         top = next((folder for folder in folders if (folder / ".git").exists()), None)
@@ -332,11 +379,12 @@ class Ledger(NamedTuple):
                 if kind == "gitdir" and git.name == ".git":
                     top = git.parent
         place = os.path.realpath(top or environment.project_root(str(start)))
-        folded = os.path.normcase(place).encode("utf-8", "surrogateescape")
-        digest = hashlib.sha256(folded).hexdigest()
-        readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name)
-        readable = readable.strip("-.")[:_READABLE]
-        name = f"{readable or 'project'}-{digest[:_HASH]}"
+        name = _name_of(os.path.normcase(place))
+        address = "" if top is None else _find_address(Path(place))
+        if address:
+            former = home() / name
+            name = _name_of(f"remote {address}")
+            _adopt(former, home() / name)
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:

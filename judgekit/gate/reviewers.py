@@ -1,0 +1,169 @@
+"""Which overrides count in CI: those of reviewers whom the remote's default branch names.
+
+A pull request is judged where its author decides what runs. So neither a ledger there nor the branch itself
+can say who may override: the shared judge says who gave an override, by token, and the default branch says
+whose count.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit import environment
+from judgekit.config.settings import list_reviewers
+from judgekit.errors import JudgekitError
+from judgekit.gate import policy, remotes
+from judgekit.judging import shared
+from judgekit.ledger import OverrideLine, store
+from judgekit.ledger.records import newest_override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from judgekit.config.settings import Config
+    from judgekit.gate.commits import ChangedFile
+    from judgekit.git import Repository
+    from judgekit.judging.documents import Document
+
+# What CI servers set: most of them `CI`, then Azure Pipelines, TeamCity, Jenkins and AWS CodeBuild.
+_CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
+_EVER = "0001-01-01"
+_ENTRY = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
+_NOREPLY = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
+
+
+def is_ci() -> bool:
+    """Whether this process runs in a job of a CI server."""
+    return any(environment.is_on(variable) for variable in _CI_VARIABLES)
+
+
+class Reviewer(NamedTuple):
+    """A token's name, and the address with which its holder commits, "" if it isn't named."""
+
+    token: str
+    email: str
+
+    @classmethod
+    def parse(cls, entry: str) -> Reviewer:
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            return cls(entry.strip(), "")
+        return cls(match["token"], match["email"] or "")
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedOverrides:
+    """The overrides that the shared judge has of a project, and the reviewers whose count."""
+
+    reviewers: Sequence[Reviewer] = ()
+    overrides: Sequence[OverrideLine] = ()
+    notes: list[str] = field(default_factory=list)
+
+    def find(
+        self, document: Document, change: ChangedFile, *, without_terminal: bool
+    ) -> OverrideLine | None:
+        """Find the newest override of a file that counts here; notes those that don't, with who and why."""
+        counting = []
+        for override in self.overrides:
+            if not _is_of(override, document):
+                continue
+            reason = self._objection(override, change, without_terminal=without_terminal)
+            if not reason:
+                counting.append(override)
+                continue
+            said = f"{override.decision} by {override.who} ({override.why})"
+            self.notes.append(f"{document.task_id}: {said} doesn't count here: {reason}")
+        return newest_override(
+            counting,
+            document.task_id,
+            [file.sha256 for file in document.files],
+            without_terminal=without_terminal,
+        )
+
+    def _objection(
+        self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
+    ) -> str:
+        """Say why an override doesn't count; "" if it does."""
+        reviewer = next((one for one in self.reviewers if one.token == override.who), None)
+        if reviewer is None:
+            return "gate.reviewers of the default branch doesn't name this token"
+        if is_author(reviewer, change):
+            return "authors don't clear their own files"
+        if not override.terminal and not without_terminal:
+            return "it was given without a terminal"
+        return ""
+
+
+def _is_of(override: OverrideLine, document: Document) -> bool:
+    hashes = [file.sha256 for file in document.files]
+    found = newest_override([override], document.task_id, hashes, without_terminal=True)
+    return found is not None
+
+
+def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
+    """Whether a reviewer may have had a hand in a file: by the names and addresses in its commits.
+
+    Too many matches cost a second opinion; too few would let authors clear themselves.
+    """
+    own_names = {_fold(reviewer.token), _fold(reviewer.email)} - {""}
+    for commit in (change.commit, *change.earlier):
+        for person in commit.people:
+            name, _, rest = person.partition("<")
+            email = rest.rstrip("> ")
+            names = {_fold(name), _fold(email), _fold(email.partition("@")[0])}
+            noreply = _NOREPLY.fullmatch(email)
+            if noreply is not None:
+                names.add(_fold(noreply["login"]))
+            if own_names & names:
+                return True
+    return False
+
+
+def _fold(name: str) -> str:
+    return "".join(name.casefold().split())
+
+
+def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
+    """Read what the default branch says of reviewers, and the shared judge of overrides; raises nothing."""
+    found = ReviewedOverrides()
+    try:
+        server = shared.configured(settings)
+        if server is None:
+            return found
+        return ReviewedOverrides(
+            reviewers=_read_reviewers(repository, found.notes),
+            overrides=list(_fetch(server, project)),
+            notes=found.notes,
+        )
+    except JudgekitError as error:
+        found.notes.append(f"overrides are not known: {error}")
+    return found
+
+
+def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
+    """Yield the overrides that the shared judge has of a project; raises `SharedError`."""
+    with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+        file = Path(folder) / "fetched.jsonl"
+        server.fetch(_EVER, project, file, kind="override")
+        wanted = store.LineFilter(project=project, kinds=[OverrideLine])
+        for entry in store.entries([file], wanted):
+            if isinstance(entry.record, OverrideLine):
+                yield entry.record
+
+
+def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
+    """Read `gate.reviewers` of the remote's default branch; notes why that isn't known."""
+    clone_remotes = remotes.read_remotes(repository, "origin")
+    commit = clone_remotes.default_branch("origin", remote_oids={})
+    if commit is None:
+        notes.append(
+            "no override counts: the default branch of origin is not in this clone, so its gate.reviewers "
+            "are not known; fetch it (git fetch origin, with fetch-depth: 0 of actions/checkout)"
+        )
+        return []
+    with policy.check_out_rules(repository, commit) as folder:
+        return [Reviewer.parse(entry) for entry in list_reviewers(folder)]
