@@ -107,8 +107,6 @@ def _learn(
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
-    if left_out.told():
-        note(escaped(f"{labels}: left out: {left_out.told()}"))
     unanswered = None
     has_recorded_answers = any(case.judges for case in cases)
     if has_recorded_answers:
@@ -119,8 +117,18 @@ def _learn(
         opinions = Opinions(cases, samples.models(cases), asking={})  # nobody is asked now
     else:
         progress = count_to(len(cases), "cases")
-        opinions = runner.ask(cases, NamedInputs.of(labels, base), loaded, mode, project, progress)
+        opinions = runner.ask(
+            cases,
+            NamedInputs.of(labels, base),
+            loaded,
+            mode,
+            project,
+            progress,
+        )
+        left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
+    if left_out.told():
+        note(escaped(f"{labels}: left out: {left_out.told()}"))
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:

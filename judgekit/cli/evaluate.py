@@ -114,6 +114,7 @@ def measure_judges(
             models=names or (None,),
             at_once=jobs,
         )
+        left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
         cases = opinions.cases
         if repeat > 1 and not names:

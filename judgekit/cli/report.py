@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
-    from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
+    from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
 
 _MAX_ROWS = 10  # of a table, in a terminal
 _TIER_COLUMNS = [
@@ -59,6 +59,7 @@ def report(
     from judgekit.data import labels as files
     from judgekit.data.report import summarise
     from judgekit.data.rows import open_rows
+    from judgekit.judging.documents import STDIN
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
@@ -67,6 +68,10 @@ def report(
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
         return
+    if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
+        if results[0] == STDIN:
+            raise UsageError("--map label: standard input is read once; name the file, or --labels")
+        labels = results[0]  # the rows have both
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
@@ -191,26 +196,35 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
     figures = []
     rate = results.accept_rate
     if rate:
-        figures.append(Figure("accept rate, as judged", rate.judged))
+        figures.append(Figure("accept rate, as judged", rate.judged, rate.judged_interval))
         if rate.corrected is not None:
             note = f"with {counted(rate.labels, 'label', 'labels')}"
             figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
     for letter, win in results.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_count_wins(win)))
-    labelled = results.labelled
-    if labelled:
-        agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
-        note = f"of {counted(labelled.labels, 'label', 'labels')}"
-        for name, interval in agreement.items():
-            if interval:
-                # Kappa may be below 0.
-                least = min(0.0, interval.low)
-                figures.append(Figure(name, interval.value, interval, note, least=least))
+    if results.labelled:
+        figures += _agreement_figures(results.labelled)
+    if results.labelled_second and results.difference:
+        name = short_line(results.difference.file, 40)
+        figures += _agreement_figures(results.labelled_second, f"{name}: ")
     difference = results.difference
     if difference and difference.value is not None:
         name = f"{short_line(difference.file, 40)}: rate above the first"
         note = f"of {counted(difference.rows, 'row', 'rows')} in both"
         figures.append(Figure(name, difference.value, difference.interval, note, least=-1.0))
+    return figures
+
+
+def _agreement_figures(labelled: Labelled, whose: str = "") -> list[Figure]:
+    """Return how the verdicts of the results, or of others (`whose`), agree with labels."""
+    agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
+    note = f"of {counted(labelled.labels, 'label', 'labels')}"
+    figures = []
+    for name, interval in agreement.items():
+        if interval:
+            # Kappa may be below 0.
+            least = min(0.0, interval.low)
+            figures.append(Figure(whose + name, interval.value, interval, note, least=least))
     return figures
 
 

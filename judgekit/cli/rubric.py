@@ -272,6 +272,8 @@ def _judge_repeatedly(
     opinions = runner.ask(
         to_ask, NamedInputs.of(loaded.path), loaded, mode, project_path(), progress
     )
+    if opinions.unasked:
+        raise InputError(f"{loaded.path}: a case is not judged: {opinions.unasked[0]}")
     with_course = opinions.with_course(loaded.rubric, mode)
     measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)

@@ -45,13 +45,19 @@ def _interval(value: float | None, low: float | None, high: float | None) -> Int
 
 
 class CorrectedRate(ReportPart):
-    """A share of rows: as `judged`; and `corrected` for the judge's errors by `labels`, with its bounds."""
+    """A share of rows: as `judged`, and `corrected` for the judge's errors by `labels`, each with bounds."""
 
     judged: float
     corrected: float | None = None
     low: float | None = None
     high: float | None = None
     labels: int = 0
+    judged_low: float | None = None
+    judged_high: float | None = None
+
+    @property
+    def judged_interval(self) -> Interval | None:
+        return _interval(self.judged, self.judged_low, self.judged_high)
 
     @property
     def interval(self) -> Interval | None:
@@ -161,6 +167,7 @@ class ResultsReport(ReportPart):
     not_accepted: int = 0
     values: int = 0
     labelled: Labelled | None = None
+    labelled_second: Labelled | None = None
     difference: Difference | None = None
     column: str | None = None
     groups: list[Group] = []
@@ -195,19 +202,22 @@ class _Tally:
         decided = _worths(self.words.elements(), best)
         if not decided:
             return None
-        judged = sum(decided) / len(decided)
-        count = len(self.pairs)
+        judged_low, judged_high = stats.adjusted(decided, (0, 0, 1, 1)).bounds
+        as_judged = CorrectedRate(
+            judged=sum(decided) / len(decided),
+            labels=len(self.pairs),
+            judged_low=judged_low,
+            judged_high=judged_high,
+        )
         if self.needs(best):
-            return CorrectedRate(judged=judged, labels=count)
+            return as_judged
         unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
         labels = _worths([label for label, _ in self.pairs], best)
         verdicts = _worths([verdict for _, verdict in self.pairs], best)
         labelled = list(zip(verdicts, labels, strict=True))
         corrected = stats.corrected(labelled, others=_worths(unlabelled.elements(), best))
         low, high = corrected.bounds
-        return CorrectedRate(
-            judged=judged, corrected=corrected.value, low=low, high=high, labels=count
-        )
+        return as_judged.model_copy(update={"corrected": corrected.value, "low": low, "high": high})
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
         return Group(
@@ -345,8 +355,11 @@ def summarise(
         accept_rate = tally.rate(best)
         needs = tally.needs(best) if labels else None
     labelled = None
+    labelled_second = None
     if has_labels:
         labelled = _labelled(tally.pairs, labels, lists, left_out)
+        if second:
+            labelled_second = _labelled_second(second[1], labels)
     difference = lists.difference(best) if second else None
     win_rates, matrix = _wins(totals.ranks)
     largest_groups = []
@@ -376,6 +389,7 @@ def summarise(
         not_accepted=not_accepted,
         values=len(groups),
         labelled=labelled,
+        labelled_second=labelled_second,
         difference=difference,
         column=column,
         groups=largest_groups,
@@ -576,6 +590,31 @@ def _labelled(
         is_binary=rows.is_binary and has_improve,
         not_compared=left_out or LeftOut(),
         unmatched=rows.unlabelled(labels),
+    )
+
+
+def _labelled_second(words: Mapping[str, str], labels: Mapping[str, str]) -> Labelled:
+    """Return how the verdicts of second results agree with the labels."""
+    pairs = []
+    for row_id, label in labels.items():
+        word = words.get(row_id)
+        if word is not None and word not in UNDECIDED:
+            pairs.append((label, word))
+    binary = is_binary(labels.values())
+    same = compared(pairs, binary=binary)
+    confusion = defaultdict[str, dict[str, int]](dict)
+    for (label, said), count in sorted(Counter(pairs).items()):
+        confusion[label][said] = count
+    kappa, _ = stats.kappas(same)
+    return Labelled(
+        labels=len(pairs),
+        left_out=len(labels) - len(pairs),
+        accuracy=stats.accuracy(same),
+        kappa=kappa,
+        confusion=confusion,
+        differing=sum(label != said for label, said in same),
+        wrong=[],
+        is_binary=binary and any(said == "improve" for _, said in pairs),
     )
 
 

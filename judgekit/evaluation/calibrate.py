@@ -532,12 +532,16 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
 
 
 class Opinions(NamedTuple):
-    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked."""
+    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked.
+
+    `unasked` says of each case that is left out why no model was asked.
+    """
 
     cases: list[Case]
     models: Mapping[TierName, str]
     asking: calibration.Asking
     judge: DocumentJudge | None = None
+    unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
         """Return cases about documents or candidates with one judge more, `COURSE`: what the tiers come to.

@@ -23,7 +23,7 @@ from judgekit.judging.documents import LEAST_TEXTS, LETTERS
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.evaluation.stats import Pair
 
@@ -342,18 +342,26 @@ def agrees(label: str, said: str, *, binary: bool) -> bool:
 class LeftOut:
     """Labels that are not compared: blank ones, those that are not understood, one of which is `example`.
 
-    `texts` are rows whose text is blank.
+    `texts` are rows whose text is blank; `unasked` have no verdict for another reason, of which one is `why`.
     """
 
     blank: int = 0
     unknown: int = 0
     example: str = ""
     texts: int = 0
+    unasked: int = 0
+    why: str = ""
 
     def add_unknown(self, value: object, count: int = 1) -> None:
         self.unknown += count
         if not self.example:
             self.example = short_line(str(value), _SHOWN_CHARS)
+
+    def add_unasked(self, reasons: Sequence[str]) -> None:
+        """Count rows about which no model was asked, by why."""
+        self.unasked += len(reasons)
+        if reasons and not self.why:
+            self.why = reasons[0]
 
     def told(self) -> str:
         """Return what was left out, in one line; "" where nothing was."""
@@ -365,6 +373,9 @@ class LeftOut:
             parts.append(f"{what} not understood, such as {self.example!r}")
         if self.texts:
             parts.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
+        if self.unasked:
+            what = counted(self.unasked, "row that cannot", "rows that cannot")
+            parts.append(f"{what} be judged ({self.why})")
         return ", ".join(parts)
 
 

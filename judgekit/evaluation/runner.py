@@ -138,6 +138,9 @@ def ask(
     Each of `models` is asked alone, as the quick tier, and is a judge of its name; for the value `None` all
     tiers are asked. Calls `progress` with the number of cases that were asked about.
 
+    Cases about which no model is asked, because they lack what the rubric needs, are left out; if there are
+    no others, that is an `UnaskedError`.
+
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     config = configuration.load(project)
@@ -153,25 +156,43 @@ def ask(
                     raise UsageError(f"no model to ask: {settings.no_model_reason}")
                 judges.append(DocumentJudge(gateway, settings, service.reply_cache(request)))
             asked_cases = list(cases)
+            unasked: dict[str, UnaskedError] = {}
             count = 0
             for model, judge in zip(models, judges, strict=True):
                 tier_judge = _for_every_opinion(judge, model)
-                ask_tiers = partial(ask_about_case, tier_judge, inputs=inputs)
+                ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=inputs)
                 limit = service.max_concurrency(tier_judge, at_once)
                 answered_cases = []
                 async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
                     async for case, by_tier in answers:
-                        if model:  # it was asked as the quick tier
+                        count += 1
+                        progress(count)
+                        if isinstance(by_tier, UnaskedError):
+                            unasked.setdefault(by_tier.case_id, by_tier)
+                        elif model:  # it was asked as the quick tier
                             answered_cases.append(case.with_judges({model: by_tier["quick"]}))
                         else:
                             answered_cases.append(case.with_judges(by_tier))
-                        count += 1
-                        progress(count)
                 asked_cases = answered_cases  # the next model's answers stand beside these
+            if unasked and not asked_cases:
+                raise next(iter(unasked.values()))
             panel = fingerprint(judges[0].settings)
-            return Opinions(asked_cases, panel.models, panel.asking, judge=judges[0])
+            reasons = [error.why for error in unasked.values()]
+            return Opinions(
+                asked_cases, panel.models, panel.asking, judge=judges[0], unasked=reasons
+            )
 
     return running.run(ask_all())
+
+
+async def _ask_unless_refused(
+    judge: AnyJudge, case: Case, inputs: NamedInputs
+) -> dict[TierName, Recorded] | UnaskedError:
+    """Return what each tier says about a case, or why none is asked: one such case ends no run."""
+    try:
+        return await ask_about_case(judge, case, inputs)
+    except UnaskedError as error:
+        return error
 
 
 def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge:
@@ -218,10 +239,19 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{problem} {share} ({why}); {effect}; test the models with judgekit provider check"
 
 
+class UnaskedError(InputError):
+    """No model was asked about a case, which lacks what its rubric needs, or may not be sent."""
+
+    def __init__(self, case: Case, why: str) -> None:
+        self.case_id = case.id
+        self.why = why
+        super().__init__(str(case.wrong(f"no model was asked (not judged: {why})")))
+
+
 async def ask_about_case(
     judge: AnyJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded]:
-    """Return by tier what it says about a case; raises `InputError` where no model is asked."""
+    """Return by tier what it says about a case; raises `UnaskedError` if no model is asked."""
     if case.variant == "rerun":  # else the cache would say again what it said before
         judge = replace(judge, cache=None)
     task_judge, whole_subject = prepare(judge, case, inputs)
@@ -245,7 +275,7 @@ async def ask_about_case(
         await task_judge.run(state)
         cut_tiers.update(state.cut)
     if isinstance(task_judge, DocumentJudge) and not state.turns:
-        raise case.wrong(f"no model was asked (not judged: {state.refused})")
+        raise UnaskedError(case, str(state.refused))
     by_tier = {}
     for tier, turns in state.turns.items():
         answers = [_record_answer(task_judge, case, turn) for turn in turns]
@@ -554,6 +584,8 @@ def leniency(
     """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
+    if opinions.unasked:
+        raise InputError(f"{loaded.path}: a wrong text is not judged: {opinions.unasked[0]}")
     reader = SampleReader(loaded.rubric, mode)
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}

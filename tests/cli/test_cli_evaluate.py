@@ -505,3 +505,38 @@ def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) 
     assert all(row[0].partition("/")[0] == row[2].partition("/")[0] for row in rows)
     done = judgekit(*SCOPED, "--run", str(tmp_path / "missing" / "run"))
     assert (done.code, done.out, "cannot be written" in done.err) == (64, "", True)
+
+
+REFERENCES = ("--rubric", "answer-correctness", "--mode", "strict")
+
+
+def with_references(project: Path, *references: str) -> str:
+    rows = []
+    for number, reference in enumerate(references):
+        text = f"answer {number}"
+        rows.append({"id": number, "answer": text, "expected": reference, "label": "accept"})
+    path = project / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("command", [("eval", "judge"), ("calibrate",)])
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_row_that_lacks_what_the_rubric_needs_is_left_out_and_counted(
+    served: Served, project: Path, command: tuple[str, ...], blank: str
+) -> None:
+    path = with_references(project, "7", blank, "8")
+    done, asked = served(by_content, *command, path, *REFERENCES)
+    assert done.code == 0
+    assert "1 row that cannot be judged (answer-correctness@1.0.0 needs" in done.out + done.err
+    assert "answer 1" not in str([each.text for each in asked])
+
+
+@pytest.mark.parametrize("command", [("eval", "judge"), ("calibrate",)])
+def test_rows_none_of_which_can_be_judged_are_an_error(
+    served: Served, project: Path, command: tuple[str, ...]
+) -> None:
+    done, asked = served(by_content, *command, with_references(project, "", ""), *REFERENCES)
+    assert done.code == 65
+    assert "case 0: no model was asked" in done.err
+    assert asked == []
