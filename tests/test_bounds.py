@@ -285,6 +285,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.scan.is_ignored": patterns,
     "hooks.context.render": candidates,
     "hooks.entries.is_ours": hooks_of_a_client,
+    "hooks.files.names_in_code": lambda text: of("hooks.files.names_in_code")(
+        as_bytes(text), "judgekit"
+    ),
     "hooks.git_hook.owner_of": lambda text: of("hooks.git_hook.owner_of")(as_bytes(text)),
     "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
