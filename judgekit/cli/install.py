@@ -127,6 +127,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
     from judgekit.hooks import skill as skills
+    from judgekit.hooks import stores
 
     project = project_path()
     change = install.plan_install(scope, project, client)
@@ -143,6 +144,8 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if any(install.list_obstacles(project, client)):
         effect = f"{client.title} doesn't run it yet, see below"
     say(f"{_describe_writing(change)}: {effect}")
+    for line in stores.describe_stores(str(project)):
+        say(line)
     if with_skill:
         skill_change = skills.plan_install(scope, project, client)
         _install(skill_change, ": the agent knows how to search")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 
 from judgekit import environment
 from judgekit.retrieval import quickjson
@@ -146,6 +147,7 @@ def _find_unknown_option(arguments: list[str]) -> str:
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return what the hook prints, and its lines for stderr; raises `BadInputError` without a prompt."""
+    started = time.monotonic()
     prompt = _prompt_of(payload)
     if is_silent(prompt):
         return "", []
@@ -169,16 +171,17 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
-    if configured["log"]:
-        from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
-
-        explain.add_to_log(prompt, ranked, shown, configured, payload.get("session_id"))
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
     descriptions = {hit.root: settings.descriptions(hit.root) for hit in in_full}
     text = context.render(ranked.pinned, shown, configured.project, descriptions)
     if not text and not has_matches and configured["hint_on_zero"] and _has_store(configured):
         text = context.render_nothing_found()
+    if configured["log"]:
+        from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
+
+        cost = (len(text), round(1_000 * (time.monotonic() - started)))
+        explain.add_to_log(prompt, ranked, shown, configured, cost, payload.get("session_id"))
     titles = [hit.title for hit in in_full] if configured["show"] else []
     is_gemini = payload.get("hook_event_name") == GEMINI_PROMPT
     return context.format_output(text, titles, is_gemini=is_gemini), notes

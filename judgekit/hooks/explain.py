@@ -259,9 +259,13 @@ def add_to_log(
     ranked: RankedCandidates,
     shown: context.Shown,
     configured: Settings,
+    cost: tuple[int, int],
     session: object = None,
 ) -> None:
-    """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
+    """Write down what became of a prompt; where that cannot be, nothing is lost but the line.
+
+    Its `cost` is how many characters were added to it, and how many milliseconds that took.
+    """
     injected, mentioned = shown
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -277,6 +281,9 @@ def add_to_log(
     left_out = [hit for hit in ranked.candidates if hit not in injected and hit not in mentioned]
     line["left_out"] = len(left_out)
     line["judge"] = configured["judge"]
+    line["judged"] = ranked.judged
+    line["dropped"] = ranked.dropped
+    line["characters"], line["ms"] = cost
     from judgekit import outputs  # noqa: PLC0415 - only where something is written
 
     try:

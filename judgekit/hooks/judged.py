@@ -55,6 +55,8 @@ def choose_by_judge(
         notes.append(judged)
         return None
     kept, undecided, why_undecided, likely, only_drops = judged
+    ranked.judged = len(candidates)
+    ranked.dropped = len(candidates) - len(kept) - len(undecided)
     if why_undecided is not None:
         notes.append(why_undecided)
     if only_drops:

@@ -24,6 +24,7 @@ WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")
 _TITLE = 60
+_SURE = 5  # prompts in which a judge that drops everything isn't chance any more
 _LISTED = 3
 _TEXTS = environment.table(__file__, "stats.toml")
 
@@ -102,6 +103,8 @@ def report(folder: str, *, as_json: bool = False) -> str:
         state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
     template = _TEXTS["logged" if logged else "remembered"]
     text = template.format(**figures, state=state, listed="; ".join(listed))
+    if figures.get("judged_prompts", 0) >= _SURE and not figures["judged"] - figures["dropped"]:
+        text += _TEXTS["drops_all"].format(**figures)
     return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
 
 
@@ -132,6 +135,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         counts["injections"] += len(injected)
         counts["pinned"] += len(pinned)
         counts["repeats_avoided"] += labels.count("high")
+        _count_cost(counts, line)
         if injected:
             counts["injected_prompts"] += 1
         if mentioned:
@@ -160,8 +164,29 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         "sessions": len(sessions),
         "transcripts": transcripts,
         **counts,
+        "characters_each": _share(counts["characters"], counts["measured_prompts"]),
+        "ms_each": _share(counts["milliseconds"], counts["measured_prompts"]),
         "memories": memories,
     }
+
+
+def _share(total: int, count: int) -> int:
+    return round(total / count) if count else 0
+
+
+def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
+    """Count what a prompt's answer cost, and what a judge dropped for it; older lines don't say."""
+    characters, milliseconds = line.get("characters"), line.get("ms")
+    if isinstance(characters, int) and isinstance(milliseconds, int):
+        counts["measured_prompts"] += 1
+        counts["characters"] += characters
+        counts["milliseconds"] += milliseconds
+    judged, dropped = line.get("judged"), line.get("dropped")
+    if isinstance(judged, int) and isinstance(dropped, int) and judged:
+        counts["judged_prompts"] += 1
+        counts["judged"] += judged
+        counts["dropped"] += dropped
+        counts["all_dropped"] += judged == dropped
 
 
 def _count_use(

@@ -122,6 +122,7 @@ class RankedCandidates:
 
     `pinned` were asked for by name and are no `candidates`, `repeated` the conversation has already.
     `empty_roots` have no file that is read: whoever searches is told, and the hook is silent about it.
+    A judge saw `judged` of the candidates and let `dropped` of them go.
     `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
     """
 
@@ -135,6 +136,8 @@ class RankedCandidates:
         self.degraded: str | None = None
         self.repeated: list[Candidate] = []
         self.empty_roots: list[str] = []
+        self.judged = 0
+        self.dropped = 0
 
 
 def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:

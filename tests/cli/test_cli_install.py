@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_repo import GitRepo
+from outcome import by_project
 
 from judgekit import environment
 from judgekit.hooks import entries, git_hook, install, pre_commit
@@ -44,6 +45,7 @@ def test_in_and_out_of_the_users_settings_twice(
         0,
         [
             f"Wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects",
+            f"it reads {project / '.claude' / 'memory'} (.claude/memory): 5 memories",
             SKILL_OFFER,
             'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope user',
         ],
@@ -517,3 +519,47 @@ def test_a_hook_manager_that_still_runs_the_gate_is_named(judgekit: Run, project
     (project / "lefthook.toml").write_text('[pre-push.jobs.gate]\nrun = "judgekit gate"\n')
     done = judgekit("uninstall", "git")
     assert f"{project / 'lefthook.toml'} still runs the gate" in done.err
+
+
+CLIENT_NAMES = ("claude-code", "codex", "gemini")
+
+
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_installing_says_what_is_read_and_how_much_that_is(
+    judgekit: Run, project: Path, name: str
+) -> None:
+    notes = project / "notes"
+    notes.mkdir()
+    for number in range(3):
+        (notes / f"{number}.md").write_text("# A note\n")
+    by_project("retrieval: {roots: [notes, gone]}\n")
+    done = judgekit("install", name)
+    assert f"it reads {notes} (notes): 3 memories\n" in done.out
+    assert f"it reads {project / 'gone'} (gone): no such folder yet\n" in done.out
+    assert "no memories yet" not in done.out
+
+
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_without_memories_the_line_to_add_is_named(
+    judgekit: Run, project: Path, name: str, *, is_there: bool
+) -> None:
+    shutil.rmtree(project / ".claude" / "memory")
+    if is_there:
+        (project / ".claude" / "memory").mkdir()
+    done = judgekit("install", name)
+    assert "retrieval: {roots: [.claude/memory, ~/notes]}\n" in done.out
+    assert environment.SETTINGS.path() in done.out
+
+
+def test_the_line_to_add_is_understood(judgekit: Run, project: Path, isolated: Path) -> None:
+    shutil.rmtree(project / ".claude" / "memory")
+    notes = isolated / "notes"
+    notes.mkdir()
+    (notes / "walrus.md").write_text("# Walruses\n")
+    line = judgekit("install", "claude-code").out.partition("config.yaml: ")[2].partition("\n")[0]
+    settings = Path(environment.SETTINGS.path())
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(f"{line}\n")
+    assert f"it reads {notes} (~/notes): 1 memory\n" in judgekit("install", "claude-code").out
+    assert "Walruses" in judgekit("search", "walruses").out

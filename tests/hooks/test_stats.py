@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hooking import QUESTION, TITLE, by_user, payload
 
 from judgekit.hooks import stats
+from judgekit.judging import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,6 +192,40 @@ def test_lines_or_json(
     ask(QUESTION)
     monkeypatch.chdir(store.root)
     text, errors = run(None, "--stats")
-    assert (errors, len(text.rstrip().split("\n"))) == ([], 11)
+    assert (errors, len(text.rstrip().split("\n"))) == ([], 13)
     found, errors = run(None, "--stats", "--json")
     assert (errors, json.loads(found)["project"]) == ([], str(store.project))
+
+
+def test_what_was_added_to_prompts_and_how_long_it_took(store: MemoryStore, run: Run) -> None:
+    by_user("retrieval: {log: true}\n")
+    text, _ = run(payload(store))
+    run(payload(store, HAIKU))
+    assert some(store, "measured_prompts characters") == [2, len(text.rstrip("\n"))]
+    figures = stats.report(str(store.project))
+    assert f"added: {len(text.rstrip())} characters and " in figures
+    assert " ms to 2 prompts; " in figures
+
+
+@pytest.mark.parametrize(("prompts", "is_noticed"), [(4, False), (5, True)])
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_a_judge_that_drops_everything_is_noticed(
+    store: MemoryStore,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    prompts: int,
+    is_noticed: bool,
+    keeps: int,
+) -> None:
+    by_user("retrieval: {judge: on, log: true, repeat_after: 0}\n")
+    left = SimpleNamespace(degraded=None, by_decisions=False)
+    monkeypatch.setattr(search, "judged_hook", lambda _, hits, *__: (hits[:keeps], [], left))
+    for _ in range(prompts):
+        run(payload(store, "invoice or avatar or backup?"))
+    judged, dropped = some(store, "judged dropped")
+    assert judged - dropped == keeps * prompts
+    assert some(store, "judged_prompts all_dropped") == [prompts, prompts * (1 - keeps)]
+    text = stats.report(str(store.project))
+    assert f"judge: {prompts} prompts; it dropped {dropped} of {judged} memories" in text
+    assert ("the judge dropped every memory" in text) == (is_noticed and not keeps)

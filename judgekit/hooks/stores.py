@@ -1,0 +1,66 @@
+"""Which folders the prompt hook reads in a project, how many memories they hold, and how to name others."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from judgekit import environment
+from judgekit.hooks import settings
+from judgekit.retrieval import index, scan, search
+from judgekit.retrieval.index_file import NoFullTextError
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.retrieval.compiled import Profiles
+
+_PATIENCE = 2.0  # seconds in which the memories of a folder are counted, or the most of them
+
+
+def describe_stores(project: str) -> Iterator[str]:
+    """Yield what the hook reads here; for want of memories, the line by which it reads a person's notes."""
+    configured, _ = settings.load(project)
+    if not configured["enabled"]:
+        yield "it adds nothing: retrieval.enabled is false"
+        return
+    if configured["command"]:
+        yield f"it asks {configured['command'][0]} for memories (retrieval.command)"
+        return
+    total = 0
+    base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
+    for root in configured["roots"]:
+        path = search.resolve(root, configured.project)
+        folder = os.path.realpath(path)
+        if not os.path.isdir(folder):
+            yield f"it reads {path} ({root}): no such folder yet"
+        elif not search.may_be_searched(root, folder, base, configured.trusted):
+            yield f"it does not read {path} ({root}): outside the project"
+        else:
+            count, is_whole = _count_memories(folder, configured.profiles)
+            total += count
+            least = "" if is_whole else "at least "
+            memories = counted(count, "memory", "memories")
+            yield f"it reads {path} ({root}): {least}{memories}"
+    if not total:
+        yield from _propose_roots(configured.project, configured["roots"])
+
+
+def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
+    """Count the memories in a folder; return that, and whether all were read. A prompt finds the index."""
+    try:
+        with closing(index.open_index(folder, profiles, patience=_PATIENCE)) as opened:
+            return opened.size, not opened.pending
+    except NoFullTextError:
+        _, entries, _ = scan.entries(folder, profiles)
+        return len(entries), True
+
+
+def _propose_roots(project: str, roots: Sequence[str]) -> Iterator[str]:
+    own_memory = search.resolve(search.AUTO_ROOT, project)
+    has_own = os.path.isdir(own_memory) and search.AUTO_ROOT not in roots
+    names = [*roots, *([search.AUTO_ROOT] if has_own else []), "~/notes"]
+    line = f"retrieval: {{roots: [{', '.join(names)}]}}"
+    yield f"no memories yet; if your notes lie in ~/notes, add to {environment.SETTINGS.path()}: {line}"
