@@ -109,6 +109,9 @@ class _ChainTest(NamedTuple):
     steps: int
 
 
+_NO_TEST = _ChainTest(widest=None, refused=None, steps=0)
+
+
 class ChosenRules(NamedTuple):
     """The gates that hold, the evidence for each of them, and the classes without one."""
 
@@ -137,15 +140,20 @@ def choose_rules(
             steps[chain] = test.steps
             if test.widest is not None:
                 gates.append(test.widest)
-            if test.refused is not None:
-                refused.append(test.refused)
+            refusal = test.refused
+            if chain.leans:
+                refusal = _refusal_of_side(chain, reaching, level, promise, test)
         else:
             # The share of the doubt that it would have, if it were tested as well.
             level = doubt / (len(testable) + 1)
-            least_margin = min(map(chain.margin, members))
-            gate = _test_gate(chain, least_margin, members, level, promise)
-            if isinstance(gate, RefusedRule):
-                refused.append(gate)
+            if chain.leans:
+                refusal = _refusal_of_side(chain, members, level, promise, _NO_TEST)
+            else:
+                least_margin = min(map(chain.margin, members))
+                gate = _test_gate(chain, least_margin, members, level, promise)
+                refusal = gate if isinstance(gate, RefusedRule) else None
+        if refusal is not None:
+            refused.append(refusal)
     kept_gates = _without_overlaps(gates)
     finality = FinalityRules(rules=tuple(kept_gates), last=promise.reference)
     return ChosenRules(finality, kept_gates, refused)
@@ -165,6 +173,31 @@ def _test_chain(
             return _ChainTest(widest, gate, steps)
         widest = gate
     return _ChainTest(widest, None, steps)
+
+
+def _refusal_of_side(
+    chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
+) -> RefusedRule | None:
+    """Return the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
+
+    A chain that leans holds opinions of both sides, and nobody would have those of the other side be final.
+    Where no gate holds it is the widest class that more labels would do for, or all of that side.
+    """
+    if test.widest is not None:
+        is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
+        return test.refused if is_on_side else None
+    on_side = [sample for sample in members if chain.margin(sample) >= 0]
+    margins = sorted({chain.margin(sample) for sample in on_side})
+    hopeless = None
+    for margin in margins:  # the widest class first
+        inside = [sample for sample in on_side if chain.margin(sample) >= margin]
+        gate = _test_gate(chain, margin, inside, level, promise)
+        if not isinstance(gate, RefusedRule):
+            continue
+        if gate.more is not None:
+            return gate
+        hopeless = hopeless or gate
+    return hopeless
 
 
 def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:

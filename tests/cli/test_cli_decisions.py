@@ -130,6 +130,45 @@ def test_a_calibration_of_an_earlier_format_is_not_used_and_that_is_said(
     assert "judgekit calibrate" in done.err
 
 
+def write_sides(path: Path, count: int, wrong: int = 0) -> str:
+    """Write labels of a model that is sure: so many on each side, of which some are wrong."""
+    cases = []
+    for number in range(count):
+        label = "reject" if number < wrong else "accept"
+        cases.append(case(2 * number, 4.8, label))
+        cases.append(case(2 * number + 1, 1.2, "accept" if number < wrong else "reject"))
+    path.write_text("".join(json.dumps(each) + "\n" for each in cases), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("count", "more"), [(10, 49), (40, 32), (60, 12), (70, 2), (71, 1)])
+def test_labels_without_an_error_are_told_how_many_more_would_do(
+    judgekit: Run, tmp_path: Path, count: int, more: int
+) -> None:
+    done = judgekit("calibrate", write_sides(tmp_path / "labels.jsonl", count), *KLS)
+    assert f"0 wrong of {count}," in done.out
+    assert f"too few labels; about {more} more are needed" in done.out
+    assert "would not help" not in done.out
+
+
+def test_with_that_many_both_sides_are_promised_and_no_other_class_is_named(
+    judgekit: Run, tmp_path: Path
+) -> None:
+    done = judgekit("calibrate", write_sides(tmp_path / "labels.jsonl", 72), *KLS)
+    assert "quick accept, leaning" in done.out
+    assert "quick reject, leaning" in done.out
+    assert "Cannot be promised" not in done.out
+
+
+def test_a_side_that_is_often_wrong_is_told_that_more_labels_would_not_help(
+    judgekit: Run, tmp_path: Path
+) -> None:
+    done = judgekit("calibrate", write_sides(tmp_path / "labels.jsonl", 100, wrong=30), *KLS)
+    assert "30 wrong of 100" in done.out
+    assert "too many errors; more labels would not help" in done.out
+    assert "leaning -" not in done.out
+
+
 def test_what_is_between_is_asked_of_the_next_tier(
     judgekit: Run, labels: str, server: DecisionServer, document: str
 ) -> None:
