@@ -287,8 +287,11 @@ def _say_judge(judge: JudgeReport) -> None:
     if probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
         say_line("Brier and ECE of its probabilities", errors)
-    usd = "" if judge.cost.usd is None else f", ${judge.cost.usd:.6f}"
-    say_line("an item", f"{judge.cost.calls:.2f} calls{usd}")
+    cost = judge.cost
+    usd = "" if cost.usd is None else f", ${cost.usd:.6f}"
+    if usd and cost.known < judge.items:
+        usd += f" where that is known ({cost.known} of {judge.items})"
+    say_line("an item", f"{cost.calls:.2f} calls{usd}")
 
 
 def _say_word(word: Class) -> None:

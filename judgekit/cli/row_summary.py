@@ -86,10 +86,10 @@ def _describe_labels(run: DatasetRun) -> list[str]:
 
 def describe_cost(run: DatasetRun) -> str:
     """Return what a run has cost so far, and whether that is all."""
+    if not run.spent_usd and run.unpriced:
+        return "cost at least 0 (a model has no price)" if run.priced else "cost unknown"
     if not run.spent_usd and run.is_local:
         return "cost 0 (local)"
-    if not run.spent_usd and run.unpriced:
-        return "cost unknown"
     digits = 4 if 0 < run.spent_usd < 1 else 2
     at_least = "at least " if run.unpriced else ""
     return f"{at_least}{run.spent_usd:.{digits}f} USD"

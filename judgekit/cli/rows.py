@@ -172,6 +172,8 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     """Say what was sent where, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
+    if task == "judge":
+        output.note(*filter(None, [work.doubled_note()]))
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
         warn(escaped(f"{work.failed}{more}"))

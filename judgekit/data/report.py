@@ -283,15 +283,18 @@ class _Totals:
     judges: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     usd: float = 0.0
+    priced: int = 0
     unpriced: int = 0
 
     def add(self, row: ResultRow, label: str | None) -> None:
         self.tally.add(row.word, label)
         cost = number(row.columns.get("cost_usd"))
-        if cost is None:
-            self.unpriced += 1
-        else:
+        if cost is not None:
+            self.priced += 1
             self.usd += cost
+        judged = nested(row.columns.get("judged")) or {}
+        if cost is None or judged.get("cost_complete") is False:
+            self.unpriced += 1
         if row.word in OUTCOMES:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
@@ -308,7 +311,7 @@ class _Totals:
 
     def cost_usd(self) -> float | None:
         """Return what all rows cost; None where nothing has a price."""
-        if self.unpriced and not self.usd:
+        if self.unpriced and not self.priced:
             return None
         return self.usd
 

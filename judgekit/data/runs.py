@@ -16,7 +16,7 @@ from judgekit.judging.round import INEXACT
 from judgekit.judging.wordless import Deciders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.data.dataset import Dataset, PendingRow
     from judgekit.errors import InputError
@@ -43,18 +43,24 @@ class Tally:
     """What has become of rows: their verdicts, how many were `judged` or `kept`, and what that cost.
 
     `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts labels, as they
-    are written, with the verdicts of their rows. `unpriced` rows have calls
-    of unknown cost. Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
+    are written, with the verdicts of their rows. Of `priced` rows a cost is known,
+    `unpriced` ones have calls of unknown cost.
+
+    Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
     because there is no such model, or as wrong requests in the same `refused_words`; `refusal` says which.
+    `doubled` are the models that gave opinions in several tiers, `rounds` how many there were in all.
     """
 
     verdict_counts: Counter[str] = field(default_factory=Counter)
     judged: int = 0
     kept: int = 0
     spent_usd: float = 0.0
+    priced: int = 0
     unpriced: int = 0
     is_local: bool = False
     redacted: int = 0
+    rounds: int = 0
+    doubled: set[str] = field(default_factory=set)
     substitutes: set[str] = field(default_factory=set)
     deciders: Deciders = field(default_factory=Deciders)
     labels: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -90,6 +96,15 @@ class Tally:
         for part in fields(Tally):
             setattr(self, part.name, getattr(empty, part.name))
         return counted
+
+
+def _find_doubled(rounds: Sequence[Record]) -> set[str]:
+    """Find the models that gave an opinion in several tiers."""
+    tiers_by_model: dict[str, set[str]] = {}
+    for round_ in rounds:
+        if round_["opinion"]:
+            tiers_by_model.setdefault(round_["model"], set()).add(round_["tier"])
+    return {model for model, tiers in tiers_by_model.items() if len(tiers) > 1}
 
 
 @dataclass
@@ -144,8 +159,8 @@ class DatasetRun(Tally):
 
     def _spends_all(self) -> bool:
         if self.max_cost_usd is not None:
-            priced = self.judged - self.unpriced
-            mean = self.spent_usd / priced if priced else 0.0
+            complete = self.judged - self.unpriced
+            mean = self.spent_usd / complete if complete else 0.0
             expected = self.spent_usd + self._at_work * mean
             if expected >= self.max_cost_usd * (1 - INEXACT):
                 self.is_spent = True
@@ -178,11 +193,14 @@ class DatasetRun(Tally):
     def _note_record(self, record: Record, error: str) -> None:
         """Count what a verdict cost, what was left out of it, and whether its models refused."""
         self.spent_usd += record["cost_usd"] or 0.0
+        self.priced += record["cost_usd"] is not None
         self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
         self.is_local |= record["cost_source"] == "local"
         self.redacted += record.get("redacted") or 0
         self.substitutes.update(record.get("substitutes") or ())
         self.deciders.add(record)
+        self.rounds += len(record["rounds"])
+        self.doubled |= _find_doubled(record["rounds"])
         failures = [round_["failure"] for round_ in record["rounds"]]
         if not failures:  # nothing was sent
             return
@@ -197,6 +215,14 @@ class DatasetRun(Tally):
         words = _NUMBERS.sub("N", message)
         self.refused_words = self.refused_words or words
         return words == self.refused_words
+
+    def doubled_note(self) -> str | None:
+        """Say that one model fills several tiers, and how often a row asks it; None if none does."""
+        if not self.doubled:
+            return None
+        names = ", ".join(sorted(self.doubled))
+        calls = self.rounds / max(1, self.sent)
+        return f"{names} fills several tiers: {calls:.1f} calls a row; --depth quick asks once"
 
     def give_up(self) -> None:
         """End a run that cannot succeed; what was judged is kept, and a later run goes on."""

@@ -15,7 +15,7 @@ _REASONS = {
 }
 
 # Verdicts that accept nothing, and prefer nothing.
-_OPEN = ("reject", "improve", "escalate", "undetermined", "tie")
+_OPEN = ("", "reject", "improve", "escalate", "undetermined", "tie")
 
 
 def is_wordless(verdict: Mapping[str, Any]) -> bool:
@@ -53,7 +53,11 @@ class Deciders:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count the rounds of a verdict's record, and an acceptance that no calibration vouches for."""
-        if record["verdict"] not in _OPEN and not record.get("calibration") and is_wordless(record):
+        if (
+            record.get("verdict", "") not in _OPEN
+            and not record.get("calibration")
+            and is_wordless(record)
+        ):
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
         for row in record.get("rounds") or ():

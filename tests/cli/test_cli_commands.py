@@ -160,6 +160,7 @@ def test_costs() -> None:
         (0.0, "cache", True, "1.5 s, $0.0000 (all replies cached)"),
         (None, None, False, "1.5 s, cost unknown (no price for custom/m)"),
         (0.0, "local", True, "1.5 s, cost 0 (local)"),
+        (0.0, "local", False, "1.5 s, cost at least 0 (no price for custom/m)"),
         (None, None, True, "1.5 s"),
         (0.0123, None, None, "1.5 s, $0.0123"),
     ):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import hooking
 import pytest
 from deciding import DecisionServer
 from git_repo import GitRepo
 from judged_by_decisions import QUICK, WRITER, address, deciding_alone, deciding_before, written
-from loopback import says
+from loopback import Loopback, says
 from scripted import finding, scores
 
+from judgekit import environment
 from judgekit.config import files
 from judgekit.errors import FailureKind
 from judgekit.judging.decisions import State, ask_decisions
@@ -25,7 +29,6 @@ from judgekit.providers.litellm import LitellmGateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from loopback import Answer
     from outcome import Run
@@ -359,3 +362,50 @@ def test_no_push_is_held_without_a_finding(judgekit: Run, pushed: None) -> None:
         done = judgekit(*GATE)
     assert (done.code, done.out.split()[0]) == (0, "UNDETERMINED")
     assert "no model gave a finding: name one that writes in judge.tiers.deep" in done.out
+
+
+# --- What costs are known
+
+
+@pytest.mark.parametrize(("usd", "words"), [(0.0, "at least 0"), (0.001, "at least 0.0020 USD")])
+def test_a_tier_without_a_price_makes_the_cost_of_rows_a_least_one(
+    judgekit: Run, project: Path, usd: float, words: str
+) -> None:
+    rows = [json.dumps({"text": f"Restart the server {number} times."}) for number in range(2)]
+    (project / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    judge = ("judge", "--no-engine", "--data", "rows.jsonl", "--out", "out.jsonl")
+    with deciding_before(SOUND) as (server, _):
+        profile = (files.folder("providers") / "vllm-decisions.yaml").read_text(encoding="utf-8")
+        priced = f"{profile}price: {{small: {{input: {usd * 1000}, output: 0}}}}\n"
+        folder = Path(environment.PROVIDERS.path())
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "vllm-decisions.yaml").write_text(priced, encoding="utf-8")
+        done = judgekit(*judge, "--mode", "strict")
+        assert len(server.requests) == 2
+    assert words in done.err
+    assert "cost 0 (local)" not in done.err
+    told = judgekit("report", "out.jsonl").out.splitlines()[0]
+    assert f"at least {2 * usd:.4f} USD" in told
+
+
+def test_a_model_that_fills_two_tiers_is_said_once_with_its_calls(
+    judgekit: Run, project: Path
+) -> None:
+    rows = [json.dumps({"text": f"Restart the server {number} times."}) for number in range(4)]
+    (project / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    judge = ("judge", "--no-engine", "--data", "rows.jsonl", "--mode", "strict")
+    hooking.by_user(f"judge: {{tiers: {{quick: {WRITER}}}}}\n")
+    with Loopback(POOR, SOUND) as writer, patch.dict(os.environ, JUDGEKIT_API_BASE=writer.base):
+        done = judgekit(*judge, "-j", "1")
+        assert len(writer.requests) == 7
+        quick = judgekit(*judge, "--depth", "quick", "--no-cache")
+    assert done.err.count("fills several tiers: 1.8 calls a row; --depth quick asks once") == 1
+    assert "fills several tiers" not in quick.err
+
+
+def test_tiers_of_different_models_are_not_called_one(judgekit: Run, project: Path) -> None:
+    row = json.dumps({"text": "Restart the server when it hangs."})
+    (project / "rows.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    with deciding_before(SOUND):
+        done = judgekit("judge", "--no-engine", "--data", "rows.jsonl", "--mode", "strict")
+    assert "fills several tiers" not in done.err

@@ -337,9 +337,9 @@ def cost_text(verdict: Record) -> str:
     """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
-    if verdict.get("cost_source") == "local":
+    if verdict.get("cost_source") == "local" and not is_incomplete:
         return ", cost 0 (local)"
-    if cost is not None:
+    if cost is not None and (cost or not is_incomplete):
         at_least = "at least " if is_incomplete else ""
         return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
     if not is_incomplete:
@@ -353,7 +353,7 @@ def cost_text(verdict: Record) -> str:
         reason = f"no price for {', '.join(models)}"
     else:
         reason = "a call that failed may have been charged"
-    return f", cost unknown ({reason})"
+    return f", cost {'unknown' if cost is None else 'at least 0'} ({reason})"
 
 
 def source_text(source: str | None) -> str:
