@@ -6,6 +6,7 @@
 python=@PYTHON@
 root=@ROOT@
 hooks=${0%/*}
+hooks=${hooks%"${hooks##*[!/]}"} # core.hooksPath may end with a slash
 before=$hooks/@KEPT@
 start='import sys
 sys.path.insert(0, sys.argv.pop(1))

@@ -244,6 +244,9 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
     ranked = search.search(
         "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
     )
-    yield "ok", f"store {root}", folder
+    if ranked.empty_roots:
+        yield "note", f"store {root}", index_file.describe_empty(folder)
+    else:
+        yield "ok", f"store {root}", folder
     for line in ranked.notes:
         yield "note", f"store {root}", line

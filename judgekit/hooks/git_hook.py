@@ -229,7 +229,7 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
-    """Return what taking our hooks out would change, wherever they are; the usual place if there are none.
+    """Plan the removal of our hooks, wherever they are; without any, an unchanged usual place.
 
     Another program may have moved a hook of ours, or another folder may have been set. Raises as
     `plan_uninstall` does, and `UsageError` without a repository.
@@ -263,6 +263,9 @@ def _folders_of(place: HooksFolder) -> list[Path]:
         folders.append(place.hooks)
     if place.usual is not None and place.usual not in folders:
         folders.append(place.usual)
+    husky_file = husky.file_of(place.hooks)
+    if husky_file is not None and husky_file.parent not in folders and not place.shared:
+        folders.append(husky_file.parent)
     return folders
 
 

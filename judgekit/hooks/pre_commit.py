@@ -49,7 +49,7 @@ verbose = true"""
 
 
 def plan_install(project: Path) -> FileChange:
-    """Return how a project's configuration gets our hook.
+    """Plan the addition of our hook to a project's configuration.
 
     Raises `ConfigError` or `InputError`, and `UsageError` when prek reads another file.
     """
@@ -72,7 +72,7 @@ def plan_install(project: Path) -> FileChange:
 
 
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
-    """Return how a project's configuration loses our hook; raises `ConfigError` or `InputError`.
+    """Plan the removal of our hook from a project's configuration; raises `ConfigError` or `InputError`.
 
     The file becomes what it was before, byte for byte, if nobody has changed it since. Entries of ours among
     other hooks are an error, unless not `only_ours`: then they stay.

@@ -37,7 +37,7 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """Return what is in the cache and the state, and the user's configuration as one."""
+    """List the files in the cache and the state, and the user's configuration as one."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())

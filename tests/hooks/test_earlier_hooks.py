@@ -139,6 +139,17 @@ def test_hooks_in_the_project_leave_nothing_to_commit(work: GitRepo) -> None:
     assert work("status", "--porcelain") == ""
 
 
+def test_a_path_of_hooks_may_end_with_slashes(work: GitRepo, tmp_path: Path) -> None:
+    write(work.folder / "hooks" / HOOK, '"${0%/*}/check"')
+    write(work.folder / "hooks" / "check", "echo checked >&2")
+    work("config", "core.hooksPath", "hooks//")
+    install(work.folder)
+    assert "checked" in push(work)[1]
+    assert (work.folder / f"hooks{BESIDE}").is_dir()
+    uninstall(work.folder)
+    assert not (work.folder / f"hooks{BESIDE}").exists()
+
+
 def test_uninstalling_removes_the_links_and_nothing_else(work: GitRepo) -> None:
     hooks = hooks_of(work)
     write(hooks / HOOK, "echo checked >&2")

@@ -264,6 +264,14 @@ def test_what_is_not_yaml_stays_text_and_is_said(tmp_path: Path, line: str) -> N
     assert "line 5 of its front matter is not YAML" in "".join(ranked.notes)
 
 
+@pytest.mark.parametrize("lines", [1_001, 5_000])
+def test_a_header_that_is_too_long_is_text_and_that_is_said(tmp_path: Path, lines: int) -> None:
+    write(tmp_path, "---\ntitle: Rivers\n" + "key: otters\n" * lines + "---\nText")
+    ranked = find("otters", tmp_path)
+    assert len(ranked.candidates) == 1
+    assert "its front matter has more than 1,000 lines" in "".join(ranked.notes)
+
+
 TOML = """+++
 title = "How walruses swim"
 tags = ["sea", "ice"]

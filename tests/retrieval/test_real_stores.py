@@ -40,6 +40,9 @@ _STATUS_FORMS = [
     ("---\nSuperseded-By: [ADR-167, ADR-168]\n---\n# T", "superseded"),
     ("---\nsupersededBy: 0009-x.md\n---\n# T", "superseded"),
     ("---\nreplaced by: '[9](9.md)'\n---\n# T", "superseded"),
+    ("---\nsuperseded: ADR-9\n---\n# T", "superseded"),
+    ("---\nsuperseded: false\n---\n# T", ""),
+    ("---\nadr-status: rejected\n---\n# T", "rejected"),
     ("---\nsuperseded_by:\n---\n# T", ""),
     ("---\nsuperseded_by: null\n---\n# T", ""),
     ("---\nsuperseded_by: none\n---\n# T", ""),
@@ -149,6 +152,26 @@ def test_a_record_of_a_store_may_be_superseded_too(tmp_path: Path) -> None:
     store.write_index()
     [candidate] = find("retries of the client", tmp_path, ".claude/memory").candidates
     assert candidate.status == "superseded"
+
+
+@pytest.mark.parametrize("said", [{"superseded_by": "new"}, {"superseded": True}])
+def test_a_record_may_name_its_successor(tmp_path: Path, said: dict[str, object]) -> None:
+    store = MemoryStore(tmp_path)
+    path = store.add("old", "Retries of the client", "Ten tries")
+    path.write_text(json.dumps(json.loads(path.read_text()) | said))
+    store.write_index()
+    [candidate] = find("retries of the client", tmp_path, ".claude/memory").candidates
+    assert candidate.status == "superseded"
+
+
+def test_a_list_in_utf_16_is_read(tmp_path: Path) -> None:
+    store = MemoryStore(tmp_path)
+    store.add("old", "Retries of the client", "Ten tries", listed=False)
+    (store.root / "team").mkdir()
+    (store.root / "team" / "b.json").write_text('{"title": "The walrus"}')
+    index = store.root / "index.md"
+    index.write_bytes("- [DECISION] The walrus -> team/b.json\n".encode("utf-16"))
+    assert titles(find("walrus", tmp_path, ".claude/memory")) == ["The walrus"]
 
 
 def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> None:

@@ -177,6 +177,11 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     return text, f"not {encoding.upper()} in {places}; the rest is searched"
 
 
+def decode(raw: bytes) -> str:
+    """Decode a text in UTF-8 or UTF-16, also one that is cut; the rest is replaced."""
+    return raw.decode(_encoding_of(raw) or "utf-8", "replace").removeprefix(_MARK)
+
+
 def _encoding_of(raw: bytes) -> str | None:
     """Return the encoding that a file's first bytes show; None for a binary file."""
     for mark, encoding in _ENCODING_BY_MARK.items():

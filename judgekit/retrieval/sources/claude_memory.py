@@ -16,6 +16,7 @@ from judgekit.retrieval.sources import (
     as_text,
     auto_memory,
     contained,
+    decode,
     force,
     read_bytes,
     stem,
@@ -61,7 +62,7 @@ def is_at(root: str, profile: Profile) -> bool:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
         return False
-    lines = lines_of(head.decode("utf-8", "replace"))
+    lines = lines_of(decode(head))
     return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines)
 
 
@@ -84,7 +85,7 @@ def listed(root: str, profile: Profile) -> Listed:
     except Unreadable as error:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
         return listing
-    lines = lines_of(raw.decode("utf-8", "replace"))
+    lines = lines_of(decode(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
     usual = {category["folder"] for category in profile.categories.values() if category["folder"]}
@@ -230,12 +231,13 @@ def _category_in(record: Mapping[str, object], profile: Profile) -> str:
 
 
 def _stated(record: Mapping[str, object]) -> dict[str, list[str]]:
-    """Return the status that a record or its content gives, as fields of a front matter."""
-    values = [record.get("status")]
-    content = record.get("content")
-    if isinstance(content, dict):
-        values.append(content.get("status"))
-    return {"status": [value for value in values if isinstance(value, str)]}
+    """Return the keys of a record and its content that tell a status, as fields of a front matter."""
+    fields: dict[str, list[str]] = {}
+    for part in (record, record.get("content")):
+        for key, value in part.items() if isinstance(part, dict) else ():
+            if key in force.KEYS and isinstance(value, str | bool):
+                fields.setdefault(key, []).append(str(value))
+    return fields
 
 
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:

@@ -108,7 +108,9 @@ _STATUSES: dict[str, str] = {}
 for _status, _words in _WORDS_BY_STATUS.items():
     _STATUSES.update(dict.fromkeys(_words.split(), _status))
 _FLAGS = frozenset(word for word in _STATUSES if word.isascii())
-KEYS = frozenset(("status", "adr_status", *_SUCCESSOR_NAMES, *_FLAGS))  # of a front matter
+_STATUS_KEYS = ("status", "adr_status", "adr-status", "decision_status", "decision-status")
+_SUCCESSOR_FLAGS = ("superseded", "superceded")  # `superseded: true`, or by what
+KEYS = frozenset((*_STATUS_KEYS, *_SUCCESSOR_NAMES, *_FLAGS))  # of a front matter
 _FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
 _OPENING = frozenset(_OPENINGS.split())
 _FIRST_UNSPACED = "\u2e80"  # where the scripts begin that put no spaces between words
@@ -122,8 +124,10 @@ _MOST_LINES = 400  # of a text; a status stands at its beginning
 
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
     """Return why a decision is not in force any more: one of the three words above, or an empty string."""
-    stated = _of_values([*fields.get("status", []), *fields.get("adr_status", [])])
-    return stated or _of_keys(fields) or _of_values(_status_lines(body))
+    stated = []
+    for key in _STATUS_KEYS:
+        stated += fields.get(key, [])
+    return _of_values(stated) or _of_keys(fields) or _of_values(_status_lines(body))
 
 
 def is_true(values: list[str]) -> bool:
@@ -136,7 +140,8 @@ def is_true(values: list[str]) -> bool:
 def _of_keys(fields: Mapping[str, list[str]]) -> str:
     """Return the status that a key of its own gives: `superseded_by: ADR-9`, `deprecated: true`."""
     for key, values in fields.items():
-        if key in _SUCCESSOR_NAMES and _names_successor(" ".join(values)):
+        may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
+        if may_name_successor and _names_successor(" ".join(values)):
             return SUPERSEDED
         if key in _FLAGS and is_true(values):
             return _STATUSES[key]
@@ -257,7 +262,7 @@ def _status_lines(body: str) -> list[str]:
 
 
 def _of_line(text: str) -> list[str]:
-    """Return what a line says of the status: after its name, or as the beginning of a quote."""
+    """Find the status in a line: after its name, or at the beginning of a quote."""
     name, colon, value = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":").partition(":")
     if colon:
         stated = _of_row([name, value])
@@ -281,7 +286,7 @@ def _of_line(text: str) -> list[str]:
 
 
 def _of_row(cells: list[str]) -> list[str]:
-    """Return what stands behind the name of a status, or that there is a successor."""
+    """Return the cell behind the name of a status; `superseded` if there is a successor."""
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
     name = cells[0].strip(_AROUND).lower()

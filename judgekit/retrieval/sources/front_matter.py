@@ -68,7 +68,7 @@ def _read_header(text: str) -> FrontMatter:
         return FrontMatter({}, text)
     header = _cut_header(text, fence)
     if header is None:
-        return FrontMatter({}, text)
+        return FrontMatter({}, text, _describe_too_long(text, fence))
     lines, body = header
     if fence == _TOML:
         return _read_toml(lines, body, text)
@@ -104,6 +104,17 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
         lines.append(line)
         start = end + 1
     return None
+
+
+def _describe_too_long(text: str, fence: str) -> str | None:
+    """Say that a header isn't read for its length; None if what begins so has no end, and is none."""
+    is_long = len(text) > _MOST_CHARACTERS or text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
+    second_line = text.partition("\n")[2].partition("\n")[0]
+    key = second_line.partition(":" if fence == _YAML else "=")[0].strip().lower()
+    if not is_long or key not in KNOWN_KEYS or f"\n{fence}" not in text[len(fence) :]:
+        return None
+    limits = f"{_MOST_LINES:,} lines or {_MOST_CHARACTERS:,} characters"
+    return f"its front matter has more than {limits}; searched as it is written"
 
 
 def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
