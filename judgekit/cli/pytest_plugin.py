@@ -75,6 +75,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         from judgekit.text import disarmed
 
         properties = request.node.user_properties
+        _check_text(text)
         try:
             loaded = _load_rubric(rubric, options)
             verdict = _judge_or_replay(request, text, rubric, options)
@@ -95,6 +96,20 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         return verdict
 
     return check
+
+
+def _check_text(text: object) -> None:
+    """Raise `UsageError` for what is no text or a blank one: no recording of it can be missing."""
+    __tracebackhide__ = True
+    from judgekit.errors import UsageError
+    from judgekit.text import is_blank
+
+    if not isinstance(text, str):
+        raise UsageError(
+            f"assert_accepted: expected a text, got {type(text).__name__}: {text!r:.60}"
+        )
+    if is_blank(text):
+        raise UsageError(f"assert_accepted: the text is blank, {text!r:.60}; nothing to judge")
 
 
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 import uuid
 from contextlib import suppress
 from contextvars import ContextVar
@@ -36,7 +37,7 @@ from judgekit.providers.base import endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
 from judgekit.providers.style import MOST_CHANGES, WEAKER, CallStyle
-from judgekit.text import counted
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,6 +56,7 @@ AT_ONCE = 50_000  # rows that are being judged: as many as a batch has requests
 SECONDS = (5.0, 60.0)  # between looks at batches, at first and at most
 SETTLED = 0.2  # seconds for further calls of a row that waits already
 _MOST_FAILURES = 60  # in a row, before the run ends; its batches go on
+_STATUS_CHARS = 40
 _EARLY = 5  # looks at a batch that is complete but has no files yet
 _MAKING = 8  # requests that are made at a time: each takes a thread
 # After these it is not known whether the provider did what it was asked for.
@@ -65,8 +67,11 @@ _UNCERTAIN = {
     FailureKind.SERVER_ERROR,
     FailureKind.OVERLOADED,
 }
+# After these the provider does not have what it was asked about, or not for this key.
+_GONE = {FailureKind.NOT_FOUND, FailureKind.PERMISSION, FailureKind.BAD_REQUEST}
 _PASSING = _UNCERTAIN | {FailureKind.RATE_LIMIT}
 _MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelled"}
+_RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
 
 
 class Unanswered(Exception):  # noqa: N818 - what happened to a row, and no error of the program
@@ -397,7 +402,9 @@ class BatchGateway:
         accepted = []
         for submitted, calls in self._awaited_batches():
             if submitted.id:
-                batch = await calls.retrieve(submitted.id)
+                batch = await self._look(submitted, calls)
+                if batch is None:
+                    continue
                 looks.append((submitted, calls, batch))
                 if batch.status != "failed":
                     accepted.append((submitted, calls))
@@ -407,6 +414,26 @@ class BatchGateway:
             states.append(await self._collect(submitted, calls, batch, at_work))
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
+
+    async def _look(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
+        """Return a batch as its provider shows it.
+
+        One that the provider does not know is an error that says what to do: with another key or project it
+        may be there. Under `--fresh` it is forgotten (None), and its requests are submitted anew.
+        """
+        try:
+            return await calls.retrieve(str(submitted.id))
+        except GatewayError as failure:
+            if failure.kind not in _GONE:
+                raise
+            path = self._manifest.path
+            if not self._run.is_fresh:
+                why = f"deleted, too old, or of another key; without it: --fresh, or remove {path}"
+                failure.message += f" (batch {submitted.id} in {path}: {why})"
+                raise
+        await self._release(submitted, calls)
+        self._run.note(f"batch {submitted.id} is unknown to its provider: it is asked anew")
+        return None
 
     async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
         """Submit a batch; return False where too much waits at the provider already."""
@@ -486,13 +513,13 @@ class BatchGateway:
         are_files_to_come = lacks_files and self._looks_without_files < _EARLY
         if are_files_to_come:
             self._looks_without_files += 1
-        if are_files_to_come or batch.status not in ("completed", *_MISSING):
+        if are_files_to_come or not _is_over(batch):
             progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
         answers = [await calls.content(file) for file in batch.files]
         provider_files = (submitted.file or "", *batch.files)
         self._manifest.collect(submitted._replace(provider_files=provider_files), chain(*answers))
-        why = f"{_MISSING.get(batch.status, 'its batch brought no answer')} ({submitted.id})"
+        why = f"{_reason_of_missing(batch.status)} ({submitted.id})"
         missing = 0
         for custom_id in custom_ids:
             if self._manifest.has(custom_id):
@@ -540,8 +567,8 @@ class BatchGateway:
             await self._recover()
             for submitted, calls in self._open_batches():
                 if submitted.id:
-                    batch = await calls.retrieve(submitted.id)
-                    if batch.status != "failed":
+                    batch = await self._look(submitted, calls)
+                    if batch is not None and batch.status != "failed":
                         await self._collect(submitted, calls, batch, at_work=0)
         await self._tidy()
         unfinished = self._manifest.batches()
@@ -553,6 +580,21 @@ class BatchGateway:
             )
         self._manifest.forget(self._answers_of_written_rows)
         self._manifest.close(remove=not unfinished and not self._is_manifest_needed)
+
+
+def _is_over(batch: Batch) -> bool:
+    """Whether nothing more comes of a batch: a status that nobody knows ends it at its deadline."""
+    if batch.status in ("completed", *_MISSING):
+        return True
+    is_late = batch.deadline is not None and time.time() > batch.deadline
+    return is_late and batch.status not in _RUNNING
+
+
+def _reason_of_missing(status: str) -> str:
+    """Say why a request of a batch that is over has no answer."""
+    if status == "completed":
+        return "its batch brought no answer"
+    return _MISSING.get(status) or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
 
 
 def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:

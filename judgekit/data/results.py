@@ -8,10 +8,12 @@ a finished CSV file, in which numbers and nested values have become text.
 from __future__ import annotations
 
 import errno
+import filecmp
 import json
 import math
 import os
 import sqlite3
+import tempfile
 import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
@@ -455,12 +457,23 @@ class _File(Results):
             return
         if not self._part.exists():
             problem = f"there, but without {self._part.name} no row of it can be kept"
-        elif written_at > self._part.stat().st_mtime_ns:
+        elif written_at > self._part.stat().st_mtime_ns and not self._holds_the_lines():
             problem = f"changed since judgekit wrote it from {self._part.name}"
         else:
             return
         remedy = "move it away, choose another --out, or lose it with --fresh"
         raise UsageError(f"{self.name}: {problem}; {remedy}")
+
+    def _holds_the_lines(self) -> bool:
+        """Whether OUT is just the table that the lines make, whatever the times say: a copy has others."""
+        assert self._writer is not None  # noqa: S101 - as it was asked before
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                table = Path(folder) / f"table{self._path.suffix}"
+                tables.write_table(self._writer, self._part, table, OURS, self._schema)
+                return filecmp.cmp(table, self._path, shallow=False)
+        except (OSError, ValueError):  # a torn line, say
+            return False
 
     def _write_error(self, error: OSError) -> InputError:
         return _write_error(self.name, str(self._path.parent), error)

@@ -35,6 +35,11 @@ MOST_BYTES = 200_000_000  # of its file: OpenAI's limits
 _MOST_ANSWERED = 1_000_000_000  # bytes
 _SECONDS = 60.0
 _FILE_SECONDS = 900.0  # for one call, and for one that sends or fetches a file
+_STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
+    *("validating", "failed", "in_progress", "finalizing", "completed"),
+    *("expired", "cancelling", "cancelled"),
+}
+WINDOW_SECONDS = 24 * 3600  # in which a batch is to end, as it is asked for
 _PAGES = 100  # of the list of batches, a hundred on each
 _TAG = "judgekit"  # in a batch's metadata
 _PROXY = (
@@ -62,13 +67,17 @@ class BatchAnswer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as its provider shows it: the ids of its files, and a `problem` in the provider's words."""
+    """A batch as its provider shows it: the ids of its files, and a `problem` in the provider's words.
+
+    `deadline` is the time by which the provider meant to end it; None if it does not say.
+    """
 
     status: str
     files: tuple[str, ...]
     answered: int
     total: int
     problem: str
+    deadline: float | None = None
 
 
 def refusal(endpoint: Endpoint) -> str | None:
@@ -173,7 +182,7 @@ class BatchCalls:
         """Return the id of a new file."""
         model = self.endpoint.model
         file = (name, content, "application/jsonl")
-        routed = {}
+        routed: dict[str, Any] = {}
         if model.startswith(_PROXY):
             routed["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
         made = await self._do(
@@ -204,7 +213,13 @@ class BatchCalls:
     async def retrieve(self, batch_id: str) -> Batch:
         # Or litellm would fetch the output, too, for a cost of its own.
         quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
-        batch = await self._do("aretrieve_batch", batch_id=batch_id, **quiet)
+        statuses: list[str] = []
+
+        def know_status(body: bytes) -> bytes:
+            # litellm refuses a status that OpenAI does not have.
+            return _with_known_status(body, statuses)
+
+        batch = await self._do("aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet)
         counts = getattr(batch, "request_counts", None)
         errors = getattr(batch, "errors", None)
         problems = []
@@ -215,7 +230,11 @@ class BatchCalls:
         for name in ("completed", "failed"):
             answered += getattr(counts, name, 0) or 0
         total = getattr(counts, "total", 0) or 0
-        return Batch(batch.status, files, answered, total, "; ".join(problems))
+        deadline = getattr(batch, "expires_at", None)
+        if not deadline and batch.created_at:
+            deadline = batch.created_at + WINDOW_SECONDS
+        status = statuses[-1] if statuses else batch.status
+        return Batch(status, files, answered, total, "; ".join(problems), deadline)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Return the lines of a batch's file: a custom id, and the answer where the model was asked."""
@@ -225,7 +244,14 @@ class BatchCalls:
     async def delete(self, file: str) -> None:
         await self._do("afile_delete", file_id=file)
 
-    async def _do(self, name: str, *, seconds: float = _SECONDS, **arguments: Any) -> Any:  # noqa: ANN401 - litellm's
+    async def _do(  # what comes is litellm's
+        self,
+        name: str,
+        *,
+        seconds: float = _SECONDS,
+        reread: Callable[[bytes], bytes] = bytes,
+        **arguments: Any,  # noqa: ANN401 - as above
+    ) -> Any:  # noqa: ANN401 - as above
         is_openai = self.endpoint.model.startswith("openai/")
         endpoint = self.endpoint
         arguments["api_key"] = endpoint.api_key or NO_KEY
@@ -242,7 +268,7 @@ class BatchCalls:
 
         try:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
-            with servers.bounded(_MOST_ANSWERED), servers.carried(change):
+            with servers.bounded(_MOST_ANSWERED), servers.carried(change, reread):
                 async with asyncio.timeout(seconds):
                     return await running.inside(call)
         except TimeoutError:
@@ -254,6 +280,19 @@ class BatchCalls:
                 failure.message = without_values(short_line(words["message"], MAX_MESSAGE), secrets)
         failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
+
+
+def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
+    """Return a batch as JSON with a status that OpenAI has; the one that it has is added to `statuses`."""
+    try:
+        batch = json.loads(body)
+        status = batch["status"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return body
+    if not isinstance(status, str) or status in _STATUSES:
+        return body
+    statuses.append(status)
+    return json.dumps({**batch, "status": "in_progress"}).encode()
 
 
 def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:

@@ -40,6 +40,7 @@ _bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
 _carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
 )
+_reread: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
 
 
 # What any server answers
@@ -72,13 +73,21 @@ def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def carried(carry: Callable[[httpx.Request], httpx.Response | None]) -> Iterator[None]:
-    """Have `carry` answer `bounded` requests, or change them: those that it answers leave no process."""
+def carried(
+    carry: Callable[[httpx.Request], httpx.Response | None],
+    reread: Callable[[bytes], bytes] = bytes,
+) -> Iterator[None]:
+    """Have `carry` answer `bounded` requests, or change them: those that it answers leave no process.
+
+    What a server answers is handed on as `reread` makes it.
+    """
     before = _carrier.set(carry)
+    before_reread = _reread.set(reread)
     try:
         yield
     finally:
         _carrier.reset(before)
+        _reread.reset(before_reread)
 
 
 @functools.cache
@@ -107,7 +116,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
         finally:
             await response.aclose()
         headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
-        content = body[:_MOST_SAID] if response.is_error else body
+        content = body[:_MOST_SAID] if response.is_error else _reread.get()(body)
         answer = httpx.Response(
             response.status_code,
             headers=headers,

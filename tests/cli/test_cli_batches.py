@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -692,3 +693,69 @@ def test_options_that_belong_together_are_asked_for(
     ):
         done = judgekit(*words)
         assert (done.code, why in done.err) == (64, True), done.err
+
+
+# Batches that the provider does not have, or of whose status nobody knows
+
+
+@pytest.mark.parametrize("status", [404, 403, 400])
+def test_a_batch_that_is_gone_is_named_with_what_to_do(
+    batched: Callable[..., Outcome], status: int
+) -> None:
+    write("one")
+
+    def forget(event: str, _: Asked) -> Answer | None:
+        return fails(status, "no such batch") if event == "look batches" else None
+
+    with BatchServer(by_content, faults=(forget,)) as server:
+        done = batched(server)
+    assert done.code == 65
+    assert "batch batch_1 in out.jsonl.batch: deleted, too old, or of another key" in done.err
+    assert "--fresh, or remove out.jsonl.batch" in done.err
+
+
+def test_with_fresh_a_batch_that_is_gone_is_asked_anew(batched: Callable[..., Outcome]) -> None:
+    write("one", "two")
+
+    def forget(event: str, asked: Asked) -> Answer | None:
+        is_first = asked.path.endswith("batch_1")
+        return fails(404, "no such batch") if event == "look batches" and is_first else None
+
+    with BatchServer(by_content, faults=(forget,)) as server:
+        assert batched(server).code == 65
+        done = batched(server, *LENIENT, "--fresh")
+        assert done.code == 0, done.err
+        assert (sizes(server), words()) == ([2, 2], ["accept"] * 2)
+    assert "batch batch_1 is unknown to its provider" in done.err
+
+
+@pytest.mark.parametrize("status", ["dead_letter", "error", "stopped"])
+def test_a_status_that_nobody_knows_ends_at_its_deadline(
+    batched: Callable[..., Outcome], status: str
+) -> None:
+    write("one", "two")
+    with BatchServer(by_content) as server:
+        server.ends[1] = (status, 1)
+        done = batched(server)
+        assert done.code == 0, done.err
+        assert words() == ["accept"] * 2
+    assert f"batch batch_1 is {status}: 1 request has no answer" in done.err
+
+
+def test_a_status_that_nobody_knows_is_waited_for_until_then(
+    batched: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("one")
+    monkeypatch.setattr("judgekit.providers.batches.WINDOW_SECONDS", 10 * time.time())
+    looks = []
+
+    def recover(event: str, _: Asked) -> None:
+        if event == "look batches":
+            looks.append(event)
+        if len(looks) == 3:
+            server.batches["batch_1"].status = "completed"
+
+    with BatchServer(by_content, faults=(recover,)) as server:
+        server.ends[1] = ("queued_again", 1)
+        assert (batched(server).code, words()) == (0, ["accept"])
+    assert len(looks) >= 3

@@ -278,3 +278,25 @@ def test_the_plugin_imports_pytest_and_the_standard_library_alone() -> None:
         if name.partition(".")[0] not in sys.stdlib_module_names
     }
     assert found == {"judgekit", "judgekit.cli", PLUGIN}
+
+
+@pytest.mark.parametrize("option", [(), ("--judge-replay", "kept")], ids=["live", "replayed"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("None", "expected a text, got NoneType: None"),
+        ("7", "expected a text, got int: 7"),
+        ('""', "the text is blank, ''; nothing to judge"),
+        ('" \\n"', "the text is blank, "),
+    ],
+)
+def test_what_is_no_text_is_said(
+    run: Run, tmp_path: Path, option: tuple[str, ...], text: str, said: str
+) -> None:
+    test = f"def test_it(assert_accepted):\n    assert_accepted({text}, rubric='kls')\n"
+    (tmp_path / "test_texts.py").write_text(test)
+    (tmp_path / "kept").mkdir()
+    code, printed = run(*option)
+    assert code == 1
+    assert f"assert_accepted: {said}" in printed
+    assert "was not recorded" not in printed
