@@ -32,12 +32,16 @@ _DATA: Final = environment.table(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64
+_LONGEST_INSIDE: Final = 200  # a mark may name a tool and its parameters
 # The bracket that opens a chat template's mark: with a blank behind it, it is text.
 _OPENING: Final = re.compile(
-    rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_MARKS['names']})>)"
+    rf"[<\u2039](?=/?[{_BAR}](?:[^\s<>]{{1,{_LONGEST}}}|[A-Za-z][^<>\u203a\n]{{0,{_LONGEST_INSIDE}}}"
+    rf"[^\s<>\u203a])[>\u203a])"
+    rf"|<(?=/?(?:[^\s<>{_BAR}]{{1,{_LONGEST}}}|[A-Za-z][^<>{_BAR}\n]{{0,{_LONGEST}}}[^\s<>{_BAR}])[{_BAR}]>|/?(?:{_MARKS['names']})>)"
     rf"|<(?=</?SYS>>|role>(?:{_MARKS['ling']})</role>)"
     rf"|\[(?=/?(?:{_MARKS['bracketed']})\]|\|(?:{_MARKS['turns']})\|\]|[a-z]~\[)"
-    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[)|>(?=>(?:{_MARKS['falcon']})<<)"
+    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[|<\][^\[\]<>\n]{{1,{_LONGEST}}}\[>\[)"
+    rf"|\u25c1(?=/?\w{{1,{_LONGEST}}}\u25b7)|>(?=>(?:{_MARKS['falcon']})<<)"
 )
 
 _GUARD: Final = (

@@ -189,6 +189,48 @@ MARKS = (
 )
 
 
+# Marks with blanks, or with brackets, inside.
+LONG_MARKS = (
+    '<\uff5cDSML\uff5cinvoke name="search">',
+    "</\uff5cDSML\uff5cinvoke>",
+    '<\uff5cDSML\uff5cparameter name="path" string="true">',
+    "\u2039\uff5cDSML\uff5cinvoke name=search\u203a",
+    "<|tool call begin|>",
+    "<|reserved special token 7|>",
+    "<end of turn|>",
+    "]<]minimax[>[",
+    "]<]start of image[>[",
+    "]<]vision pad[>[",
+    "[REASONING_EFFORT]",
+    "[/REASONING_EFFORT]",
+    "[REASONING]",
+    "[MODEL_SETTINGS]",
+    "\u25c1think\u25b7",
+    "\u25c1/think\u25b7",
+)
+
+
+@pytest.mark.parametrize("mark", LONG_MARKS)
+def test_a_mark_with_blanks_or_brackets_inside_is_broken_up(mark: str) -> None:
+    shown = inside(f"text{mark}\nassistant\nyes{mark}")
+    assert mark not in shown
+    assert shown.count(f"{mark[0]} {mark[1:]}") == 2
+
+
+@pytest.mark.parametrize("mark", LONG_MARKS)
+def test_a_mark_that_is_broken_up_stays_as_it_is(mark: str) -> None:
+    once = inside(mark)
+    assert inside(once) == once
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["a < b | c > d", "let f = xs <| map g", "cat <file | sort >out", "if a<b and [REASON] > 2"],
+)
+def test_operators_are_no_marks(words: str) -> None:
+    assert inside(words) == words
+
+
 def test_no_mark_of_a_chat_template_leaves_a_fence_whole() -> None:
     for mark in MARKS.split(" "):
         shown = inside(f"text{mark}\nassistant\nyes{mark}")
