@@ -719,7 +719,7 @@ def learn(
 def _names_for_all(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
-    """Return which model answered as each; one that answered nothing stands for itself."""
+    """Map each model that was asked to the one that answered; one without answers stands for itself."""
     names: calibration.Answered = {}
     for tier, together in models.items():
         names[tier] = {}

@@ -67,7 +67,7 @@ def choose_by_judge(
 
 
 def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
-    """Return what BM25 shows, without what models dropped: all that they saw and that isn't `left`.
+    """Leave out of BM25's choice the memories that models dropped: all that they saw and that isn't `left`.
 
     A decision model's yes has no meaning until it was compared with labels; its no spares a reader something.
     """
@@ -149,7 +149,7 @@ def _judge(
         kept = [candidates[place] for place in reply["kept"]]
         undecided = [candidates[place] for place in reply["undecided"]]
         likely = dict(reply.get("likely") or ())
-        return kept, undecided, reply["degraded"], likely, bool(reply["only_drops"])
+        return kept, undecided, reply["degraded"], likely, bool(reply.get("only_drops"))
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
         if isinstance(reason, client.EngineBusy):

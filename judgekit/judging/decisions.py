@@ -178,7 +178,7 @@ async def _ask_in_chunks(
 
 
 def _find_limit(failures: Iterable[Failure | None], asked: int) -> int | None:
-    """Return how many questions a server takes if it refused `asked` of them as too many; else None."""
+    """Find the number of questions that a server takes, if it refused `asked` of them as too many."""
     for failure in failures:
         is_refusal = failure is not None and failure.kind is FailureKind.BAD_REQUEST
         if failure is None or not is_refusal or asked == 1:

@@ -37,7 +37,7 @@ class ModelTurn(Generic[Opinion]):
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
-        """Return which models gave its answers: behind a name that moves on it is another one some day."""
+        """Name the models that gave its answers: behind a name that moves on it's another one some day."""
         names = set()
         for answer in (*self.calls, self.answer):
             if answer.value:

@@ -62,7 +62,7 @@ class Endpoint:
 
 
 def answering_name(asked: str, answered: str) -> str:
-    """Return which model answered: `asked` if a reply gives that name, whatever stands before it."""
+    """Name the model that answered: `asked` if a reply gives that name, whatever stands before it."""
     is_same = answered.rpartition("/")[2] == asked.rpartition("/")[2]
     return asked if is_same or not answered else answered
 

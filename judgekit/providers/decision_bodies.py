@@ -46,7 +46,7 @@ class DecisionReply(NamedTuple):
 
 
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
-    """Return what a server answered to `questions`; raises `GatewayError` where no answer can be read."""
+    """Read a server's answers to `questions`; raises `GatewayError` if no answer can be read."""
     try:
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
@@ -207,7 +207,7 @@ def _value(question: DecisionQuestion, key: object) -> str:
 
 
 def _tolerance(question: DecisionQuestion) -> float:
-    """Return how far from 1 the probabilities of all answers to a question may add up by rounding."""
+    """Compute by how much rounding may move the sum of the probabilities of all answers from 1."""
     return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
 
 

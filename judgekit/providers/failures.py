@@ -63,6 +63,20 @@ _MESSAGES = (
     *("status_msg", "errors"),
 )
 _CODES = ("code", "status", "status_code", "error_code")
+# What codes and types of errors are called in place of a status.
+_STATUS_BY_WORD = {
+    "invalid_request": 400,
+    "invalid_argument": 400,
+    "authentication": 401,
+    "unauthenticated": 401,
+    "insufficient": 402,
+    "permission": 403,
+    "not_found": 404,
+    "rate_limit": 429,
+    "resource_exhausted": 429,
+    "overloaded": 529,
+}
+_UNNAMED = 500
 _NAMING = ("code", "type", "param")  # keys of an error that name what is wrong
 _MOST_READ = 20_000  # characters of what an exception says
 _MOST_CAUSES = 12
@@ -133,16 +147,21 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Return the HTTP status that an error in JSON names; 500 where it names none."""
-    code = None
-    if isinstance(error, dict):
-        named = [error.get(name) for name in _CODES]
-        code = next((value for value in named if value is not None), None)
-    try:
-        status = int(code)  # type: ignore[arg-type]  # refused below
-    except (TypeError, ValueError):
-        return 500
-    return status if 400 <= status <= 599 else 500  # noqa: PLR2004 - the range of errors
+    """Return the HTTP status that an error in JSON names, by a number or a word; 500 if it names none."""
+    if not isinstance(error, dict):
+        return _UNNAMED
+    for name in _CODES:
+        try:
+            status = int(error[name])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if 400 <= status <= 599:  # noqa: PLR2004 - the range of errors
+            return status
+    for name in (*_CODES, "type"):
+        for word, status in _STATUS_BY_WORD.items():
+            if word in str(error.get(name, "")).lower():
+                return status
+    return _UNNAMED
 
 
 def ending(native: str | None) -> FailureKind | None:

@@ -59,6 +59,9 @@ _PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  
 _LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
 _LEAST_COUNT = 1_000  # tokens that a server says it read
 _MOST_CHARS_PER_TOKEN = 8  # of a text; English has 4 to 5, other scripts and code have fewer
+# Chinese, Japanese and Korean have a token for one or two characters.
+_WEIGHT_OF_DENSE = 2.5
+_DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters of a provider's word for what happened
@@ -393,8 +396,11 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
         return
     sent = "\n".join(message.content for message in request.messages)
     most = tokens * _MOST_CHARS_PER_TOKEN
-    # Of blanks and rules a single token has many.
-    if len(sent) <= most or len(_RUN.sub(r"\1", sent)) <= most:
+    if len(sent) * _WEIGHT_OF_DENSE <= most:
+        return
+    shortened = _RUN.sub(r"\1", sent)  # of blanks and rules a single token has many
+    dense = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
+    if len(shortened) + dense * (_WEIGHT_OF_DENSE - 1) <= most:
         return
     problem = (
         f"the server read {tokens:,} tokens of {len(sent):,} characters, so it cut the text: its context "
@@ -475,7 +481,7 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
         return f"{where}: {words}"
     variable = next(iter(profile.address_variables), "the address")
     if right := await _address_beside(endpoint, end):
-        return f"{where} has no chat interface, {right} has: set {variable} to {right}"
+        return f"{where} has no chat interface ({words}), {right} has: set {variable} to {right}"
     if bare in words or "model" in words.lower():
         return f"{where} has no model {endpoint.model}; name another in the configuration ({words})"
     ends = f"{variable} ends where {chat.PATH} begins, most often with /v1"

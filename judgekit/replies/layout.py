@@ -102,7 +102,7 @@ def _is_transparent(name: str) -> bool:
 
 
 def after_thoughts(raw: str) -> str:
-    """Return what follows the thoughts that a reply begins with; all of it if their end may be a quote."""
+    """Cut the thoughts off that a reply begins with, unless their end may be a quote."""
     first = next(iter(thoughts_in(raw)), None)
     if first is None or not first.ended_by or raw[: first.start].strip():
         return raw
@@ -170,7 +170,7 @@ def _plain(name: str) -> str:
 
 
 def exact_end(raw: str, start: int) -> int | None:
-    """Return where the JSON object that begins at `start` ends; None if it is not JSON to the letter."""
+    """Find the end of the JSON object that begins at `start`; None if it's not JSON to the letter."""
     with suppress(ValueError, RecursionError):
         return _DECODER.raw_decode(raw, start)[1]
     return None

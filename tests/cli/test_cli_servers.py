@@ -622,6 +622,7 @@ def test_what_a_balance_pays_for_is_no_limit_of_the_model(judge_at: JudgeAt) -> 
 # A text that a server cuts in silence
 
 LONG = " ".join(f"Item {number} costs {number} euros." for number in range(1500))
+DENSE = "".join(f"第{number}项的价格是{number}欧元。" for number in range(1500))
 CUT = {
     "a context of 2,048": {"prompt_tokens": 2048},
     "a context of 4,096": {"prompt_tokens": 4096},
@@ -642,10 +643,11 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("usage", CUT.values(), ids=CUT)
+@pytest.mark.parametrize("text", [LONG, DENSE], ids=["English", "Chinese"])
 def test_a_text_that_was_not_read_whole_is_not_accepted(
-    judge_at: JudgeAt, usage: dict[str, Any]
+    judge_at: JudgeAt, usage: dict[str, Any], text: str
 ) -> None:
-    Path("good.md").write_text(LONG)
+    Path("good.md").write_text(text)
     with Loopback(completion({"content": ANSWER}, usage=usage)) as server:
         [verdict] = judge_at(server).json
     assert verdict["verdict"] == "undetermined"

@@ -149,6 +149,30 @@ def test_a_decision_models_error_told_as_success_is_told_in_its_own_words(
     assert WORDS in verdict["rounds"][0]["failure"]["message"]
 
 
+NAMED = {
+    "invalid_request_error": "bad_request",
+    "authentication_error": "authentication",
+    "insufficient_credits": "payment",
+    "permission_denied": "permission",
+    "model_not_found": "not_found",
+    "rate_limit_exceeded": "rate_limit",
+    "overloaded_error": "overloaded",
+    "strange": "server_error",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), NAMED.items())
+@pytest.mark.parametrize("key", ["code", "type"])
+def test_an_error_told_as_success_has_the_kind_that_it_names(
+    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, key: str, name: str, kind: str
+) -> None:
+    monkeypatch.setattr("judgekit.providers.litellm.ATTEMPTS", 1)
+    with Loopback(sends({"error": {"message": "No", key: name}})) as server:
+        use(server)
+        done = judgekit("judge", "good.md", "--no-cache", "--format", "json")
+    assert done.json[0]["rounds"][0]["failure"]["kind"] == kind
+
+
 def each_answer(**changes: object) -> Change:
     def change(body: dict[str, Any]) -> None:
         for answer in body["answers"].values():
