@@ -50,7 +50,10 @@ def summarise(
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
     left = "the rest" if total is None else counted(total - count, "row", "rows")
-    if run.gave_up:
+    if total == count:  # none is left, whatever ended the run
+        if interrupted:
+            parts.append("all rows are judged")
+    elif run.gave_up:
         failures = f"the first {run.sent:,} that were sent failed alike"
         parts.append(f"{left} not judged, because {failures}")
     elif run.is_spent:

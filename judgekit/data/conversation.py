@@ -99,11 +99,11 @@ class _Reader:
             if form == "thought":
                 continue
             if form == "call":
-                calls.append(self._read_call(block))
+                calls.append(self._read_call(block, where))
             elif form == "result":
                 results.append(self._read_result(block, where))
             elif form == "call with result":
-                calls.append(self._read_call(block))
+                calls.append(self._read_call(block, where))
                 results.append(self._read_result(block, where))
             else:
                 texts.append(_words(block, where))
@@ -115,13 +115,8 @@ class _Reader:
         if calls:
             yield from results
 
-    def _read_call(self, block: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
-        inner = (
-            block.get("functionCall")
-            or block.get("function_call")
-            or block.get("function")
-            or block
-        )
+    def _read_call(self, block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
+        inner = _inner(block, ("functionCall", "function_call", "function"), where)
         name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
         keys = ("input", "args", "arguments")
         arguments = next((inner[key] for key in keys if key in inner), None)
@@ -133,7 +128,7 @@ class _Reader:
         return f"{name}({encodable(arguments)})"
 
     def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
-        inner = block.get("functionResponse") or block.get("function_response") or block
+        inner = _inner(block, ("functionResponse", "function_response"), where)
         keys = ("content", "output", "result", "response", "errorText")
         value = next((inner[key] for key in keys if inner.get(key) is not None), None)
         parts = value if isinstance(value, list) else [value]
@@ -365,6 +360,17 @@ def _result_words(part: object, where: str) -> str:
             return _words(part, where)
         return encodable(json.dumps(part, ensure_ascii=False))
     return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+
+
+def _inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
+    """Return the object in a part that says what is called, or came back; the part itself if it has none."""
+    key = next((key for key in keys if block.get(key)), None)
+    if key is None:
+        return block
+    inner = block[key]
+    if not isinstance(inner, dict):
+        raise NotUnderstoodError(f"{where}: expected an object as {key}, got {kind(inner)}")
+    return inner
 
 
 def _tool_name(block: Mapping[str, Any]) -> str:

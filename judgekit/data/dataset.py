@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     RowReader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
 
 NOTHING = seals.Fingerprint(current="")
-_ID_CHARS = 1000
 # Options of a request that a row's result does not rest on, or whose answer stands beside them.
 _NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
@@ -72,19 +71,35 @@ def double(row_id: str | int, number: int, first_number: int, column: str) -> Un
 def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], list[str]]:
     """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
     stream = iter(rows)
-    head = list(islice(stream, _LOOKED_AT if rows.lasting else 1))
-    if not head:
-        raise InputError(f"{rows.name}: no rows; nothing to judge")
-    names = {}
-    has_row = False
+    if rows.lasting:
+        # None is kept: a few kilobytes of Parquet may hold a text that is in all rows.
+        names = _names_in(islice(stream, _LOOKED_AT), rows.name, rest=stream)
+        return rows, names
+    head = list(islice(stream, 1))
+    return chain(head, stream), _names_in(head, rows.name, rest=stream)
+
+
+def _names_in(
+    head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
+) -> list[str]:
+    """Return the columns of some rows; raises `InputError` if none of them can be read."""
+    names: dict[str, None] = {}
+    count = 0
+    bad = 0
+    first_bad = None
     for row in head:
-        if isinstance(row, DataRow):
-            has_row = True
+        count += 1
+        if isinstance(row, UnreadableRow):
+            bad += 1
+            first_bad = first_bad or row
+        else:
             names.update(dict.fromkeys(row.columns))
-    if not has_row:
-        bad = [row for row in chain(head, stream) if isinstance(row, UnreadableRow)]
-        raise unreadable(rows.name, bad[0], len(bad) - 1)
-    return rows if rows.lasting else chain(head, stream), list(names)
+    if not count:
+        raise InputError(f"{name}: no rows; nothing to judge")
+    if first_bad is not None and bad == count:
+        bad += sum(isinstance(row, UnreadableRow) for row in rest)
+        raise unreadable(name, first_bad, bad - 1)
+    return list(names)
 
 
 class Mappings:
@@ -148,8 +163,8 @@ class Dataset:
         """Return a row with what is judged of it, or as one that cannot be read."""
         column = self.id_column or ""
         row_id = labels.id_of(row.columns.get(column) if column else row.number)
-        if row_id is None or len(str(row_id)) > _ID_CHARS:
-            expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
+        if row_id is None:
+            expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
             if labels.is_no_label(row.columns.get(column)):
                 expected += ", got a blank; give each row an id, or name another column of ids"
             return UnreadableRow(row.number, column, expected)

@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import json
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -74,10 +75,10 @@ class Naming(NamedTuple):
     def option(self, field: str, column: str = "COLUMN") -> str:
         if self.is_python:
             return f"fields={{{field!r}: {column!r}}}"
-        return f"--map {field}={column}"
+        return f"--map {shlex.quote(f'{field}={column}')}"
 
     def choosing_ids(self, column: str = "COLUMN") -> str:
-        return f"id_column={column!r}" if self.is_python else f"--id {column}"
+        return f"id_column={column!r}" if self.is_python else f"--id {shlex.quote(column)}"
 
     def comparing(self) -> str:
         return 'task="compare"' if self.is_python else "judgekit compare --data"

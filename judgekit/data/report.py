@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from math import ceil, log
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -428,7 +429,8 @@ class _Lists:
         self._both_words = list[tuple[str, str]]()  # of the rows that both decided
         self._differing = list[Shown]()
         # Each with what sorts it: its outcome, its mean, its place.
-        self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
+        self._worst: list[tuple[tuple[float, ...], Shown]] = []
+        self._least_bad: tuple[float, ...] | None = None  # of the worst ones, once there are enough
 
     def add(self, row: ResultRow, label: str | None) -> None:
         self._row_count += 1
@@ -449,10 +451,13 @@ class _Lists:
         if average is None:
             average = -1.0  # below all scores
         rank = OUTCOMES.index(row.word), average, self._row_count
-        self._worst.append((rank, row))
-        # So that a million rows need no more memory than a few; the worst ones are chosen at the end.
+        if self._least_bad is not None and rank > self._least_bad:
+            return
+        # Not the row itself: its cells may be long, and a million rows need no more memory than a few.
+        self._worst.append((rank, self._shown(row)))
         if len(self._worst) > 2 * MOST_SHOWN:
-            self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
+            self._worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
+            self._least_bad = self._worst[-1][0]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
         if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
@@ -469,8 +474,8 @@ class _Lists:
             self._differing.append(self._shown(row, second=word))
 
     def worst(self) -> list[Shown]:
-        worst = heapq.nsmallest(MOST_SHOWN, self._worst)
-        return [self._shown(row) for _, row in worst]
+        worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
+        return [shown for _, shown in worst]
 
     def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
         reasoning = str(row.columns.get("reasoning") or "")

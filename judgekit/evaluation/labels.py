@@ -31,6 +31,7 @@ _TABLE: dict[str, Any] = environment.table(__file__, "labels.toml")
 _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40
+ID_CHARS = 1000
 _EXACT = 2**53  # above, a floating-point number is not every whole number
 _WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
@@ -69,7 +70,7 @@ _DIGITS = {"0": "reject", "1": "accept"}
 
 
 def id_of(value: object) -> str | int | None:
-    """Return the id that a cell holds: text or a number; None for anything else, for a blank and for NaN.
+    """Return the id that a cell holds: a number, or a text of up to `ID_CHARS`; None for anything else.
 
     A whole number may have come as 17.0: pandas makes it one as soon as another row has none.
     """
@@ -77,7 +78,9 @@ def id_of(value: object) -> str | int | None:
         return None
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() and abs(value) < _EXACT else str(value)
-    return value if isinstance(value, str | int) else None
+    if not isinstance(value, str | int) or len(str(value)) > ID_CHARS:
+        return None
+    return value
 
 
 def id_key(row_id: str | int) -> str:

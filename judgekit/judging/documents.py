@@ -336,6 +336,7 @@ class Candidates(NamedTuple):
 MAX_BYTES = 64_000_000
 STDIN = "-"
 _HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened for us
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32 begins so, too
 _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 
 
@@ -392,6 +393,8 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
     shown = encodable(name or path)
     if len(data) > MAX_BYTES:
         raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+    if data.startswith(_UTF_16):
+        raise InputError(f"{shown}: this is UTF-16; save it as UTF-8")
     if b"\0" in data[:_SNIFFED]:
         raise InputError(f"{shown}: a binary file; judgekit judges only text")
     try:

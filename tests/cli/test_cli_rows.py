@@ -24,7 +24,7 @@ from judgekit.cli import progress, row_summary
 from judgekit.config import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from loopback import Answer, Asked
     from outcome import Run, Served, Use
@@ -498,7 +498,9 @@ TEXT = "x" * 40_000_000
 
 MEASURED = """
 import resource, subprocess, sys
-done = subprocess.run([sys.executable, "-m", "judgekit", *sys.argv[1:]], stderr=subprocess.PIPE, check=False)
+command = [sys.executable, "-m", "judgekit", *sys.argv[1:]]
+nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+done = subprocess.run(command, stdout=nothing, stderr=pipe, check=False)
 print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, done.stderr.decode())
 """
 
@@ -515,3 +517,110 @@ def test_a_small_file_of_parquet_takes_no_gigabytes(bomb: str) -> None:
     code, kilobytes, told = done.stdout.split(" ", 2)
     assert (code, "Traceback" in told) == ("65", False), told
     assert int(kilobytes) < 900_000
+
+
+ONE_TEXT = "x" * 50_000_000
+READERS = {
+    "judge": (
+        "judge",
+        "--data",
+        "bomb.parquet",
+        "--rubric",
+        "kls",
+        "--mode",
+        "lenient",
+        "--limit",
+        "1",
+    ),
+    "report": ("report", "bomb.parquet"),
+}
+
+
+def repeat_in_dictionary(pa: Any, parquet: Any, path: str) -> None:  # noqa: ANN401 - modules
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 64), [ONE_TEXT])
+    write_bomb(pa, parquet, path, texts)
+
+
+def repeat_by_prefix(pa: Any, parquet: Any, path: str) -> None:  # noqa: ANN401 - modules
+    options = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
+    write_bomb(pa, parquet, path, pa.array([ONE_TEXT] * 40), **options)
+
+
+def repeat_fixed(pa: Any, parquet: Any, path: str) -> None:  # noqa: ANN401 - modules
+    value = b"x" * 5_000_000
+    write_bomb(pa, parquet, path, pa.array([value] * 200, pa.binary(len(value))))
+
+
+def write_bomb(pa: Any, parquet: Any, path: str, texts: Any, **options: Any) -> None:  # noqa: ANN401
+    count = len(texts)
+    verdicts = pa.array(["reject"] * count)
+    table = pa.table({"id": pa.array(range(count)), "text": texts, "verdict": verdicts})
+    options.setdefault("use_dictionary", ["text"])
+    parquet.write_table(table, path, compression="zstd", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="where kilobytes are counted")
+@pytest.mark.parametrize("repeat", [repeat_in_dictionary, repeat_by_prefix, repeat_fixed])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_long_text_in_all_rows_is_in_memory_a_few_times(
+    reader: str, repeat: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    repeat(pa, parquet, "bomb.parquet")
+    assert Path("bomb.parquet").stat().st_size < 20_000
+    monkeypatch.setenv("JUDGEKIT_ENGINE", "0")
+    command = [sys.executable, "-c", MEASURED, *READERS[reader]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    code, kilobytes, told = done.stdout.split(" ", 2)
+    assert "Traceback" not in told
+    assert code in ["0", "2", "64", "65", "78"]
+    assert int(kilobytes) < 900_000
+
+
+# What a file of rows looks like to people
+
+
+@pytest.mark.parametrize("key", ["functionCall", "functionResponse", "function"])
+@pytest.mark.parametrize("value", ["x", [1], 7])
+def test_a_part_that_is_no_call_is_named_with_row_and_column(
+    judgekit: Run, key: str, value: object
+) -> None:
+    part = {"type": "function_call", key: value} if key == "function" else {key: value}
+    messages = [{"role": "user", "content": "q"}, {"role": "model", "parts": [part]}]
+    write([{"id": 1, "messages": messages}])
+    done = judgekit(*JUDGE, "--show-prompt")
+    assert done.code == 65
+    assert "row 1, column messages:" in done.err
+    assert f"expected an object as {key}, got " in done.err
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+def test_the_first_line_of_excel_is_no_header(judgekit: Run, separator: str) -> None:
+    lines = [f"sep={separator}", f"id{separator}answer", f"1{separator}x"]
+    Path("rows.csv").write_bytes("\r\n".join(lines).encode())
+    done = judgekit(*KLS_ROWS, "rows.csv", "--show-prompt")
+    assert "text from answer" in done.err
+    assert "=== judge row 1:" in done.out
+
+
+def test_rows_of_nothing_but_commas_are_no_rows(served: Served) -> None:
+    Path("rows.csv").write_text("id,answer\n1,x\n,\n,\n")
+    done, _ = served(by_content, *KLS_ROWS, "rows.csv", "--out", "out.jsonl")
+    assert done.code == 0
+    assert [each["id"] for each in read()] == ["1"]
+
+
+def test_a_column_with_a_blank_is_quoted_in_what_to_type(judgekit: Run) -> None:
+    write([{"id": 1, " Output": "x", " Response": "y"}])
+    done = judgekit(*JUDGE)
+    assert "choose with --map 'text= Output' or --map 'text= Response'" in done.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_document_in_utf_16_is_named(judgekit: Run, encoding: str) -> None:
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    Path("a.md").write_bytes(mark + "# Title".encode(encoding))
+    done = judgekit("judge", "a.md", "--rubric", "kls", "--mode", "lenient")
+    assert done.code == 65
+    assert "a.md: this is UTF-16; save it as UTF-8" in done.err

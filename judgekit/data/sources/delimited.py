@@ -43,7 +43,11 @@ def read(file: BinaryIO, name: str) -> Stream:
             if lines.is_blank:
                 continue
             if names is None:
+                if _is_separator_line(cells):
+                    continue
                 names = check_names(cells)
+                continue
+            if not any(cells):  # as Excel writes rows that were cleared
                 continue
             row = _named(names, cells)
         except csv.Error as error:
@@ -119,6 +123,11 @@ class _Lines:
     @property
     def is_blank(self) -> bool:
         return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
+
+
+def _is_separator_line(cells: Sequence[str]) -> bool:
+    """Whether a line is Excel's `sep=;` above the header, which says what stands between cells."""
+    return cells[0].startswith("sep=") and len(cells[0]) + len(cells) - 1 == len("sep=;")
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
