@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -142,6 +143,14 @@ def test_a_folder_with_nothing_that_is_read_says_so(
         f"judgekit: {tmp_path}/notes: nothing to search in it; judgekit reads "
     )
     assert ".md, .mdx, .rst, .txt" in done.err
+
+
+def test_the_doctor_says_that_a_store_holds_nothing(judgekit: Run, project: Path) -> None:
+    shutil.rmtree(project / STORE)
+    (project / STORE).mkdir()
+    done = judgekit("doctor")
+    assert f"note   store {STORE}: {project / STORE}: nothing to search in it" in done.out
+    assert f"ok     store {STORE}" not in done.out
 
 
 def test_a_wrong_path_in_a_stores_list_hides_no_memory(judgekit: Run, project: Path) -> None:
