@@ -45,6 +45,7 @@ _QUOTING = {
     FailureKind.SERVER_ERROR,
     FailureKind.INVALID_REPLY,
     FailureKind.BAD_REQUEST,
+    FailureKind.PAYMENT,
     FailureKind.CONTENT_FILTER,
     FailureKind.CONTEXT_WINDOW,
     FailureKind.REFUSAL,
