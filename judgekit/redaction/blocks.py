@@ -34,9 +34,12 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
                 line = lower[at:stop]
             else:
                 line = ""
-            if any(mark in line for mark in "|,;\t") and _has_head_cell(line):
+            has_bar = "|" in line
+            may_be_row = has_bar or "," in line or ";" in line or "\t" in line
+            if may_be_row and _has_head_cell(line):
                 yield from find_in_table(lower, at, stop)
-            if RE["wiki_row"].match(line) or RE["textile_row"].match(line):
+            may_be_wiki_row = has_bar or "^" in line
+            if may_be_wiki_row and (RE["wiki_row"].match(line) or RE["textile_row"].match(line)):
                 yield from find_in_wiki_table(lower, at, stop)
             at = stop + 1
         if "||" in lower or "^" in lower:

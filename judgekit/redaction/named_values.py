@@ -9,6 +9,7 @@ import functools
 import re
 from typing import cast
 
+from judgekit.redaction.references import is_reference
 from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
 from judgekit.redaction.values import (
     LEAST_BARE_TOKEN,
@@ -26,12 +27,13 @@ from judgekit.redaction.values import (
 
 _LONGEST_NAME = 60
 _LEAST_SHORT = 6
+_PUBLIC = frozenset(("public", "publishable"))
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 
 
 @functools.lru_cache(4096)
-def _strength_of(name: str) -> str:
-    """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
+def strength_of(name: str) -> str:
+    """Say what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
     words = []
     for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()):
         if word:
@@ -39,7 +41,7 @@ def _strength_of(name: str) -> str:
     for _ in range(3):
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
-    if not words or "public" in words:
+    if not words or not _PUBLIC.isdisjoint(words):
         return ""
     last = words[-1].rstrip("0123456789")
     if RE["strong"].search("".join(words).rstrip("0123456789")):
@@ -57,7 +59,7 @@ def _strength_of(name: str) -> str:
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     """Return the secret that a name and a value are; `match` is one in small letters."""
-    strength = _strength_of(_name_of(text, match))
+    strength = strength_of(_name_of(text, match))
     if not strength:
         return None
     start, end = match.span("value")
@@ -72,12 +74,22 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     else:
         value = text[start:end].rstrip(".,:")
     is_strong = strength in ("strong", "short")
+    if is_strong and not is_quoted and is_reference(value):
+        return None
     is_phrase_value = is_quoted and (
         _is_hyphened_phrase(match, value) or (is_strong and bool(RE["passphrase"].match(value)))
     )
     if not is_phrase_value and not is_generated(value):
         is_name_of_setting = is_strong and value.isupper() and not value.isalnum()
-        if is_name_of_setting or is_placeholder(value):
+        # The name of a password decides, except over what stands for one.
+        is_sentence = any(map(str.isspace, value))
+        if is_quoted and is_strong and not is_sentence:
+            is_raw = text[start - 2 : start - 1] in ("r", "R")
+            is_pattern = is_raw and bool(RE["expression"].search(value))
+            is_stand_in = is_pattern or is_reference(value)
+        else:
+            is_stand_in = is_placeholder(value)
+        if is_name_of_setting or is_stand_in:
             return None
     if is_quoted:
         is_hyphened = is_phrase_value and "-" in value

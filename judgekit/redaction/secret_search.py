@@ -26,6 +26,7 @@ from judgekit.redaction.secret_rules import (
     line_end,
     read_rows,
 )
+from judgekit.redaction.setting_lines import find_set_values
 from judgekit.redaction.values import fits, is_code, is_mixed, is_placeholder
 from judgekit.redaction.vendor_tokens import find_vendor_tokens
 from judgekit.redaction.word_index import AnyWord, WordIndex
@@ -125,6 +126,7 @@ def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
             names = RE["pattern"]
         named = (find_named(text, match) for match in names.finditer(lower, start, end))
         yield from filter(None, named)
+        yield from find_set_values(text, start, end)
 
 
 def _long_words(text: str) -> Iterator[SecretMatch]:

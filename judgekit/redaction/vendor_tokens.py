@@ -50,7 +50,7 @@ def is_vendor_token(token: str) -> bool:
     """Whether a word begins as a vendor's tokens do and goes on as nothing but a token does."""
     pieces = RE["piece"].findall(token)
     beginning = pieces[0]
-    if beginning.lower() in _IDENTIFIERS:
+    if beginning.lower() in _IDENTIFIERS or RE["publishable"].match(token):
         return False
     if RE["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)

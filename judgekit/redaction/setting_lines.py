@@ -1,0 +1,127 @@
+"""Finds secrets in lines that set a name to a value: of files of settings, shells, XML and lists.
+
+In `NAME=value`, `name: value`, `<name>value</name>` or `set -gx NAME value` the name decides. The value is a
+secret unless it's a reference, a call, a type or a placeholder; in code, where a bare word is a variable more
+often than not, unless it's that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judgekit.redaction.named_values import strength_of
+from judgekit.redaction.references import is_reference, is_variable
+from judgekit.redaction.secret_rules import RE, SecretMatch, line_end
+from judgekit.redaction.values import (
+    LEAST_TOKEN,
+    is_generated,
+    is_mixed,
+    is_placeholder,
+    share_of_changes,
+)
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from judgekit.redaction.secret_rules import Span
+
+_SHUFFLED = 0.3  # share of changes between kinds of characters; names of code have less
+_LEAST = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # characters of a value
+_LONG = 20  # characters of a token that no word reaches
+_MOST_ITEMS = 40  # lines of a list
+_KINDS = {"strong": "password", "short": "password", "secret": "token"}
+
+
+def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the secrets in the lines of a span by the names that they set."""
+    # Most texts have neither, and looking for a mark costs a tenth of a pattern.
+    for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
+        if text.find(mark, start, end) >= 0:
+            for part in RE[pattern].finditer(text, start, end):
+                yield from _check(text, part["name"], part.span("value"), is_code=False)
+    for match in RE["setting_line"].finditer(text, start, end):
+        yield from _find_in_line(text, match)
+
+
+def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
+    is_by_blank = not match["separator"].strip()
+    if is_by_blank and not match["command"]:
+        return
+    if strength_of(match["name"].rstrip("sS")) not in _LEAST:
+        return
+    value = match["value"]
+    if value.startswith(("[", "(")):
+        yield from _find_in_list(text, match)
+    first, last = match.span("value")
+    quoted = RE["quoted_value"].match(text, first, last)
+    if quoted is not None:
+        is_raw = "r" in quoted["prefix"].lower()
+        if is_raw and RE["expression"].search(quoted["inside"]):  # a regular expression
+            return
+        yield from _check(text, match["name"], quoted.span("inside"), is_code=False)
+        return
+    comment = RE["comment"].search(text, first, last)
+    if comment is not None:
+        last = comment.start()
+    is_code = _is_code(match, text[first:last])
+    yield from _check(text, match["name"], (first, last), is_code=is_code)
+
+
+def _is_code(match: re.Match[str], value: str) -> bool:
+    """Whether a line may as well be one of a program, in which a bare word is a variable."""
+    if match["command"]:
+        return False
+    is_tight = match["separator"] == "="
+    is_upper = match["name"].isupper()
+    return not (is_tight and is_upper) or value.endswith((",", ";", ")", "{"))
+
+
+def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
+    """Yield the value at a span if its name makes it a secret."""
+    strength = strength_of(name)
+    if strength not in _LEAST:
+        return
+    start, end = span
+    value = text[start:end].rstrip()
+    stripped = value.rstrip(",;")
+    if is_code and RE["bare_word"].fullmatch(stripped):
+        if stripped != value:  # an argument, or the end of a statement
+            return
+        value = stripped
+    if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
+        return
+    if is_reference(value) or RE["number"].fullmatch(value):
+        return
+    if is_variable(value.rstrip("?!.:")) and (is_code or not is_mixed(value)):
+        return
+    if strength == "secret" and not _is_token(value):
+        return
+    if strength == "short" and value.isalpha() and is_code:
+        return
+    yield SecretMatch(start, start + len(value), _KINDS[strength])
+
+
+def _is_token(value: str) -> bool:
+    """Whether a value can be a token: letters and digits, or so shuffled or long as no word is."""
+    if RE["format"].search(value) or (is_placeholder(value) and not is_generated(value)):
+        return False
+    if RE["choice"].match(value) or RE["code"].match(value):
+        return False
+    if is_mixed(value):
+        return len(value) >= LEAST_TOKEN and not RE["words"].match(value)
+    is_shuffled = share_of_changes(value) >= _SHUFFLED
+    return len(value) >= _LONG and is_shuffled
+
+
+def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
+    """Yield the items of a list of keys: `api_keys: ["…", "…"]`."""
+    start = match.start("value")
+    stop = start
+    for _ in range(_MOST_ITEMS):
+        stop = line_end(text, stop)
+        if any(closing in text[start:stop] for closing in "])"):
+            break
+        stop += 1
+    for item in RE["list_item"].finditer(text, start, min(stop, len(text))):
+        yield from _check(text, match["name"].rstrip("sS"), item.span("inside"), is_code=False)
