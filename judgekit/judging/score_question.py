@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.errors import FailureKind, Usage
 from judgekit.judging import claims, decisions, jury, pointwise, prompt
 from judgekit.judging.decisions import State
-from judgekit.judging.documents import Document, characters_seen, is_cut
+from judgekit.judging.documents import Document, is_cut
 from judgekit.judging.findings import mentions, place_findings, read_findings
 from judgekit.judging.jury import Opinion
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
@@ -234,8 +234,9 @@ class ScoreQuestion(TierQuestion[ScoreRubric, Document, RatedReply, Opinion]):
     async def _ask_decisions(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about all dimensions and claims at once; no value unless every question is answered."""
         started = time.monotonic()
-        if is_cut(self.subject.visible_files(self.limits, endpoint)):
-            most = characters_seen(self.limits, endpoint)
+        visible_files = self.subject.visible_files(self.limits, endpoint)
+        if is_cut(visible_files):
+            most = sum(len(file.text) for file in visible_files)
             why = f"the text is longer than the {most:,} characters that {endpoint.model} is sent"
             failure = make_failure(FailureKind.CONTEXT_WINDOW, why)
             return Answer(None, failure, Usage(), 0, endpoint.model)

@@ -235,7 +235,8 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         # Null means the default where a field has one, and null is no value of it.
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
-                shaped[key_of(name, model)] = shape(item, kind, _join(where, name))
+                key = key_of(name, model)
+                shaped[key] = shape(item, kind, _join(where, key))
     others = {}
     for key, item in value.items():
         if key not in used.values() and item is not CUT:
@@ -258,7 +259,7 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
         alike = _keys_like(value, {wanted} - others)
         if len(alike) > 1:
             first, second = alike[:2]
-            raise Misfit(f"`{name}` is given as {first!r} and {second!r}")
+            raise Misfit(f"`{key_of(name, model)}` is given as {first!r} and {second!r}")
         key = alike[0] if alike else None
     if key in value.repeated:
         raise Misfit(f"`{_join(where, key)}` is given twice")

@@ -189,6 +189,17 @@ def test_one_dimension_without_an_answer_fails_the_round_and_the_next_tier_is_as
     assert len(writer.requests) == 1
 
 
+def test_a_limit_above_what_is_read_of_a_text_is_not_the_one_that_is_named(
+    judgekit: Run, project: Path, isolated: Path
+) -> None:
+    hooking.own_profile(isolated, "vllm-decisions", "context_chars: 60000", "context_chars: 800000")
+    document = written(project, "# Retries\n\n" + "Retry five times, then give up.\n" * 15_000)
+    with deciding_before(SOUND):
+        (verdict,) = judgekit(*JUDGE, document).json
+    message = verdict["rounds"][0]["failure"]["message"]
+    assert "the text is longer than the 400,000 characters that " in message
+
+
 def test_a_text_beyond_the_limit_is_not_sent_and_the_next_tier_is_asked(
     judgekit: Run, project: Path, isolated: Path
 ) -> None:

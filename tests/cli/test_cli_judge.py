@@ -398,3 +398,12 @@ def test_nobody_is_asked_about_the_same_text(judgekit: Run) -> None:
     done = judgekit("compare", "good.md", "copy.md", *PROMPT)
     assert (done.code, done.err, "; 0 rounds; no model was asked, " in done.out) == (0, "", True)
     assert "The two texts are the same." in done.out
+
+
+@pytest.mark.parametrize("score", ["high", {"value": "high"}, {"a": 1}, True])
+def test_a_score_that_is_none_is_named_by_its_dimension(served: Served, score: object) -> None:
+    scores = {"semantic": score, "pragmatic": 3, "syntactic": 3}
+    reply = says(json.dumps({"reasoning": "r", "scores": scores, "findings": []}))
+    done, _ = served(reply, "judge", "good.md", "--rubric", "kls", "--mode", "lenient")
+    assert "`scores.semantic`" in done.err + done.out
+    assert "dimension_0" not in done.err + done.out
