@@ -5,6 +5,7 @@ Every check takes the project's folder and yields one line per problem.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import os
@@ -297,6 +298,25 @@ def traces(root: Path) -> Iterator[str]:
                     yield f"{name}:{number}: {what}: {found[0]}"
 
 
+# A docstring that begins so says neither a type nor a thing. There may be fewer of them, never more.
+_SAYS_NOTHING = re.compile(r"\b[Rr]eturns? (?:what|how|which|who)\b")
+MOST_THAT_SAY_NOTHING = 369
+
+
+def docstrings_that_say_nothing(root: Path) -> Iterator[str]:
+    """Yield a line if docstrings of the package say `Return what|how|which|who` more often than before."""
+    count = 0
+    for path in sorted((root / "judgekit").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                count += len(_SAYS_NOTHING.findall(ast.get_docstring(node) or ""))
+    if count > MOST_THAT_SAY_NOTHING:
+        yield (
+            f"judgekit: {count} docstrings say `Return what|how|which|who`, and {MOST_THAT_SAY_NOTHING} did; "
+            "name the thing that comes back"
+        )
+
+
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     *(
         broken_links,
@@ -308,6 +328,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
         stale_gate_rows,
     ),
     traces,
+    docstrings_that_say_nothing,
 )
 
 

@@ -121,6 +121,11 @@ WRONG: dict[Callable[[Path], Iterator[str]], tuple[str, str, int]] = {
         "```text\nNO-GO         a.md  (62040b0 ann)\nGO  a.md  (62040b0 ann)\nGO            a.md\n```\n",
         2,
     ),
+    docs.docstrings_that_say_nothing: (
+        "judgekit/code.py",
+        "def x():\n    'Return what is there.'\n" * (docs.MOST_THAT_SAY_NOTHING + 1),
+        1,
+    ),
     docs.traces: ("src/code.py", f"A = '{HOME}/x'\nB = '{REGISTRY}'\n", 2),
 }
 
