@@ -188,6 +188,12 @@ def places(text: str) -> None:
         [*of("redaction.blocks.blocks")(each, [*of("redaction.secret_search._lines")(each)])]
 
 
+def settings(text: str) -> None:
+    """Read a text as lines that set passwords: behind a name, in quotes, in a list, in XML."""
+    for line in (text, f"password={text}", f'password: "{text}', f"api_keys: [{text}"):
+        list(of("redaction.setting_lines.find_set_values")(line, 0, len(line)))
+
+
 def tables(text: str) -> None:
     for lower in (
         f"||password||user||\n{text}",
@@ -321,6 +327,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "retrieval.sources.claude_memory.body_text": memory,
     "redaction.blocks.blocks": places,
+    "redaction.setting_lines.find_set_values": settings,
+    "git.normalize_address": lambda text: of("git.normalize_address")(text[:4_000], "/"),
     **dict.fromkeys(
         (
             "redaction.secret_tables.find_in_table",
