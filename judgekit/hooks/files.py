@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.errors import InputError
+from judgekit.text import lines_of
 
 _UNTOUCHED = "nothing was changed"
 _FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
@@ -100,8 +101,8 @@ def is_as_written(file: Path, content: bytes | None) -> bool:
 
 def names_in_code(content: bytes | None, word: str) -> bool:
     """Whether a line of a program or a configuration has a word; one that is commented out doesn't count."""
-    for line in (content or b"").splitlines():
-        if word.encode() in line and not line.lstrip().startswith((b"#", b"//")):
+    for line in lines_of(os.fsdecode(content or b"")):
+        if word in line and not line.lstrip().startswith(("#", "//")):
             return True
     return False
 

@@ -37,17 +37,14 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List the files in the cache and the state, and the user's configuration as one."""
+    """List what is in the cache and the state, and what is the user's own."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())
-        if place.home is not environment.config_home and path.exists():
+        if path.exists():
             size = sum(_size_of(part) for part in _parts_of(path))
-            remains.append(Remain(path, place.about, size, place not in _STAYING))
-    configuration = Path(environment.config_home())
-    if configuration.is_dir():
-        about = "your configuration"
-        remains.append(Remain(configuration, about, _size_of(configuration), is_purged=False))
+            is_made = place.home is not environment.config_home and place not in _STAYING
+            remains.append(Remain(path, place.about, size, is_made))
     return [remain for remain in remains if remain.size]
 
 

@@ -492,7 +492,7 @@ def test_a_purge_keeps_what_cannot_be_made_again_and_names_it(judgekit: Run) -> 
     settings.write_text("retrieval: {}\n")
     done = judgekit("uninstall", "claude-code", "--purge")
     assert f"stays, because it can't be made again: {ledger.parent}: the ledger" in done.err
-    assert f"{settings.parent}: your configuration" in done.err
+    assert f"stays, because it can't be made again: {settings}: your settings" in done.err
     assert ledger.exists()
     assert settings.exists()
 
