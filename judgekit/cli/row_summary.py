@@ -50,13 +50,11 @@ def summarise(
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
     left = "the rest" if total is None else counted(total - count, "row", "rows")
-    if total == count:  # none is left, whatever ended the run
-        if interrupted:
-            parts.append("all rows are judged")
-    elif run.gave_up:
+    is_complete = total == count  # none is left, whatever ended the run
+    if run.gave_up and not is_complete:
         failures = f"the first {run.sent:,} that were sent failed alike"
         parts.append(f"{left} not judged, because {failures}")
-    elif run.is_spent:
+    elif run.is_spent and not is_complete:
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted and resumes:
         parts.append("run the same command to continue")

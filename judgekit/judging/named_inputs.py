@@ -97,6 +97,8 @@ def refuse_link_out(path: str) -> None:
 
     `CLAUDE.md -> AGENTS.md` is followed. So is a link that git does not track: nobody but the user made it.
     """
+    if "\0" in path:  # no file has such a name, as reading it says
+        return
     name = Path(path).absolute()
     checkout = find_checkout(name.parent)
     if checkout is None:

@@ -102,7 +102,10 @@ def test_a_line_that_is_no_row_of_json(
     [
         (b"", []),
         (b"a,b\n", []),
-        (b'a,b\n1,"x, ""y"""\n,\n', [{"a": "1", "b": 'x, "y"'}, {"a": "", "b": ""}]),
+        (b'a,b\n1,"x, ""y"""\n"",\n', [{"a": "1", "b": 'x, "y"'}, {"a": "", "b": ""}]),
+        # Rows without anything are none below the last one, and some between others.
+        (b"a,b\n1,2\n,\n,\n", [{"a": "1", "b": "2"}]),
+        (b"a,b\n,\n1,2\n,\n", [{"a": "", "b": ""}, {"a": "1", "b": "2"}]),
         (b"\xef\xbb\xbfa,b\r\n1,2\r\n3,4", [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]),
         (b'\n\na\n \n1\n""\n', [{"a": "1"}, {"a": ""}]),
         (b'a,b\n"1\n\n2",3\n\n4,5', [{"a": "1\n\n2", "b": "3"}, {"a": "4", "b": "5"}]),

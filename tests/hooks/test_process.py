@@ -253,7 +253,7 @@ def test_a_client_that_never_ends_its_input_gets_an_end() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "preparation", "config", "code"),
     [
-        ("commits", "parse", 0.5, "{}", 0),
+        ("commits", "parse_updates", 0.5, "{}", 0),
         ("push", "read_changed_file", 60, "{gate: {budget: 1, mode: blocking}}", 0),
         ("push", "read_changed_file", 60, "{gate: {budget: 1, undetermined: block}}", 0),
         (

@@ -31,10 +31,12 @@ def read(file: BinaryIO, name: str) -> Stream:
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names: list[str] | None = None
+    cleared = 0  # rows without anything since the last other one
     number = 0
     while True:
         lines.begin()
         problem: CellError | None = None
+        is_cleared = False
         row = {}
         try:
             cells = next(reader, None)
@@ -47,8 +49,7 @@ def read(file: BinaryIO, name: str) -> Stream:
                     continue
                 names = check_names(cells)
                 continue
-            if not any(cells):  # as Excel writes rows that were cleared
-                continue
+            is_cleared = lines.has_only(delimiter)
             row = _named(names, cells)
         except csv.Error as error:
             lines.give_back()  # a quote that was left open must not swallow the rows behind it
@@ -62,6 +63,13 @@ def read(file: BinaryIO, name: str) -> Stream:
                 yield unreadable_row(problem, number, lines.line)
             return
         number += 1
+        if is_cleared:
+            # Excel writes the rows that were cleared below the last one; between others one is a row.
+            cleared += 1
+            continue
+        for place in range(number - cleared, number):
+            yield DataRow(place, _named(names, [""] * len(names)))
+        cleared = 0
         if problem is None:
             yield DataRow(number, row)
         else:
@@ -123,6 +131,10 @@ class _Lines:
     @property
     def is_blank(self) -> bool:
         return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
+
+    def has_only(self, delimiter: str) -> bool:
+        """Whether the row has nothing between its delimiters, not even quotes."""
+        return not "".join(self._row).strip(f" \r\n{delimiter}")
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
