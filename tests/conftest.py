@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from judgekit.gate.reviewers import CI_VARIABLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,8 @@ def _foreign(name: str) -> bool:
         "OLLAMA_",
     )
     own = name.startswith(("JUDGEKIT_", "CLAUDE", "CODEX_", "GEMINI_", "XDG_", "GIT_"))
-    return name not in KEPT and (own or any(word in name for word in words))
+    of_ci = name in CI_VARIABLES
+    return name not in KEPT and (own or of_ci or any(word in name for word in words))
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import Document
 
 # What CI servers set: most of them `CI`, then Azure Pipelines, TeamCity, Jenkins and AWS CodeBuild.
-_CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
+CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
 _EVER = "0001-01-01"
 _ENTRY = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
 _NOREPLY = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
@@ -38,7 +38,7 @@ _NOREPLY = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
 
 def is_ci() -> bool:
     """Whether this process runs in a job of a CI server."""
-    return any(environment.is_on(variable) for variable in _CI_VARIABLES)
+    return any(environment.is_on(variable) for variable in CI_VARIABLES)
 
 
 class Reviewer(NamedTuple):
