@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SHUFFLED = 0.3  # share of changes between kinds of characters; names of code have less
 _LEAST = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # characters of a value
+_LEAST_DRAWN = 10  # letters or digits under the name of a secret
 _LONG = 20  # characters of a token that no word reaches
 _MOST_ITEMS = 40  # lines of a list
 _KINDS = {"strong": "password", "short": "password", "secret": "token"}
@@ -48,7 +49,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     is_by_blank = not match["separator"].strip()
     if is_by_blank and not match["command"]:
         return
-    if strength_of(match["name"].rstrip("sS")) not in _LEAST:
+    if strength_of(match["name"]) not in _LEAST and strength_of(_singular(match)) not in _LEAST:
         return
     value = match["value"]
     if value.startswith(("[", "(")):
@@ -66,6 +67,11 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         last = comment.start()
     is_code = _is_code(match, text[first:last])
     yield from _check(text, match["name"], (first, last), is_code=is_code)
+
+
+def _singular(match: re.Match[str]) -> str:
+    """Return the name of a line as that of one value: `api_keys` has several."""
+    return match["name"].rstrip("sS")
 
 
 def _is_code(match: re.Match[str], value: str) -> bool:
@@ -95,11 +101,28 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
         return
     if is_variable(value.rstrip("?!.:")) and (is_code or not is_mixed(value)):
         return
-    if strength == "secret" and not _is_token(value):
+    if (
+        strength == "secret"
+        and not _is_token(value)
+        and not _is_drawn(value, name, is_code=is_code)
+    ):
         return
     if strength == "short" and value.isalpha() and is_code:
         return
     yield SecretMatch(start, start + len(value), _KINDS[strength])
+
+
+def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
+    """Whether a value of letters or digits alone is a secret because its name says so: `JWT_SECRET=`."""
+    if not value.isalnum() or is_placeholder(value):
+        return False
+    is_of_both_cases = not (value.islower() or value.isupper() or value.istitle())
+    is_shuffled = is_of_both_cases and share_of_changes(value) >= _SHUFFLED
+    if is_code:
+        return "secret" in name.lower() and is_shuffled and len(value) >= LEAST_TOKEN
+    if len(value) < (LEAST_TOKEN if is_shuffled else _LEAST_DRAWN):
+        return False
+    return "secret" in name.lower() or (name.isupper() and is_of_both_cases)
 
 
 def _is_token(value: str) -> bool:
@@ -124,4 +147,4 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
             break
         stop += 1
     for item in RE["list_item"].finditer(text, start, min(stop, len(text))):
-        yield from _check(text, match["name"].rstrip("sS"), item.span("inside"), is_code=False)
+        yield from _check(text, _singular(match), item.span("inside"), is_code=False)

@@ -59,6 +59,22 @@ def test_a_generated_password_is_left_out(form: str, alphabet: str) -> None:
     assert sum(sent) <= 1
 
 
+@pytest.mark.parametrize("name", ["DB_PASS", "smtp_pass", "JWT_SECRET", "clientSecret"])
+@pytest.mark.parametrize("form", ["env", "shell", "JSON", "XML", "TOML", "fish"])
+def test_names_of_other_secrets_decide_too(form: str, name: str) -> None:
+    draw = random.Random(f"{form} {name}")
+    letters = LETTERS
+    if "pass" in name.lower():
+        letters = "".join(letter for letter in PRINTABLE if letter not in "<>&")
+    if form == "env":
+        name = name.upper()
+    sent = []
+    for _ in range(500):
+        secret = "".join(draw.choices(letters, k=20))
+        sent.append(leaks(secret, redact(f"x: 1\n{FORMS[form].format(name, secret)}\ny: 2").text))
+    assert sum(sent) <= 5
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("first", [*"!@#$%-.{/[(*&~^_+=?", "<"])
 def test_the_first_character_does_not_matter(form: str, first: str) -> None:
