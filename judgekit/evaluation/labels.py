@@ -124,7 +124,7 @@ def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
     The reading that explains most of them is that of all: P is a pass beside F, and partial beside C and I.
     Raises `UsageError` if two that differ explain as many.
     """
-    digits = {} if are_scores(counts) else _DIGITS
+    digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
     readings = []
     for letters in _LETTERS:
         reading = {}
@@ -248,6 +248,15 @@ def are_scores(counts: Mapping[str, int]) -> bool:
         return False
     words = sum(count for key, count in counts.items() if _outcome_word(key))
     return sum(numbers.values()) > words
+
+
+def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
+    """Whether 0 and 1 are nearly all numbers among labels, as beside a -1 for a row that nobody rated."""
+    if not all(counts.get(digit) for digit in _DIGITS):
+        return False
+    numbers = sum(count for key, count in counts.items() if number_of(key) is not None)
+    digits = sum(counts[digit] for digit in _DIGITS)
+    return numbers - digits <= numbers * _REST
 
 
 # --- Winners

@@ -301,6 +301,17 @@ OUTCOMES: dict[str, tuple[Sequence[str], list[str]]] = {
         ["accept"] * 9 + ["reject"] * 9,
     ),
 }
+OUTCOME_PAIRS = {
+    "approved": "rejected",
+    "Approve": "Deny",
+    "ok": "not ok",
+    "OK": "NOK",
+    "agree": "disagree",
+    "acceptable": "not acceptable",
+    "satisfied": "unsatisfied",
+    "complete": "incomplete",
+    "pos": "neg",
+}
 HALF_PAIRS: dict[str, Sequence[object]] = {
     "helpful": ["helpful"] * 10 + ["harmful"] * 10,
     "right": ["right"] * 10 + ["left"] * 10,
@@ -326,6 +337,22 @@ def test_labels_mean_what_explains_their_column(judgekit: Run, case: str) -> Non
     found = agreement_of(judgekit, values, [*outcomes, "accept"][: len(values)]).json["labelled"]
     assert found["accuracy"]["value"] == 1
     assert found["labels"] == len(outcomes)
+
+
+@pytest.mark.parametrize(("good", "bad"), OUTCOME_PAIRS.items())
+def test_a_pair_of_words_is_an_outcome(judgekit: Run, good: str, bad: str) -> None:
+    values = [good] * 4 + [bad] * 4
+    found = agreement_of(judgekit, values, ["accept"] * 4 + ["reject"] * 4).json["labelled"]
+    assert found["labels"] == 8
+    assert found["accuracy"]["value"] == 1
+
+
+def test_a_stray_number_among_0_and_1_is_left_out(judgekit: Run) -> None:
+    values = [*([1] * 9), *([0] * 9), -1]
+    found = agreement_of(judgekit, values, ["accept"] * 9 + ["reject"] * 10).json["labelled"]
+    assert found["labels"] == 18
+    assert found["accuracy"]["value"] == 1
+    assert found["not_compared"]["unknown"] == 1
 
 
 @pytest.mark.parametrize("case", HALF_PAIRS)
