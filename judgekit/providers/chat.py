@@ -162,12 +162,24 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
 
 def _is_answer(part: dict[str, Any]) -> bool:
     is_text = part.get("type", "text") in _ANSWERING and isinstance(part.get("text"), str)
-    return is_text and not part.get("thought")
+    return is_text and not _is_marked(part)
 
 
 def _is_thought(part: dict[str, Any]) -> bool:
     kind = str(part.get("type", "")).lower()
-    return bool(part.get("thought")) or any(word in kind for word in _THINKING)
+    return _is_marked(part) or any(word in kind for word in _THINKING)
+
+
+def _is_marked(part: dict[str, Any]) -> bool:
+    """Whether another key than the type says that a text is a thought, or on the way to an answer."""
+    for name in ("channel", "phase"):
+        if part.get(name) and not str(part[name]).lower().startswith("final"):
+            return True
+    for name, value in part.items():
+        # A signature of thoughts is a text, and stands at answers.
+        if value is True and any(word in name.lower() for word in _THINKING):
+            return True
+    return bool(part.get("thought"))
 
 
 def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON

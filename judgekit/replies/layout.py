@@ -27,11 +27,20 @@ _SIDE = re.compile(
 )
 _MARK = re.compile(
     r"<(?P<tag>/?[A-Za-z][\w:.-]{0,60})(?:\s[^<>\n]{0,200})?/?>"
-    r"|<[|\uff5c](?P<special>[^<>|\uff5c\n]{1,60})[|\uff5c]>"
+    r"|[<\[][|\uff5c](?P<special>[^<>|\uff5c\n]{1,60})[|\uff5c][>\]]"
     r"|<\|(?P<opened>[a-z_]{1,30})>|<(?P<closed>[a-z_]{1,30})\|>"
     r"|\[(?P<square>/?[A-Z][A-Z_ ]{2,40})\]"
     r"|[\u25c1\u27e8](?P<triangle>/?\w{1,30})[\u25b7\u27e9]"
+    # Granite says it in words, and Pangu by two tokens without names.
+    r"|(?m:^)[ \t]*Here(?:['\u2019]s| is) my (?P<spoken>thought process|response):"
+    r"|\[(?P<unnamed>unused1[67])\]"
 )
+_WORDLESS = {  # whether a mark begins thoughts that no name says
+    "thought process": True,
+    "response": False,
+    "unused16": True,
+    "unused17": False,
+}
 _CHANNEL = (
     "channel "  # before its name: a turn in harmony's form has several, and `final` is the answer
 )
@@ -146,6 +155,8 @@ def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
         behind = _BEHIND_CHANNEL.match(raw, end)
         name = behind["name"].lower() if behind else ""
         return Mark(f"{_CHANNEL}{name}", start, end, opens=True)
+    if match["spoken"] or match["unnamed"]:
+        return Mark("thought", start, end, opens=_WORDLESS[text])
     if match["closed"]:
         return Mark(_plain(text), start, end, opens=False)
     side = _SIDE.fullmatch(text.strip())

@@ -393,6 +393,13 @@ DRAFTS: dict[str, object] = {
     "a part of a summary": [{**DRAFT, "type": "summary_text"}],
     "a part that nobody knows": [{**DRAFT, "type": "musing"}],
     "a part that is marked": [{**DRAFT, "thought": True}],
+    "a part that is marked otherwise": [{**DRAFT, "is_thought": True}],
+    "a part of a channel": [{**DRAFT, "channel": "analysis"}],
+    "a part of a phase": [{**DRAFT, "phase": "commentary"}],
+}
+ANSWERS: dict[str, list[dict[str, object]]] = {
+    "a part of the last phase": [{**DRAFT, "phase": "final_answer"}],
+    "a part with a signature": [{**DRAFT, "thoughtSignature": "c2ln"}],
 }
 
 
@@ -403,6 +410,13 @@ def test_a_draft_is_no_answer_in_whatever_form_it_is_sent(
     with Loopback(completion({"content": content})) as server:
         done = judge_at(server)
     assert done.json[0]["verdict"] == "undetermined"
+
+
+@pytest.mark.parametrize("content", ANSWERS.values(), ids=ANSWERS)
+def test_a_part_that_is_the_answer_counts(judge_at: JudgeAt, content: object) -> None:
+    with Loopback(completion({"content": content})) as server:
+        done = judge_at(server)
+    assert done.json[0]["verdict"] == "accept"
 
 
 @pytest.mark.parametrize("form", ["json_schema", "json_object", "text", "tool"])
