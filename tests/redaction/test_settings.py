@@ -12,7 +12,7 @@ from judgekit.redaction.redact import redact
 
 LETTERS = string.ascii_letters
 ALNUM = LETTERS + string.digits
-PRINTABLE = ALNUM + "".join(set(string.punctuation) - set("\"'\\`"))
+PRINTABLE = ALNUM + "".join(sorted(set(string.punctuation) - set("\"'\\`")))
 ALPHABETS = {
     "letters": LETTERS,
     "letters and digits": ALNUM,
