@@ -123,3 +123,11 @@ def test_a_key_that_stands_twice_is_an_error_not_the_last_of_both(
     for command in (("report", "d.jsonl"), ("eval", "judge", "d.jsonl", "--rubric", "kls")):
         done = judgekit(*command)
         assert (done.code, "twice" in done.err) == (65, True), command
+
+
+@pytest.mark.parametrize("head", ["id,question,answer,,", "id,question,answer"])
+def test_columns_that_were_cleared_beside_a_table_are_none(judgekit: Run, head: str) -> None:
+    Path("d.csv").write_text(f"{head}\n0,Q?,It is Rome.,,\n", encoding="utf-8")
+    done = judgekit("judge", "--data", "d.csv", "--rubric", "kls", "--show-prompt")
+    assert done.code == 0
+    assert "It is Rome." in done.out

@@ -47,7 +47,7 @@ def read(file: BinaryIO, name: str) -> Stream:
             if names is None:
                 if _is_separator_line(cells):
                     continue
-                names = check_names(cells)
+                names = check_names(_without_blank_end(cells, 1))
                 continue
             is_cleared = lines.has_only(delimiter)
             row = _named(names, cells)
@@ -142,8 +142,17 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
     return cells[0].startswith("sep=") and len(cells[0]) + len(cells) - 1 == len("sep=;")
 
 
+def _without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
+    """Cut blank cells off the end of a row: Excel writes columns that were cleared beside the table."""
+    count = len(cells)
+    while count > least and not cells[count - 1].strip():
+        count -= 1
+    return cells[:count]
+
+
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row by their columns; raises `CellError`."""
+    cells = _without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
     row = dict(zip(names, cells, strict=True))
