@@ -94,7 +94,7 @@ def test_a_hook_that_was_there_runs_first_with_the_same_words_and_lines(world: W
         world.work.folder / "lines"
     ).read_text() == f"refs/heads/main {new} refs/heads/main {old}\n"
     program, *words = (world.work.folder / "args").read_text().splitlines()
-    assert Path(program).name == git_hook.KEPT
+    assert Path(program).name == "pre-push"
     assert words == ["origin", "../origin.git"]
 
 
@@ -130,7 +130,8 @@ def test_a_hook_that_was_there_may_be_any_program_and_need_not_read(world: World
 def test_hooks_that_call_each_other_come_to_an_end(world: World) -> None:
     """As when pre-commit keeps ours as its legacy hook, and ours has kept pre-commit's."""
     hooks = world.work.folder / ".git" / "hooks"
-    foreign(world, '#!/bin/sh\nexec "${0%/*}/pre-push" "$@"\n')
+    foreign(world, '#!/bin/sh\nexec "${0%/*}/pre-push.legacy" "$@"\n')
+    shutil.copy(hooks / "pre-push", hooks / "pre-push.legacy")
     world.work.commit("bad", a_md=bad("a"))
     before = len(world.ledger())
     assert world.run("origin", "main").returncode == 1

@@ -262,7 +262,7 @@ OTHER_NAMES = [b"\xff\xfe.md", b"\x1b[2J\x07\xe2\x80\xaeb.md"]
 UNJUDGEABLE = {
     "zero.md": (b"# A\0\n", "binary"),
     "latin.md": ("# Ünfinished\n".encode("latin-1"), "not UTF-8"),
-    "utf16.md": ("# A\n".encode("utf-16"), "binary"),
+    "utf16.md": ("# A\n".encode("utf-16"), "UTF-16"),
     "huge.md": (b"# A\n" * 1_100_000, "larger than 4 MB"),
     "pointer.md": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n",
