@@ -1,8 +1,7 @@
 """A text against its sources, claim by claim: code takes the text apart, a decision model decides each claim.
 
-A rubric asks for it without saying so: it needs sources, and one of its dimensions, by its terms, is about
-unsupported claims. What is found unsupported is a finding with the claim as its quote: a reason without a
-word from a model.
+A rubric asks for it with `check: claims` on a dimension. What is found unsupported is a finding with the
+claim as its quote: a reason without a word from a model.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from judgekit import environment
-from judgekit.judging.findings import MAX_FINDINGS, mentions
+from judgekit.judging.findings import MAX_FINDINGS
 from judgekit.judging.jury import EVEN
 from judgekit.judging.verdict import Finding
 from judgekit.providers.decisions import YES, DecisionQuestion
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
     from judgekit.judging.fence import Fence
     from judgekit.rubric.schema import ScoreRubric
 
-_SUBJECT: Final = (
-    "an unsupported claim"  # what the dimension's terms must name, each word of meaning
-)
-_LEAST_TERMS: Final = 2  # of those words that must be terms of the dimension: both
 _WORDS: Final[dict[str, str]] = environment.table(__file__, "claims.toml")
+_LOCKED_QUESTION: Final = _WORDS["locked_question"]
+_LOCKED_TERMS: Final = frozenset(_WORDS["locked_terms"].split())
 _ABBREVIATIONS: Final = frozenset(_WORDS["abbreviations"].split())
 _BEFORE_NUMBERS: Final = frozenset(_WORDS["before_numbers"].split())
 _FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
@@ -204,15 +201,15 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 
 def claims_dimension(rubric: ScoreRubric) -> str | None:
-    """Return the dimension that is judged claim by claim, if the rubric has one.
-
-    That is a rubric which cannot judge without sources, and the dimension whose terms (or name) hold both
-    "claim" and "unsupported".
-    """
-    if not rubric.given.sources or "sources" not in rubric.given.needs:
+    """Return the dimension that is judged claim by claim, if the rubric has one."""
+    for name, dimension in rubric.dimensions.items():
+        if dimension.check == "claims":
+            return name
+    if "sources" not in rubric.given.needs:
         return None
-    for name, count in mentions(_SUBJECT, rubric).items():
-        if count >= _LEAST_TERMS:
+    # groundedness@1.0.0 was published before `check` was, and has copies with ids of their own.
+    for name, dimension in rubric.dimensions.items():
+        if dimension.question == _LOCKED_QUESTION or {*dimension.terms} >= _LOCKED_TERMS:
             return name
     return None
 

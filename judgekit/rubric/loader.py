@@ -38,7 +38,7 @@ Starter: TypeAlias = Literal["score", "select", "compare"]
 _YAML = (".yaml", ".yml")
 _SCHEMA_FILE = "rubric.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
-BY_FULL_NAME = {"kls@1.1.0"}
+BY_FULL_NAME = {"groundedness@1.1.0", "kls@1.1.0"}
 """Bundled versions that an id alone does not mean, so that calibrations, recordings and KPIs of it stay."""
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 

@@ -150,12 +150,16 @@ class Scale(Strict):
 
 
 class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
-    """One aspect of a document, rated on the scale or answered yes (its top) or no; a text is a question."""
+    """One aspect of a document, rated on the scale or answered yes (its top) or no; a text is a question.
+
+    With `check: claims` a decision model is asked about each claim of the text by itself.
+    """
 
     question: Text
     look_for: list[Text] = []
     terms: list[Text] = []
     scale: Literal["binary"] | None = None
+    check: Literal["claims"] | None = Field(None, exclude_if=lambda check: check is None)
     weight: float = Field(1, gt=0, le=100, exclude_if=(1.0).__eq__)
 
 
@@ -282,6 +286,14 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                 wrong.append(
                     Problem(("modes", name), "a score could be accepted and rejected at once")
                 )
+        checked = [name for name, dimension in self.dimensions.items() if dimension.check]
+        if checked and "sources" not in self.given.needs:
+            needed = "give their heading in given.sources, and list sources in given.needs"
+            text = f"claims are checked against sources; {needed}"
+            wrong.append(Problem(("dimensions", checked[0], "check"), text))
+        for name in checked[1:]:
+            text = f"claims are checked for one dimension, and {checked[0]} is that already"
+            wrong.append(Problem(("dimensions", name, "check"), text))
         points = {}
         weighted = []
         for name, dimension in self.dimensions.items():

@@ -15,6 +15,7 @@ from outcome import Outcome
 from judgekit import environment
 from judgekit.cli.app import run
 from judgekit.judging.claims import split_claims
+from judgekit.rubric.loader import find_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -215,6 +216,98 @@ def test_a_rubric_without_sources_asks_about_its_dimensions(
     run(["judge", "text.md", "--rubric", "kls"])
     capfd.readouterr()
     assert claims_asked(server) == []
+
+
+def make_rubric(*changes: tuple[str, str], of: str = "groundedness@1.0.0") -> Path:
+    """Write a copy of a rubric with other texts in it."""
+    text = find_rubric(of).path.read_text(encoding="utf-8")
+    for old, new in (("rubric: groundedness", "rubric: own"), *changes):
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = Path("own.yaml")
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+QUESTION = "question: Is there support in the sources for each claim of the text?"
+WORDS = (
+    "supported, unsupported, support, source, evidence, invented, fabricated, claim, passage, cited"
+)
+TERMS = f"terms: [{WORDS}]"
+OTHER = (QUESTION, "question: Does the text rest on its sources?")
+TWO_TERMS = (TERMS, "terms: [claim, unsupported]")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (OTHER,),
+        (TWO_TERMS,),
+        (("{each: 3.5}", "{each: 4}"),),
+        ((TERMS, TERMS.replace("cited", "cited, quoted")), OTHER),
+        (OTHER, TWO_TERMS, ("    look_for:", "    check: claims\n    look_for:")),
+    ],
+    ids=["copy", "question", "terms", "bar", "more terms", "check"],
+)
+def test_claims_are_asked_if_the_rubric_says_so_or_is_a_copy_of_the_one_without_the_key(
+    server: DecisionServer, judge: Callable[..., Outcome], changes: tuple[tuple[str, str], ...]
+) -> None:
+    path = make_rubric(*changes)
+    judge(f"{TRUE} {INVENTED}", "--rubric", str(path))
+    assert claims_asked(server) == [TRUE, INVENTED]
+
+
+def test_two_terms_do_not_ask_for_claims(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    path = make_rubric(OTHER, TWO_TERMS)
+    judge(f"{TRUE} {INVENTED}", "--rubric", str(path))
+    assert server.requests
+    assert claims_asked(server) == []
+
+
+def test_the_newer_groundedness_asks_the_same(
+    server: DecisionServer, judge: Callable[..., Outcome]
+) -> None:
+    judge(f"{TRUE} {INVENTED}", "--rubric", "groundedness@1.1.0")
+    assert claims_asked(server) == [TRUE, INVENTED]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            [("  needs: [sources]", "  needs: []")],
+            "own.yaml:23: dimensions.supported.check: claims are checked against sources",
+        ),
+        (
+            [
+                (
+                    "    question: Does the text say",
+                    "    check: claims\n    question: Does the text say",
+                )
+            ],
+            "own.yaml:30: dimensions.faithful.check: claims are checked for one dimension",
+        ),
+        (
+            [("check: claims", "check: claim")],
+            "own.yaml:23: dimensions.supported.check: expected 'claims'",
+        ),
+    ],
+)
+def test_a_check_that_cannot_be_made_is_an_error_of_the_file(
+    changes: list[tuple[str, str]],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = make_rubric(*changes, of="groundedness@1.1.0")
+    assert run(["rubric", "check", str(path)]) == 78
+    _, err = capfd.readouterr()
+    assert problem in err
 
 
 def test_the_same_text_is_asked_once_whatever_the_fence_of_its_claims(
