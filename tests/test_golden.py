@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deciding import DecisionServer
 from git_repo import GitRepo
 from golden import FORMS, World
 from recordings import GOLDEN, same
@@ -138,6 +139,54 @@ def test_ways_of_asking(world: World, setting: str) -> None:
     (world.home / "config.yaml").write_text(f"judge: {{{setting}}}\n")
     world.panel("json-schema", quick="accept", deep="reject", tiebreaker="improve")
     machine(f"asking-{setting.partition(':')[0]}", world.run(*JUDGE))
+
+
+RECORDED = {
+    "score": JUDGE,
+    "select": ("search", "the JWT refresh", "--judge", "--no-engine"),
+    "compare": ("compare", "good.md", "damaged.md", "--prompt", "Write a guide."),
+}
+
+
+@pytest.mark.parametrize("provider", ["json-schema", "pointwise"])
+@pytest.mark.parametrize("task", RECORDED)
+def test_keys_of_recordings(
+    world: World, monkeypatch: pytest.MonkeyPatch, provider: str, task: str
+) -> None:
+    """Recordings are found again by these, so nobody pays twice for them."""
+    words = {"score": "improve", "select": "keep", "compare": "first"}
+    world.panel(provider, **dict.fromkeys(("quick", "deep", "tiebreaker"), words[task]))
+    recording = world.folder / "recording.jsonl"
+    monkeypatch.setenv("JUDGEKIT_RECORD", str(recording))
+    world.run(*RECORDED[task])
+    keys = []
+    for line in recording.read_text(encoding="utf-8").splitlines():
+        recorded = json.loads(line)
+        # A candidate's label is drawn anew for each query; what it stands for is the same.
+        recorded["labels"] = sorted(recorded["labels"].values())
+        keys.append(json.dumps(recorded | {"reply": None}, sort_keys=True))
+    same("machine", f"keys-{task}-{provider}.json", "\n".join(sorted(keys)) + "\n")
+
+
+DECIDED = {
+    "score": JUDGE,
+    "claims": (*JUDGE, "damaged.md", "--task-id", "t", "--rubric", "groundedness"),
+    "select": RECORDED["select"],
+    "compare": RECORDED["compare"],
+}
+
+
+@pytest.mark.parametrize("task", DECIDED)
+def test_requests_to_decision_models(
+    world: World, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    with DecisionServer() as server:
+        monkeypatch.setenv("JUDGEKIT_DECISIONS_BASE", f"{server.base}/v1")
+        monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "vllm-decisions/decider")
+        world.run(*DECIDED[task])
+        bodies = [world.same(json.dumps(asked.body, sort_keys=True)) for asked in server.requests]
+    sent = [json.loads(body) for body in sorted(bodies)]
+    same("machine", f"decided-{task}.json", json.dumps(sent, indent=1, sort_keys=True) + "\n")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "sarif", "junit"])
