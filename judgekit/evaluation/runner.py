@@ -35,6 +35,7 @@ from judgekit.judging.documents import (
 )
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
+from judgekit.judging.kinds import DECIDES, WRITES, kind_of
 from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.ranking import RankingJudge
@@ -335,12 +336,13 @@ def _count_calls(judge: AnyJudge, turn: ModelTurn[Any]) -> int:
     if isinstance(judge, PairJudge):
         return len(turn.calls)
     questions = len(judge.rubric.questions)
-    if turn.endpoint.pointwise:
-        calls = questions
-    elif turn.endpoint.decides:
+    kind = kind_of(turn.endpoint)
+    if kind is WRITES:
+        calls = judge.settings.calls_at_once(questions)
+    elif kind is DECIDES:
         calls = 1
     else:
-        calls = judge.settings.calls_at_once(questions)
+        calls = questions
     if isinstance(judge, RankingJudge):
         return calls * len(turn.calls)  # so many about each text
     return calls

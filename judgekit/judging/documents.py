@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
+from judgekit.judging.kinds import kind_of
 from judgekit.judging.named_inputs import refuse_link_out
 from judgekit.text import encodable, is_blank
 
@@ -195,7 +196,7 @@ def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     if endpoint is None:
         return min(tier_limit, CONTEXT_CHARS)
     context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-    if endpoint.decides:  # at a hundredth of the price, the limit of a tier saves nothing
+    if kind_of(endpoint).sees_all:
         return context_limit
     return min(tier_limit, context_limit)
 

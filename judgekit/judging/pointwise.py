@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
+from judgekit.judging.kinds import READS_TOKENS, kind_of
 from judgekit.judging.round import Answer, Session, make_failure, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
@@ -97,7 +98,7 @@ def _odds(probability: float) -> float:
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
     """Return by rubric and mode where a model that judgekit fetches is undecided; in a recording, too."""
-    if not endpoint.pointwise or not endpoint.model.startswith("local/"):
+    if kind_of(endpoint) is not READS_TOKENS or not endpoint.model.startswith("local/"):
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
 

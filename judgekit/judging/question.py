@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from judgekit.judging.kinds import kind_of
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined
 from judgekit.judging.verdict import CompareRound, Round
 from judgekit.providers.base import answering_name
@@ -112,7 +113,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         They count from 1; 0 stands alone where a model is asked once.
         """
         # Probabilities leave nothing to repeat.
-        if not endpoint.writes or self.settings.samples == 1:
+        if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
             return [[0]]
         return [range(1, self.settings.samples + 1)]
 

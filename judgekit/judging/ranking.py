@@ -20,6 +20,7 @@ from judgekit.judging.documents import ComparisonInput, Document, TaskDescriptio
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final, FinalityRules
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
+from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import score_source
@@ -318,7 +319,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return [[0]]  # the question about a subject has its own samples
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
-        if not endpoint.writes:
+        if not kind_of(endpoint).gives_reasons:
             return 1
         return self.settings.calls_at_once(len(self.rubric.dimensions))
 

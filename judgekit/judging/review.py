@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
+from judgekit.judging.kinds import kind_of
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
@@ -254,7 +255,7 @@ async def _ask_for_checks(
     findings = {}
     for number, raised_finding in _findings_for(endpoint.family, raised).items():
         findings[number] = _finding_text(raised_finding.finding)
-    if not findings or not endpoint.writes or not turn.answer.value:
+    if not findings or not kind_of(endpoint).gives_reasons or not turn.answer.value:
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
     request = Request(
         messages=(),

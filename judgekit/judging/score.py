@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.judging import decisions, outgoing, panel
 from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.escalation import ESCALATE, Final, FinalityRules, margin
+from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
@@ -326,7 +327,7 @@ def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 def _note_names_of_deciders(verdict: Verdict, state: JudgingState[Document]) -> None:
     """Note in the opinions of decision models under which name they were asked, where another answered."""
     for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
-        if endpoint.decides and row.opinion and row.model != endpoint.model:
+        if kind_of(endpoint) is DECIDES and row.opinion and row.model != endpoint.model:
             row.opinion["asked"] = endpoint.model
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from judgekit.judging.kinds import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,10 +29,9 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
     """Return how an opinion was read; None stands for what is no score."""
-    if endpoint.decides:
-        return "decided"
-    if endpoint.pointwise:
-        return "points"
+    source = kind_of(endpoint).source
+    if source is not None:
+        return source
     if not endpoint.logprobs or opinion is None:
         return "whole"
     if not opinion.expected:
@@ -42,10 +43,9 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
     """Return how a model's opinions may be read: `scores` where its replies have scores on a scale."""
-    if endpoint.decides:
-        return frozenset({"decided"})
-    if endpoint.pointwise:
-        return frozenset({"points"})
+    source = kind_of(endpoint).source
+    if source is not None:
+        return frozenset({source})
     if endpoint.logprobs and scores:
         return frozenset({"expected", "partly", "untold"})
     return frozenset({"whole"})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 from judgekit.text import counted
 
@@ -140,6 +141,6 @@ class JudgeSettings:
         """The tiers whose models only decide: they give probabilities, and no reasons."""
         deciding = []
         for tier, models in self.models_by_tier.items():
-            if models and all(model.decides for model in models):
+            if models and all(kind_of(model) is DECIDES for model in models):
                 deciding.append(tier)
         return tuple(deciding)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from judgekit import environment
 from judgekit.judging.decisions import State, ask_decisions
 from judgekit.judging.documents import document, file_of
+from judgekit.judging.kinds import DECIDES, WRITES, kind_of
 from judgekit.judging.round import Session
 from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
@@ -52,7 +53,11 @@ class Trial:
     @property
     def is_blind(self) -> bool:
         """Whether a decision model does not tell what is right from what is wrong."""
-        if not self.endpoint.decides or self.answer.failure is not None or not self.answer.value:
+        if (
+            kind_of(self.endpoint) is not DECIDES
+            or self.answer.failure is not None
+            or not self.answer.value
+        ):
             return False
         shares = self.answer.value
         return bool(shares[_RIGHT.name][YES] <= shares[_WRONG.name][YES])
@@ -63,9 +68,9 @@ class Trial:
 
         "" for a model that is not called by litellm, or that writes no replies.
         """
-        if self.endpoint.decides:
+        if kind_of(self.endpoint) is DECIDES:
             return _decisions_in_words(self.answer)
-        if self.endpoint.profile.kind != "litellm" or not self.endpoint.writes:
+        if self.endpoint.profile.kind != "litellm" or kind_of(self.endpoint) is not WRITES:
             return ""
         usual = self.endpoint.output
         style = self.style
@@ -149,7 +154,7 @@ def _decisions_in_words(answer: Answer[Any]) -> str:
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a model in the usual way, whatever was seen of it before."""
     await gateways.prepare(endpoint)
-    if endpoint.decides:
+    if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
     remembered.forget(endpoint)
     settings = JudgeSettings(loaded=find_rubric(RUBRIC, None, (ScoreRubric,)), mode="strict")
