@@ -30,9 +30,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.judged.relevance import grade
 from bench.judged.tables import SPLITS, halves, lines, shuffled
 from judgekit.evaluation.calibrate import choose_rules, walk
-from judgekit.evaluation.samples import Sample, TierOpinion
+from judgekit.evaluation.samples import Sample
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.round import Session
 from judgekit.providers.base import CallKey
@@ -82,8 +83,8 @@ class Pair(NamedTuple):
     def sample(self) -> Sample:
         outcome: Outcome = "accept" if self.yes >= 0.5 else "reject"  # noqa: PLR2004 - even odds
         leaning = round(self.yes - 0.5, 4)
-        quick = TierOpinion(outcome, abs(leaning), leaning=leaning)
-        voices = {"quick": quick, "deep": TierOpinion(self.strong, 1.0)}
+        quick = TierEvidence(outcome, abs(leaning), leaning=leaning)
+        voices = {"quick": quick, "deep": TierEvidence(self.strong, 1.0)}
         return Sample(self.id, self.label, voices, binary=True)  # type: ignore[arg-type]  # names of tiers
 
 

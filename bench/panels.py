@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import combinations, permutations
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -25,7 +25,8 @@ from bench.judged import reviewing
 from bench.judged.relevance import PROMPT, grade
 from bench.judged.tables import lines
 from judgekit.config import TIERS
-from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.escalation import Ask, EscalationRules, decide
+from judgekit.judging.evidence import TierEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +40,7 @@ FAMILIES = {
     "meta": ("llama3-8b", "llama3-70b", "llama3-70b"),
     "openai": ("gpt-3.5-turbo-1106", "gpt-4-0613", "gpt-4o"),
 }
-CONFIRM: dict[ModeName, str] = {"strict": "accept", "lenient": "reject"}
+CONFIRM: dict[ModeName, Literal["accept", "reject"]] = {"strict": "accept", "lenient": "reject"}
 HEAD = """# Panels and peer review, measured
 
 Made by `python bench/panels.py --data DIR --write docs/figures/panels.md{more}` on {day}, from answers
@@ -90,12 +91,12 @@ def course(
     answers: Answers, models: dict[TierName, str], mode: ModeName
 ) -> Callable[[str], tuple[str, list[str]]]:
     """Return what says of an item the verdict of the tiers, and the models that were asked."""
-    rules = EscalationRules(CONFIRM[mode], models={tier: {model} for tier, model in models.items()})  # type: ignore[arg-type]
+    rules = EscalationRules(CONFIRM[mode], models={tier: {model} for tier, model in models.items()})
 
     def judged(item: str) -> tuple[str, list[str]]:
-        seen: dict[TierName, Outcome | None] = {}
-        while not isinstance(step := rules.next(seen), Final):
-            seen[step] = answers.outcome(models[step], item)
+        seen: dict[TierName, TierEvidence] = {}
+        while isinstance(step := decide(seen, rules), Ask):
+            seen[step.tier] = TierEvidence(answers.outcome(models[step.tier], item))
         return step.verdict, [models[tier] for tier in seen]
 
     return judged

@@ -1,4 +1,4 @@
-"""Checks that the documentation says what is true; `python -m tests.docs --write` renews generated help.
+"""Checks that the documentation says what is true; `python -m tests.docs --write` renews what is generated.
 
 Every check takes the project's folder and yields one line per problem.
 """
@@ -26,6 +26,7 @@ import judgekit
 from judgekit.cli.formats import table
 from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS
+from judgekit.judging.escalation import ALL, TABLE, VOTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 CLI_PAGE = Path("docs/cli.md")
 API_PAGE = Path("docs/api.md")
+ESCALATION_PAGE = Path("docs/escalation.md")
 WIDTH = 78  # columns of generated help: a terminal of 80 leaves two free
 PUBLIC = [name for name in judgekit.__all__ if not name.startswith("__")]
 
@@ -41,6 +43,7 @@ _HTML_LINK = re.compile(
     r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE
 )
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
+_TABLE = re.compile(r"<!-- table of escalation -->\n.*?<!-- /table -->", re.DOTALL)
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
 
@@ -167,6 +170,38 @@ def write_help(root: Path) -> None:
 
 def _block(command: str, text: str) -> str:
     return f"<!-- help: {command} -->\n```text\n{text}```\n<!-- /help -->"
+
+
+# The table of escalation
+
+
+def escalation_table() -> str:
+    """Write the rows of the table in words: those of their functions."""
+    lines = ["| row | for | applies if | then |", "| --- | --- | --- | --- |"]
+    tasks_in_words = {ALL: "all", VOTED: "all but rankings"}
+    for row in TABLE:
+        tasks = tasks_in_words.get(row.tasks, ", ".join(f"{task}s" for task in row.tasks))
+        name = f"*{row.name}*" if row.overrules else row.name
+        condition = _words_of(row.applies).removeprefix("Whether ")
+        lines.append(f"| {name} | {tasks} | {condition} | {_words_of(row.come_to)} |")
+    return "\n".join(["<!-- table of escalation -->", *lines, "<!-- /table -->"])
+
+
+def _words_of(function: Callable[..., object]) -> str:
+    """Return a function's docstring as one line."""
+    return " ".join((function.__doc__ or "").split()).removesuffix(".")
+
+
+def stale_escalation_table(root: Path) -> Iterator[str]:
+    """Yield a problem if docs/escalation.md does not hold the table as it is."""
+    if escalation_table() not in text_of(root, ESCALATION_PAGE):
+        yield f"{ESCALATION_PAGE}: the table is old; renew it with: python -m tests.docs --write"
+
+
+def write_escalation_table(root: Path) -> None:
+    page = root / ESCALATION_PAGE
+    text = _TABLE.sub(lambda _: escalation_table(), text_of(root, ESCALATION_PAGE))
+    page.write_text(text, encoding="utf-8")
 
 
 # What pages show
@@ -321,6 +356,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     *(
         broken_links,
         stale_help,
+        stale_escalation_table,
         undocumented_names,
         unparsable_blocks,
         unknown_commands,
@@ -335,6 +371,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
 def main(arguments: Sequence[str]) -> int:
     if "--write" in arguments:
         write_help(ROOT)
+        write_escalation_table(ROOT)
     problems = [problem for check in CHECKS for problem in check(ROOT)]
     for problem in problems:
         sys.stderr.write(f"{problem}\n")

@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
 from package import PACKAGE, trees
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,25 @@ READS_ENVIRONMENT = {
     "data.on_ray": "switches off what Ray would do on import",
     "environment": "the one place that knows whose environment holds",
     "providers.litellm": "switches off what litellm would do on import",
+}
+# Names by which opinions are read and judgings ended, and the only modules that use them. Whatever is decided
+# rests on evidence, which `evidence` alone makes; `escalation` alone says when a judging ends. Of those that
+# stand here besides, some make opinions (`jury`, questions), some say in words what was decided.
+READS_OPINIONS = {
+    "TierEvidence()": {"judging.evidence"},
+    "End()": {"judging.escalation"},
+    "certainty()": {"judging.evidence"},
+    "margin()": {"judging.evidence", "judging.noise", "evaluation.samples"},
+    ".outcomes()": {"judging.evidence"},
+    ".divided": {"judging.evidence", "judging.score"},
+    ".final()": {"judging.escalation", "evaluation.calibrate"},
+    ".decided()": {"judging.escalation", "evaluation.calibrate"},
+    ".stands()": {"judging.escalation"},
+    ".outcome": {
+        *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
+        *("judging.jury", "judging.score", "judging.score_question", "judging.select"),
+        *("evaluation.calibrate", "evaluation.runner", "evaluation.samples"),
+    },
 }
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it
 
@@ -80,6 +100,29 @@ def test_the_environment_is_read_in_few_places() -> None:
     }
     below = {name for name in reading if name.partition(".")[0] not in DOORS}
     assert below == READS_ENVIRONMENT.keys()
+
+
+@pytest.mark.parametrize("name", READS_OPINIONS)
+def test_nothing_but_evidence_reads_opinions_to_decide(name: str) -> None:
+    """A second reader would end judgings, or learn from them, by a rule of its own."""
+    users = set()
+    for module, tree in MODULES.items():
+        if module.startswith(("judging.", "evaluation.")) and name in _uses(tree):
+            users.add(module)
+    assert users == READS_OPINIONS[name]
+
+
+def _uses(tree: ast.AST) -> set[str]:
+    """Return what a module calls (`name()`, `.name()`), and the attributes that it reads (`.name`)."""
+    uses = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            uses.add(f"{node.func.id}()")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            uses.add(f".{node.func.attr}()")
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            uses.add(f".{node.attr}")
+    return uses
 
 
 def test_scripts_name_modules_that_are_there() -> None:

@@ -96,6 +96,11 @@ WRONG: dict[Callable[[Path], Iterator[str]], tuple[str, str, int]] = {
         3,
     ),
     docs.stale_help: ("docs/cli.md", "<!-- help: judgekit gone -->\n<!-- /help -->\n", 1),
+    docs.stale_escalation_table: (
+        "docs/escalation.md",
+        "<!-- table of escalation -->\n<!-- /table -->\n",
+        1,
+    ),
     docs.undocumented_names: (
         "README.md",
         "```python\njudgekit.judging(judgekit.judge())\n```\n",

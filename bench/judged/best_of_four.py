@@ -14,15 +14,16 @@ from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored,
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
 from judgekit.config import TIERS, TierName
 from judgekit.judging.documents import LETTERS, ComparisonInput
-from judgekit.judging.ranking import RankingJudge, Voter
+from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.settings import JudgeSettings
+from judgekit.judging.standing import Voter
 from judgekit.providers import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.judging.ranking import Margins
+    from judgekit.judging.standing import Margins
     from judgekit.judging.verdict import Comparison
 
 HAIKU, MINI, SONNET, GPT = "claude-haiku-4.5", "gpt-5.4-mini", "claude-sonnet-4.6", "gpt-5.4"

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.judging import ranking
-from judgekit.judging.ranking import RankingRules, RankingStep, count_calls
+from judgekit.evaluation.calibrate import ranking_rules, walk_ranking
+from judgekit.judging import standing
+from judgekit.judging.escalation import End
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.ranking import Margins, MeansByVoter
+    from judgekit.judging.standing import Margins, MeansByVoter
 
 By: TypeAlias = "Mapping[TierName, MeansByVoter]"
 """What each model of each tier gave to each subject, by letter, for each time that it was asked."""
@@ -59,21 +60,18 @@ class Learned(NamedTuple):
 
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     """Return how a comparison ends by the rule of the judge under a rubric with these margins."""
-    panel = {tier: {voice.model for voice in said} for tier, said in item.said.items()}
-    rules, calls = RankingRules(tuple(item.letters), panel, margins, mode), 0
-    steps: list[RankingStep] = []
-    while tier := rules.following(steps):
-        calls += count_calls(item.said[tier], steps[-1].contenders if steps else rules.letters)
-        steps.append(step := rules.step(steps, tier, item.said[tier]))
-        if step.has_result:
-            winner = rules.winner(step)
-            tied = _tied(step.means or {}, margins.get(tier, 0.0), mode)
-            return Walked((winner,) if winner else tied, calls)
-    return Walked((), calls)
+    turns = walk_ranking(item.said, ranking_rules(item.letters, item.said, mode), margins)
+    calls = sum(turn.calls for turn in turns)
+    last = turns[-1]
+    if not isinstance(last.step, End) or last.step.tier is None:
+        return Walked((), calls)
+    if last.step.verdict == "accept" and last.best is not None:
+        return Walked((last.best,), calls)
+    return Walked(_tied(last.ranked.means or {}, margins.get(last.ranked.tier, 0.0), mode), calls)
 
 
 def _tied(found: Mapping[str, float], margin: float, mode: ModeName) -> tuple[str, ...]:
-    return tuple(ranking.contending(found, margin if mode == "strict" else 0.0))
+    return tuple(standing.contending(found, margin if mode == "strict" else 0.0))
 
 
 def credit(item: Ranked, walked: Walked) -> float:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import TierName
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import Comparison
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5

@@ -12,9 +12,10 @@ from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored,
 from bench.judged.tables import EQUAL_WITHIN, SPLITS, Row, Table, halves, lines
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.evaluation.calibrate import choose_rules
-from judgekit.evaluation.samples import Sample, TierOpinion
+from judgekit.evaluation.samples import Sample
 from judgekit.judging.calibration import Promise
 from judgekit.judging.documents import Document
+from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import replay
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import VerdictWord
 
 PANEL: dict[TierName, str] = {
@@ -56,14 +57,14 @@ def grade(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and value in GRADES else None
 
 
-def voice(found: int | None) -> TierOpinion:
+def voice(found: int | None) -> TierEvidence:
     """Return the outcome of a grade, relevant from 1 on, and its margin to that threshold."""
     if found is None:
-        return TierOpinion(None)
-    return TierOpinion("accept", float(found - 1)) if found >= 1 else TierOpinion("reject", 1.0)
+        return TierEvidence(None)
+    return TierEvidence("accept", float(found - 1)) if found >= 1 else TierEvidence("reject", 1.0)
 
 
-def points(said: TierOpinion) -> int | None:
+def points(said: TierEvidence) -> int | None:
     """Return the grade that a voice came from."""
     return (
         None

@@ -38,7 +38,11 @@ _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such 
 _USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # of documents
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Explain = Annotated[
-    bool, Option("--explain", help="Have a model that writes give reasons for what one decided.")
+    bool,
+    Option(
+        "--explain",
+        help="Say why judging ended; have a model that writes give reasons for what one decided.",
+    ),
 ]
 _Review = Annotated[
     Literal["peers"] | None, Option(help="Have models of other families check each finding.")
@@ -138,6 +142,8 @@ def judge(
             as_task=task_id is not None,
         )
         _note_about(verdicts)
+        if explain:
+            _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
     code = row_options.exit_code(words, exit_on or _USUAL_EXIT)
     if unreadable and code != Exit.REJECTED:
@@ -245,6 +251,13 @@ def _judge_documents(
         progress.show("")
         formats.print_verdicts(form, verdicts)
     return verdicts
+
+
+def _note_reasons(verdicts: Iterable[Record]) -> None:
+    """Say which row of the table of escalation ended each judging."""
+    for verdict in verdicts:
+        if verdict.get("because"):
+            note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
 
 
 def _note_about(verdicts: Sequence[Record]) -> None:

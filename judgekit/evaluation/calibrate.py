@@ -24,31 +24,42 @@ from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case, Recorded
 from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import (
-    FAILED,
     WHOLE,
     Sample,
     SampleReader,
-    TierOpinion,
     asked,
     by_tier,
+    find_cut_tiers,
     read_points,
     samples,
     usual_ways,
 )
-from judgekit.judging import calibration, ranking
+from judgekit.judging import calibration
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
-from judgekit.judging.escalation import EscalationRules, Final, FinalityRules, towards
-from judgekit.judging.ranking import MeansByVoter, RankingRules, RankingStep
+from judgekit.judging.escalation import (
+    CALIBRATED,
+    LEAD_CALIBRATED,
+    Ask,
+    End,
+    EscalationRules,
+    Step,
+    decide,
+)
+from judgekit.judging.evidence import FAILED, TierEvidence, read_ranking
+from judgekit.judging.finality import FinalityRules, towards
+from judgekit.judging.standing import MeansByVoter, RankedTier, count_calls, rank, usual_margins
 from judgekit.judging.verdict import RubricRef
 from judgekit.judging.wording import wording
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from judgekit.judging.escalation import Task
     from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.standing import Margins
     from judgekit.rubric.loader import LoadedRubric
 
 # Gates of a chain at most: each step should let in many more opinions than the one before.
@@ -426,42 +437,86 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
     """Return how the judging of a sample would end, each tier that is asked by one call."""
-    final, tiers = walk_tiers(sample, rules)
+    end, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
-    if final.tier is None:
+    if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
-    gates = rules.finality
-    by_gate = False
-    if gates is not None and final.tier != gates.last:  # which ends it without a gate
-        outcomes = {tier: sample.united(tier) for tier in tiers}
-        by_leaning = gates.decided(final.tier, sample.leanings) is not None
-        by_gate = by_leaning or gates.final(final.tier, outcomes, sample.margins)
-    return Walked(calls, sample.is_right(final.verdict), by_gate)
+    last = rules.finality.last if rules.finality else None
+    by_gate = end.because == CALIBRATED and end.tier != last  # which ends it without a gate
+    return Walked(calls, sample.is_right(end.verdict), by_gate)
 
 
-def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
+def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
     """Return how the judging of a sample would end, and the tiers that it asks."""
-    rules = replace(rules, truncated=sample.cut)
-    outcomes: dict[TierName, Outcome | None] = {}
-    divided: dict[TierName, bool] = {}
-    final = None
-    while final is None:
-        step = rules.next(outcomes, sample.margins, divided, sample.leanings)
-        if isinstance(step, Final):
-            final = step
-        else:
-            opinion = sample.voices.get(step, FAILED)
-            outcomes[step] = opinion.outcome
-            if opinion.divided is not None:
-                divided[step] = opinion.divided
-    if final.tier is None or final.verdict != "improve":
-        return final, list(outcomes)
-    # Of a pair an improve is a tie; a win of the tier before may stand against it.
-    if sample.stands and rules.finality is not None:
-        winner = rules.finality.stands(final.tier, outcomes, sample.margins)
-        if winner is not None:
-            final = Final("accept", consensus="single", tier=winner)
-    return final, list(outcomes)
+    evidence: dict[TierName, TierEvidence] = {}
+    step = decide(evidence, rules)
+    while isinstance(step, Ask):
+        evidence[step.tier] = sample.voices.get(step.tier, FAILED)
+        step = decide(evidence, rules)
+    return step, list(evidence)
+
+
+class Turn(NamedTuple):
+    """One tier of a ranking: how many calls it took, and what is decided after it."""
+
+    calls: int
+    ranked: RankedTier
+    evidence: TierEvidence
+    step: Step
+
+    @property
+    def best(self) -> str | None:
+        """The subject that is first; None if too few models answered."""
+        return self.evidence.standing.order[0] if self.evidence.standing else None
+
+
+def ranking_rules(
+    letters: Sequence[str],
+    said: Mapping[TierName, MeansByVoter],
+    mode: ModeName,
+    finality: FinalityRules | None = None,
+) -> EscalationRules:
+    """Build the rules of a ranking of recorded scores; its models are those that gave them."""
+    return EscalationRules(
+        confirm="accept" if mode == "strict" else "reject",
+        tiers=tuple(said),
+        task="ranking",
+        mode=mode,
+        models={tier: {voter.model for voter in means} for tier, means in said.items()},
+        finality=finality,
+        letters=tuple(letters),
+    )
+
+
+def walk_ranking(
+    said: Mapping[TierName, MeansByVoter],
+    rules: EscalationRules,
+    margins: Margins,
+    *,
+    cut: Collection[TierName] = (),
+    apart: Collection[TierName] = (),
+) -> list[Turn]:
+    """Walk a ranking over recorded scores, tier after tier, to its end."""
+    turns: list[Turn] = []
+    ranked_tiers: list[RankedTier] = []
+    step = decide({}, rules)
+    while isinstance(step, Ask):
+        tier = step.tier
+        ranked = rank(
+            ranked_tiers,
+            tier,
+            step.about,
+            said[tier],
+            asked=len(rules.models[tier]),
+            is_cut=tier in cut,
+            is_known=tier not in apart,
+        )
+        ranked_tiers.append(ranked)
+        calls = count_calls(said[tier], step.about)
+        evidence = read_ranking(ranked_tiers, margins)
+        step = decide(evidence, rules)
+        turns.append(Turn(calls, ranked, evidence[tier], step))
+    return turns
 
 
 class RankedCase(NamedTuple):
@@ -474,53 +529,44 @@ class RankedCase(NamedTuple):
     best: str
     apart: frozenset[TierName] = frozenset()
 
-    def turns(
-        self, finality: FinalityRules | None
-    ) -> Iterator[tuple[int, RankingStep, str | None]]:
-        """Yield for each tier that is asked the number of its calls, its step, and the winner or `TIE`.
-
-        The winner is the one there would be if no tier were asked after it. It is None where the step has no
-        means, or the texts were cut.
-        """
-        panel = {tier: {voter.model for voter in means} for tier, means in self.said.items()}
-        margins = ranking.usual_margins(self.rubric)
-        letters = tuple(self.case.letters)
-        rules = RankingRules(letters, panel, margins, self.mode, finality)
-        steps: list[RankingStep] = []
-        while tier := rules.following(steps):
-            contenders = steps[-1].contenders if steps else letters
-            means = self.said[tier]
-            is_cut = self.case.judges[tier].cut
-            step = rules.step(steps, tier, means, is_cut=is_cut, is_barred=tier in self.apart)
-            steps.append(step)
-            winner = None
-            if step.means is not None and not step.is_cut:
-                winner = rules.winner(step) or TIE
-            yield ranking.count_calls(means, contenders), step, winner
+    def turns(self, finality: FinalityRules | None) -> list[Turn]:
+        """Walk the ranking to its end."""
+        return walk_ranking(
+            self.said,
+            ranking_rules(self.case.letters, self.said, self.mode, finality),
+            usual_margins(self.rubric),
+            cut=find_cut_tiers(by_tier(self.case)),
+            apart=self.apart,
+        )
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         """Return how the judging of the case would end."""
-        turns = list(self.turns(finality))
-        _, last_step, winner = turns[-1]
-        is_right = None if winner is None else winner == self.best
-        calls = {step.tier: count for count, step, _ in turns}
-        return Walked(calls, is_right, by_gate=last_step.is_by_calibration)
+        turns = self.turns(finality)
+        last = turns[-1]
+        end = last.step
+        assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
+        is_right = None
+        if end.tier is not None:
+            is_right = (last.best if end.verdict == "accept" else TIE) == self.best
+        calls = {turn.ranked.tier: turn.calls for turn in turns}
+        return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Return the case as gates are learned from it: the step of each tier, as if no gate ended it."""
+        """Return the case as gates are learned from it: what each tier came to, as if no gate ended it."""
         best_letter = None if self.best == TIE else self.best
         voices = {}
         ties = set()
         wrong = set()
-        for _, step, winner in self.turns(FinalityRules()):
-            tier = step.tier
-            margin = step.lead or None
-            if step.has_result or step.is_cut or tier in self.apart:
-                margin = None  # no gate may let it through
-            voices[tier] = TierOpinion(step.outcome, margin)
-            if winner == TIE:
+        for turn in self.turns(FinalityRules()):
+            tier = turn.ranked.tier
+            evidence = turn.evidence
+            if isinstance(turn.step, End) and turn.step.tier is not None:
+                evidence = evidence.without_margin()  # it ends without a gate, too
+            voices[tier] = evidence
+            standing = evidence.standing
+            if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
                 ties.add(tier)
-            if step.best != best_letter:
+            if turn.ranked.best != best_letter:
                 wrong.add(tier)
         return Sample(
             id=self.case.id,
@@ -585,7 +631,7 @@ class Opinions(NamedTuple):
         if self.judge is None or isinstance(rubric, CompareRubric) or are_about_several:
             return self.cases
         settings = self.judge.settings
-        rules = settings.escalation_rules(margin=settings.margin)
+        rules = settings.escalation_rules(_task_of(rubric))
         reader = SampleReader(rubric, mode)
         apart_by_case = usual_ways(self.cases).apart_by_case
         cases = []
@@ -603,22 +649,21 @@ def _walk_case(
     reader: SampleReader,
 ) -> dict[str, Any]:
     """Return what the tiers come to about a case, as the fields of `Recorded`."""
-    opinions = {}
+    evidence_by_tier = {}
     for tier in rules.tiers:
         if tier in case.judges:
-            opinions[tier] = reader.opinions(rubric, case, case.judges[tier])
+            evidence_by_tier[tier] = reader.evidence(rubric, case, case.judges[tier])
     # A tier that was not asked is none to wait for.
-    rules_of_asked = replace(rules, tiers=tuple(opinions))
-    cut = frozenset(tier for tier in opinions if case.judges[tier].cut)
+    rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
     ends = {}
     asked_tiers = set[TierName]()
-    for part in next(iter(opinions.values())):  # all tiers have opinions on the same parts
+    for part in next(iter(evidence_by_tier.values())):  # all tiers speak about the same parts
         voices = {}
-        for tier, opinion_by_part in opinions.items():
-            voices[tier] = opinion_by_part[part]
+        for tier, evidence_by_part in evidence_by_tier.items():
+            voices[tier] = evidence_by_part[part]
             if tier in apart:
-                voices[tier] = voices[tier]._replace(margin=None)
-        sample = Sample(part, "accept", voices, cut)  # nobody looks at its label
+                voices[tier] = voices[tier].without_margin()
+        sample = Sample(part, "accept", voices)  # nobody looks at its label
         ends[part], tiers = walk_tiers(sample, rules_of_asked)
         asked_tiers.update(tiers)
     calls = sum(case.judges[tier].calls for tier in asked_tiers)
@@ -627,12 +672,18 @@ def _walk_case(
     end = ends[WHOLE]
     if end.tier is None:
         return {"calls": calls, "failure": end.verdict}
-    rated = opinions[end.tier][WHOLE].rated or {}
+    rated = reader.rated(case, case.judges[end.tier]) or {}
     scores = {name: rated[name] for name in rubric.questions}
     return {"calls": calls, "scores": scores}
 
 
-def _kept_candidates(ends: Mapping[str, Final]) -> dict[str, list[str]]:
+def _task_of(rubric: Rubric) -> Task:
+    if isinstance(rubric, CompareRubric):
+        return "pair"
+    return "candidate" if isinstance(rubric, SelectRubric) else "document"
+
+
+def _kept_candidates(ends: Mapping[str, End]) -> dict[str, list[str]]:
     """Return which candidates are kept, and which were not judged, as fields of `Recorded`."""
     keep = []
     unjudged = []
@@ -765,16 +816,21 @@ def _usual_rules(
 ) -> EscalationRules:
     """Return the rules of escalation as they are without anything learned."""
     models_by_tier = {}
-    unproven = []
+    deciding = []
     for tier in TIERS:
         if tier in models:
             models_by_tier[tier] = frozenset(models[tier].split(calibration.TOGETHER))
-        how_read = set(readings.get(tier, {}).values())
-        if mode == "strict" and how_read == {"decided"}:
-            unproven.append(tier)  # decision models alone accept nothing in strict mode
-    confirm = getattr(rubric.modes, mode).confirm
-    tiers = tuple(models_by_tier)
-    return EscalationRules(confirm, tiers, models=models_by_tier, unproven=unproven)
+        if set(readings.get(tier, {}).values()) == {"decided"}:
+            deciding.append(tier)
+    return EscalationRules(
+        confirm=getattr(rubric.modes, mode).confirm,
+        tiers=tuple(models_by_tier),
+        task=_task_of(rubric),
+        mode=mode,
+        models=models_by_tier,
+        deciding=deciding,
+        needs_proof=mode == "strict",  # decision models alone accept nothing then
+    )
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:

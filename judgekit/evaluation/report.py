@@ -13,7 +13,7 @@ from judgekit.evaluation import stats
 from judgekit.evaluation.cases import COURSE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.samples import DISTANCE, WHOLE, SampleReader
-from judgekit.judging.escalation import DIGITS
+from judgekit.judging.finality import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
 from judgekit.ledger.rates import Interval

@@ -33,7 +33,7 @@ from judgekit.judging.documents import (
     TaskDescription,
     file_of,
 )
-from judgekit.judging.escalation import FinalityRules
+from judgekit.judging.finality import FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.kinds import DECIDES, WRITES, kind_of
 from judgekit.judging.named_inputs import NamedInputs

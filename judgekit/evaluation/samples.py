@@ -16,9 +16,16 @@ from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation.labels import agrees, is_binary
 from judgekit.evaluation.stats import OUTCOMES
-from judgekit.judging import jury, ranking
+from judgekit.judging import jury, standing
 from judgekit.judging.calibration import USUALLY, Answered, Asked, Readings, together
-from judgekit.judging.escalation import DIGITS, certainty, margin
+from judgekit.judging.evidence import (
+    FAILED,
+    TierEvidence,
+    margin,
+    read_candidate,
+    read_document,
+    read_pair,
+)
 from judgekit.judging.jury import Mark, Marks, Opinion, TierVote, Vote
 from judgekit.replies import extract
 from judgekit.replies.forms import KEEP, score_reply_model, select_reply_model
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from judgekit.evaluation.cases import Case, Recorded
+    from judgekit.judging.evidence import Evidence
     from judgekit.judging.score_source import ScoreSource
     from judgekit.rubric.schema import Better
 
@@ -171,33 +179,17 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
 # --- From recorded answers to opinions, as judging reads them
 
 
-class TierOpinion(NamedTuple):
-    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through."""
-
-    outcome: Outcome | None
-    margin: float | None = 0.0
-    divided: bool | None = None
-    # A document's scores, under `DISTANCE` its distance from acceptance.
-    rated: Mapping[str, float] | None = None
-    # Of a decision model: how far it is on the side of acceptance.
-    leaning: float | None = None
-
-
-FAILED = TierOpinion(None)
-
-
 class Sample(NamedTuple):
     """A labelled document, or one labelled candidate, with the opinion of each tier that was asked.
 
-    `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right.
-    Where a pair `stands`, a win may stand against the next tier's tie. `wrong` are the tiers whose best of
-    several is not the label. Where labels are `binary`, an improve is right about what is to be rejected.
+    `ties` are the tiers whose tie on a pair counts as right. Where a pair `stands`, a win may stand against
+    the next tier's tie. `wrong` are the tiers whose best of several is not the label. Where labels are
+    `binary`, an improve is right about what is to be rejected.
     """
 
     id: str
     label: Outcome
-    voices: Mapping[TierName, TierOpinion]
-    cut: frozenset[TierName] = frozenset()
+    voices: Mapping[TierName, TierEvidence]
     ties: frozenset[TierName] = frozenset()
     stands: bool = False
     wrong: frozenset[TierName] | None = None
@@ -223,12 +215,12 @@ class Sample(NamedTuple):
     def united(self, tier: TierName) -> Outcome | None:
         """Return a tier's outcome, None also where its jury is divided: that ends nothing."""
         opinion = self.voices.get(tier, FAILED)
-        return opinion.outcome if opinion.divided is None else None
+        return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
         """Return how far a tier's opinion is from another one, None where no gate may let it through."""
         opinion = self.voices.get(tier, FAILED)
-        if opinion.outcome == "accept" and tier in self.cut:
+        if opinion.outcome == "accept" and not opinion.sees_all:
             return None
         return opinion.margin
 
@@ -278,12 +270,12 @@ class SampleReader(NamedTuple):
             scores_by_voter = []
             for voter, scores in read_points(case, recorded).items():
                 scores_by_voter.append((voter.name, scores))
-            means = ranking.mean_scores(scores_by_voter, case.letters)
+            means = standing.mean_scores(scores_by_voter, case.letters)
             if means is None:
                 return {WHOLE: None}
-            return {WHOLE: ranking.last_word(means, margin=0.0, mode=self.mode) or TIE}
-        opinions = self.opinions(self.rubric, case, recorded)
-        return {part: opinion.outcome for part, opinion in opinions.items()}
+            return {WHOLE: standing.last_word(means, margin=0.0, mode=self.mode) or TIE}
+        evidence = self.evidence(self.rubric, case, recorded)
+        return {part: opinion.outcome for part, opinion in evidence.items()}
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Return the mean of a document's scores, over the jury; None where too few of it could be read.
@@ -309,7 +301,15 @@ class SampleReader(NamedTuple):
         """Return a document's scores and, under `DISTANCE`, that from acceptance, where it has any."""
         if not isinstance(self.rubric, ScoreRubric) or case.subjects:
             return None
-        return self.opinions(self.rubric, case, recorded)[WHOLE].rated
+        return self._rated_opinion(self.rubric, self._read_opinion(self.rubric, case, recorded))
+
+    def _rated_opinion(
+        self, rubric: ScoreRubric, opinion: Opinion | None
+    ) -> dict[str, float] | None:
+        if opinion is None:
+            return None
+        distance = margin(rubric, opinion.scores, self.mode, signed=True)
+        return {DISTANCE: distance, **opinion.scores}
 
     def labels(self, case: Case) -> dict[str, str]:
         """Return the label of the subject, under `WHOLE`, or of each candidate; raises `InputError`."""
@@ -337,34 +337,29 @@ class SampleReader(NamedTuple):
         recorded_by_tier = by_tier(case)
         ties: frozenset[TierName] = frozenset()
         is_lenient_pair = False
-        opinions = {}  # by tier, then by part
+        evidence_by_tier: dict[TierName, dict[str, TierEvidence]] = {}  # each by part
         if isinstance(self.rubric, CompareRubric):
-            # A pair is told from the side of the first winner, as the rules of escalation see it.
             votes = {tier: tier_vote(case, answer) for tier, answer in recorded_by_tier.items()}
-            outcomes = jury.outcomes(votes)
-            for tier, vote in votes.items():
-                opinions[tier] = {WHOLE: TierOpinion(outcomes[tier], vote.lead)}
+            evidence = read_pair(votes, cut=find_cut_tiers(recorded_by_tier))
+            for tier, opinion in evidence.items():
+                evidence_by_tier[tier] = {WHOLE: opinion}
             labels = {WHOLE: self._label_of_pair(case, jury.favourite(votes))}
             # Where no winner is the costly error, a tie over a win does not count as right.
             is_lenient_pair = self.mode == "lenient"
-            ties = _find_ties(outcomes, up_to_a_win=is_lenient_pair)
+            ties = _find_ties(evidence, up_to_a_win=is_lenient_pair)
         else:
             for tier, recorded in recorded_by_tier.items():
-                opinions[tier] = self.opinions(self.rubric, case, recorded)
+                evidence_by_tier[tier] = self.evidence(self.rubric, case, recorded)
             labels = self.labels(case)
-        cut = frozenset(tier for tier, recorded in recorded_by_tier.items() if recorded.cut)
         for part, label in labels.items():
             voices = {}
-            for tier, opinion_by_part in opinions.items():
-                opinion = opinion_by_part[part]
-                if tier in apart:
-                    opinion = opinion._replace(margin=None, leaning=None)
-                voices[tier] = opinion
+            for tier, evidence_by_part in evidence_by_tier.items():
+                opinion = evidence_by_part[part]
+                voices[tier] = opinion.without_margin() if tier in apart else opinion
             yield Sample(
                 id=f"{case.id}/{part}" if part else case.id,
                 label=cast("Outcome", label),
                 voices=voices,
-                cut=cut,
                 ties=ties,
                 stands=is_lenient_pair,
             )
@@ -376,30 +371,31 @@ class SampleReader(NamedTuple):
             return "improve"
         return "accept" if label == favourite else "reject"
 
-    def opinions(
+    def evidence(
         self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
-    ) -> dict[str, TierOpinion]:
-        """Return the opinion on a document, under `WHOLE`, or on each candidate."""
+    ) -> dict[str, TierEvidence]:
+        """Read a tier's evidence about a document, under `WHOLE`, or about each candidate."""
+        decides = _decides(recorded)
         if isinstance(rubric, ScoreRubric):
-            return {WHOLE: self._read_opinion(rubric, case, recorded)}
+            opinion = self._read_opinion(rubric, case, recorded)
+            sees_all = not recorded.cut
+            return {
+                WHOLE: read_document(opinion, rubric, self.mode, decides=decides, sees_all=sees_all)
+            }
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._read_marks(rubric, case, juror)))
         marks = jury.marks(votes, len(recorded.jurors), recorded.rule)
-        opinions = {}
+        evidence = {}
         for candidate in case.candidates:
             mark = marks.get(candidate.id)
-            opinion = FAILED
-            if mark:
-                opinion = TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
-                if _decides(recorded) and mark.probability is not None:
-                    leaning = round(mark.probability - jury.EVEN, DIGITS)
-                    opinion = opinion._replace(leaning=leaning)
-            opinions[candidate.id] = opinion
-        return opinions
+            evidence[candidate.id] = read_candidate(
+                mark, decides=decides, sees_all=not recorded.cut
+            )
+        return evidence
 
-    def _read_opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> TierOpinion:
-        """Return the opinion of a tier on a document, `FAILED` where too few of its jury could be read."""
+    def _read_opinion(self, rubric: ScoreRubric, case: Case, recorded: Recorded) -> Opinion | None:
+        """Return the opinion of a tier on a document; None if too few of its jury could be read."""
         decide = partial(rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -407,16 +403,8 @@ class SampleReader(NamedTuple):
             if scores is not None:
                 votes.append((juror.endpoint, Opinion(decide(scores), scores)))
         if not jury.has_quorum(len(votes), len(recorded.jurors)):
-            return FAILED
-        joint = jury.opinion(votes, recorded.rule, decide)
-        distance = margin(rubric, joint.scores, self.mode, signed=True)
-        return TierOpinion(
-            outcome=joint.outcome,
-            margin=margin(rubric, joint.scores, self.mode),
-            divided=joint.divided,
-            rated={DISTANCE: distance, **joint.scores},
-            leaning=distance if _decides(recorded) else None,
-        )
+            return None
+        return jury.opinion(votes, recorded.rule, decide)
 
     def _read_marks(self, rubric: SelectRubric, case: Case, recorded: Recorded) -> Marks:
         """Return the mark of each candidate that was judged, none where the answer cannot be read.
@@ -468,15 +456,18 @@ def _decides(recorded: Recorded) -> bool:
     return all(juror.read == "decided" for juror in recorded.jurors)
 
 
-def _find_ties(
-    outcomes: Mapping[TierName, Outcome | None], *, up_to_a_win: bool
-) -> frozenset[TierName]:
+def find_cut_tiers(recorded_by_tier: Mapping[TierName, Recorded]) -> set[TierName]:
+    """Return the tiers that did not see all of the text."""
+    return {tier for tier, recorded in recorded_by_tier.items() if recorded.cut}
+
+
+def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
     """Return the tiers that see a tie; with `up_to_a_win` only those before the first that sees a winner."""
     ties = []
-    for tier, outcome in outcomes.items():
-        if up_to_a_win and outcome == "accept":
+    for tier, opinion in evidence.items():
+        if up_to_a_win and opinion.outcome == "accept":
             break
-        if outcome == "improve":
+        if opinion.outcome == "improve":
             ties.append(tier)
     return frozenset(ties)
 
@@ -528,17 +519,17 @@ def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
     return None
 
 
-def read_points(case: Case, recorded: Recorded) -> ranking.MeansByVoter:
+def read_points(case: Case, recorded: Recorded) -> standing.MeansByVoter:
     """Return by model and letter the scores that a text was given, none by a model that failed.
 
     Raises `InputError` where a model that did not fail has no points, or points for other texts.
     """
-    scores_by_voter: dict[ranking.Voter, Mapping[str, list[float]]] = {}
+    scores_by_voter: dict[standing.Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
         is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
         if juror.failure is None and not is_fit:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
-        voter = ranking.Voter(juror.model, juror.endpoint.family)
+        voter = standing.Voter(juror.model, juror.endpoint.family)
         # A model may be on a jury several times.
         scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, Field
 from judgekit.config import TIERS, ModeName, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.judging.binomial import lower, upper
-from judgekit.judging.escalation import FinalityRule, FinalityRules
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.jury import JuryRule
 from judgekit.judging.score_source import ScoreSource
 from judgekit.judging.verdict import RubricRef

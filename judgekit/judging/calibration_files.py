@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.config import ModeName
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.settings import JudgeSettings
 
 AGAIN = "make a new one with judgekit calibrate"

@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
-from judgekit.judging import decisions, outgoing, panel, prompt
+from judgekit.judging import decisions, independence, outgoing, prompt
 from judgekit.judging.decisions import State
 from judgekit.judging.documents import (
     LEAST_TEXTS,
@@ -21,8 +21,18 @@ from judgekit.judging.documents import (
     characters_seen,
     is_cut,
 )
-from judgekit.judging.escalation import DIGITS
+from judgekit.judging.escalation import (
+    CUT_TEXTS,
+    EQUAL_TEXTS,
+    OWN_FAMILY,
+    End,
+    EscalationRules,
+    find_families,
+    independence_problem,
+)
+from judgekit.judging.evidence import Evidence, read_pair
 from judgekit.judging.fence import Fence, labels
+from judgekit.judging.finality import DIGITS
 from judgekit.judging.jury import (
     ORDERS,
     WINS,
@@ -30,14 +40,13 @@ from judgekit.judging.jury import (
     Vote,
     favourite,
     of_calls,
-    outcomes,
     tier_vote,
 )
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.question import AnyRubric, ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
-from judgekit.judging.verdict import CompareRound, Comparison, Consensus, Contestant, failures
+from judgekit.judging.verdict import CompareRound, Comparison, Contestant, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.redaction import redact
 from judgekit.replies.forms import CompareReply, compare_reply_model
@@ -45,10 +54,10 @@ from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from judgekit.config import ModeName, TierName
-    from judgekit.judging.escalation import EscalationRules, Final
+    from judgekit.config import Outcome, TierName
+    from judgekit.judging.jury import PairWord
     from judgekit.judging.state import JudgingState
     from judgekit.providers.decisions import DecisionQuestion
 
@@ -59,11 +68,9 @@ if TYPE_CHECKING:
 
 
 class ComparisonResult(NamedTuple):
-    """The end of a comparison: the word, by how much, the tier that settled it, the families behind it."""
+    """What a record says of the end of a comparison, beside its verdict: by how much, why, what it lacks."""
 
     verdict: str = "undetermined"
-    consensus: Consensus = "none"
-    judge_tier: TierName | None = None
     lead: float | None = None
     reasoning: str = ""
     degraded: str | None = None
@@ -96,6 +103,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     def comparison(
         self,
         state: Compared,
+        end: End,
         result: ComparisonResult,
         note: str = "",
         scores: Mapping[str, SubjectScore] = {},
@@ -107,12 +115,11 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         """
         subject = state.subject
         if subject.is_one_text:
-            final = _tie_of_equal_texts(subject)
-        else:
-            final = self._refuse_own_family(result, subject)
+            end = EQUAL_TEXTS
+            result = _tie_of_equal_texts(subject)
         degradations = [
             self._why_not_judged(state),
-            final.degraded,
+            result.degraded,
             failures(state.rounds),
             note,
             self.settings.calibration_warning,
@@ -122,15 +129,16 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         comparison = Comparison(
             subjects=_contestants(subject, scores),
             question_sha256=hashlib.sha256(prompt_bytes).hexdigest(),
-            verdict=final.verdict,
-            consensus=final.consensus,
-            judge_tier=final.judge_tier,
-            lead=None if final.lead is None else round(final.lead, DIGITS),
-            reasoning=final.reasoning,
+            verdict=result.verdict,
+            consensus=end.consensus,
+            because=end.because,
+            judge_tier=end.tier,
+            lead=None if result.lead is None else round(result.lead, DIGITS),
+            reasoning=result.reasoning,
             degraded="; ".join(filter(None, degradations)) or None,
-            truncated=final.truncated,
-            families=final.families,
-            independent=panel.is_independent(subject.author_families, final.families),
+            truncated=result.truncated,
+            families=result.families,
+            independent=independence.is_independent(subject.author_families, result.families),
             **state.verdict_fields(self.settings),
         )
         if self.settings.redact:
@@ -144,24 +152,18 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         reason = state.refused or self.settings.no_model_reason
         return f"not judged: {reason}" if reason else None
 
-    def _refuse_own_family(
-        self, result: ComparisonResult, subject: ComparisonInput
-    ) -> ComparisonResult:
-        """Return the result, or an undetermined one where it is a win by the winner's own family alone.
+    def families(self, state: Compared, end: End) -> tuple[str, ...]:
+        """Return the families behind an end, in order of the alphabet."""
+        return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
 
-        Only where `independence` asks that somebody else decides.
-        """
-        if result.verdict not in tuple(subject.letters):
-            return result
-        reason = panel.independence_problem(
-            self.settings.independence, subject.families(result.verdict), result.families
-        )
-        if reason is None:
-            return result
+    def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
+        """Return the result of a win by the winner's own family alone, if somebody else is to decide."""
         return ComparisonResult(
-            degraded="; ".join(filter(None, (reason, result.degraded))),
-            truncated=result.truncated,
-            families=result.families,
+            degraded=independence_problem(
+                self.evidence(state), self.rules(state), end.overruled or end
+            ),
+            truncated=truncated,
+            families=self.families(state, end),
         )
 
 
@@ -459,41 +461,62 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
-    def step(self, state: Compared) -> TierName | Final:
-        """Return the tier to ask now, or the end, seen from the side of the first winner."""
-        leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
-        return self._rules(state).next(outcomes(state.opinions), leads)
-
-    def _rules(self, state: Compared) -> EscalationRules:
-        """Return the rules; a win that only models of the winner's own family voted for is not final."""
+    def evidence(self, state: Compared) -> Evidence:
+        """Read the votes; a family that wrote both texts has no favourite."""
         subject = state.subject
-        partial_tiers: set[TierName] = set()
-        for tier, vote in state.opinions.items():
-            if vote.word not in WINS:
-                continue
-            # A family that wrote every text has no favourite.
-            favouring = set(subject.families(vote.word)) & set(subject.families_of_some_texts)
-            if vote.families and vote.families <= favouring:
-                partial_tiers.add(tier)
-        return replace(self.settings.escalation_rules(state.cut), partial=partial_tiers)
+        favouring_families: dict[str, set[str]] = {}
+        for letter in WINS:
+            families = set(subject.families(letter)) & set(subject.families_of_some_texts)
+            favouring_families[letter] = families
+        return read_pair(
+            state.opinions,
+            cut=state.cut,
+            models=self.settings.model_names,
+            favouring_families=favouring_families,
+        )
 
-    def record(self, state: Compared, final: Final) -> Comparison:
+    def rules(self, state: Compared) -> EscalationRules:
+        authors: dict[Outcome, Sequence[str]] = {}
+        first_winner = favourite(state.opinions)
+        if first_winner is not None:
+            authors["accept"] = state.subject.families(first_winner)
+            authors["reject"] = state.subject.families(_other(first_winner))
+        return replace(self.settings.escalation_rules("pair"), authors=authors)
+
+    def record(self, state: Compared, end: End) -> Comparison:
         """Return the record of what the tiers voted, with a note on the texts that were cut."""
         votes: dict[TierName, TierVote] = state.opinions
-        result = decide(final, votes, self.settings.mode, self._rules(state))
-        models = {model.model for tier in votes for model in self.models_by_tier[tier]}
-        # One model in two tiers is one voice, however often it agrees with itself.
-        if result.judge_tier and len(models) == 1:
-            result = result._replace(consensus="single")
-        # Labels are the same in every tier: any tier's question can read them.
-        reasoning = self.question("quick", state).readable(result.reasoning)
-        result = result._replace(reasoning=reasoning)
         cuts = []
         for tier, letters in self.cut_texts(state).items():
             if tier in votes:
                 cuts.append(f"{letters} for {tier}")
         note = f"cut: {', '.join(cuts)}" if cuts else ""
-        return self.comparison(state, result, note)
+        return self.comparison(state, end, self._result(state, end), note)
+
+    def _result(self, state: Compared, end: End) -> ComparisonResult:
+        """Build the record's part on the votes of the tier that settled it, if one did."""
+        votes: dict[TierName, TierVote] = state.opinions
+        if end.because == OWN_FAMILY:
+            won = end.overruled
+            is_cut = won is not None and won.tier in state.cut
+            return self.refused_result(state, end, truncated=is_cut)
+        if end.tier is None:
+            return ComparisonResult(
+                verdict=end.verdict,
+                degraded=NOT_WHOLE if end.because == CUT_TEXTS else None,
+                truncated=bool(state.cut),
+                families=self.families(state, end),
+            )
+        vote = votes[end.tier]
+        # Labels are the same in every tier: any tier's question can read them.
+        reasoning = self.question("quick", state).readable(vote.reasoning)
+        return ComparisonResult(
+            verdict=word_of_end(end, favourite(votes)),
+            lead=vote.lead,
+            reasoning=reasoning,
+            truncated=end.tier in state.cut,
+            families=self.families(state, end),
+        )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
         """Return by tier in words which texts some model of it does not see whole; no tier that sees all."""
@@ -509,81 +532,17 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return letters_by_tier
 
 
-def decide(
-    final: Final, votes: Mapping[TierName, TierVote], mode: ModeName, rules: EscalationRules
-) -> ComparisonResult:
-    """Return what a comparison came to, by its end and by the votes of the tiers.
+NOT_WHOLE = "no model saw the whole of both texts, so the result is open"
 
-    For the `rules` the first winner is the subject: `accept` is its win, `reject` the other's.
-    """
-    first_winner = favourite(votes)
-    other = None
+
+def word_of_end(end: End, first_winner: PairWord | None) -> str:
+    """Return the letter of the better text, or another word; an end is seen from the first winner."""
+    words: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
-        other = "B" if first_winner == "A" else "A"
-    words = {"accept": first_winner, "reject": other, "improve": TIE}
-    word = words.get(final.verdict) or final.verdict
-    tier = final.tier
-    consensus = final.consensus
-    if mode == "lenient" and final.verdict == "improve":
-        winning_tier = _win_that_stands(tier, votes, rules)
-        if winning_tier is not None:
-            word = str(first_winner)
-            tier = winning_tier
-            consensus = "single"
-    # An end without a verdict may come from a win that rests on cut texts.
-    word_to_check = first_winner if final.verdict == "undetermined" else word
-    if word_to_check is not None and _only_cut_tiers(word_to_check, votes, rules):
-        return ComparisonResult(
-            degraded="no model saw the whole of both texts, so the result is open",
-            truncated=bool(rules.truncated),
-            families=_families(votes.values()),
-        )
-    if tier is None:
-        return ComparisonResult(
-            verdict=word,
-            consensus=consensus,
-            truncated=bool(rules.truncated),
-            families=_families(votes.values()),
-        )
-    votes_for_word = [vote for vote in votes.values() if vote.word == word]
-    consensus = votes[tier].agreement or consensus
-    if consensus == "unanimous" and any(vote.agreement for vote in votes_for_word):
-        consensus = "majority"  # of one of these tiers not all families agreed
-    return ComparisonResult(
-        verdict=word,
-        consensus=consensus,
-        judge_tier=tier,
-        lead=votes[tier].lead,
-        reasoning=votes[tier].reasoning,
-        truncated=tier in rules.truncated,
-        families=_families(votes_for_word),
-    )
+        words["accept"] = first_winner
+        words["reject"] = _other(first_winner)
+    return words.get(end.verdict, end.verdict)
 
 
-def _win_that_stands(
-    tier: TierName | None, votes: Mapping[TierName, TierVote], rules: EscalationRules
-) -> TierName | None:
-    """Return the tier before `tier` if its win stands against the tie of `tier`; else None.
-
-    A calibration must allow it. The win may rest neither on a cut text nor on the winner's own family alone.
-    """
-    if rules.finality is None or tier is None:
-        return None
-    barred = {*rules.truncated, *rules.partial}
-    # Without its lead a win does not stand.
-    leads = {name: vote.lead for name, vote in votes.items() if name not in barred}
-    return rules.finality.stands(tier, outcomes(votes), leads)
-
-
-def _only_cut_tiers(word: str, votes: Mapping[TierName, TierVote], rules: EscalationRules) -> bool:
-    """Whether some tier voted for a word, and each of those did not see the whole of both texts."""
-    tiers = [tier for tier, vote in votes.items() if vote.word == word]
-    return bool(tiers) and all(tier in rules.truncated for tier in tiers)
-
-
-def _families(votes: Iterable[TierVote]) -> tuple[str, ...]:
-    """Return the families behind votes, in order of the alphabet."""
-    families: set[str] = set()
-    for vote in votes:
-        families |= vote.families
-    return tuple(sorted(families))
+def _other(winner: PairWord) -> str:
+    return "B" if winner == "A" else "A"

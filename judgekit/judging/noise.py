@@ -17,7 +17,7 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.calibration import Count, sha256
 from judgekit.judging.calibration_fit import fingerprint
-from judgekit.judging.escalation import margin
+from judgekit.judging.evidence import margin
 from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
 from judgekit.judging.wording import wording
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from judgekit.config import TIERS, TierName
 from judgekit.errors import GatewayError
 from judgekit.judging import panel
-from judgekit.judging.escalation import UNDETERMINED, Final
+from judgekit.judging.escalation import UNASKED, Ask, End, EscalationRules, Step, decide
 from judgekit.judging.fence import Fence
 from judgekit.judging.question import (
     AnyRubric,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.evidence import Evidence
     from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint, Gateway, Messages
     from judgekit.providers.resolve import Tiers
@@ -65,8 +66,16 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Note in the state why no model is asked about its subject, and which tiers do not see all of it."""
 
     @abstractmethod
-    def step(self, state: JudgingState[Subject]) -> TierName | Final:
+    def evidence(self, state: JudgingState[Subject]) -> Evidence:
+        """Read the opinions of all tiers so far."""
+
+    @abstractmethod
+    def rules(self, state: JudgingState[Subject]) -> EscalationRules:
+        """Return the rules of this judging."""
+
+    def step(self, state: JudgingState[Subject]) -> Step:
         """Return the tier to ask now, or the end of the judging."""
+        return decide(self.evidence(state), self.rules(state))
 
     @abstractmethod
     def question(
@@ -75,7 +84,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return what a tier is asked."""
 
     @abstractmethod
-    def record(self, state: JudgingState[Subject], final: Final) -> Record:
+    def record(self, state: JudgingState[Subject], end: End) -> Record:
         """Return the record of a judging that has ended."""
 
     # --- The loop
@@ -103,11 +112,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Ask tier after tier about a subject that is prepared, and return the record."""
         self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
-            return self.record(state, UNDETERMINED)
+            return self.record(state, UNASKED)
         judge = self
         step = judge.step(state)
-        while not isinstance(step, Final):
-            judge = await judge._ask_tier(step, state)
+        while isinstance(step, Ask):
+            judge = await judge._ask_tier(step.tier, state)
             step = judge.step(state)
         return judge.record(state, step)
 
@@ -123,7 +132,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
         judge = self._without_other_models(tier, turns)
-        question = judge.question(tier, state)
+        question = replace(question, settings=judge.settings)
         opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
         state.turns[tier] = turns
         state.opinions[tier] = opinion
@@ -153,7 +162,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the record of a subject about which no model was asked, and say why."""
         state.refused = why
         judge = self.with_settings(finality=None, calibration_warning=None)
-        return judge.record(state, UNDETERMINED)
+        return judge.record(state, UNASKED)
 
     # --- What would be sent
 

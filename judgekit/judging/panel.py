@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.settings import Config
-    from judgekit.judging.settings import Independence, JudgeSettings
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.providers.base import Endpoint
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
@@ -181,33 +181,6 @@ def _without(panel: Tiers, families: Collection[str]) -> Tiers:
     for tier, models in panel.items():
         models_by_tier[tier] = tuple(model for model in models if model.family not in families)
     return models_by_tier
-
-
-def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:
-    """Whether another family than the author's is among those behind the outcome; None if it is not known."""
-    named_families = set(author_families) - {UNKNOWN_FAMILY}
-    if not named_families or not judged:
-        return None
-    if set(judged) <= named_families:
-        return False
-    others = set(judged) - named_families - {UNKNOWN_FAMILY}
-    if others and UNKNOWN_FAMILY not in author_families:
-        return True
-    return None
-
-
-def independence_problem(
-    independence: Independence, author_families: Sequence[str], judged: Collection[str]
-) -> str | None:
-    """Say in one line why an acceptance by `judged` may not stand; None where it may."""
-    if independence == "prefer" or not author_families or is_independent(author_families, judged):
-        return None
-    families = ", ".join(author_families)
-    return (
-        f"accepted only by models of the author's family ({families}) or of an unknown one, but "
-        "judge.independence is require; judgekit provider list shows the usable models, and families in "
-        "a provider's profile names their families"
-    )
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"

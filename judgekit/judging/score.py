@@ -6,9 +6,16 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from judgekit.judging import decisions, outgoing, panel
+from judgekit.judging import decisions, independence, outgoing
 from judgekit.judging.documents import Document, is_cut, named
-from judgekit.judging.escalation import ESCALATE, Final, FinalityRules, margin
+from judgekit.judging.escalation import (
+    OWN_FAMILY,
+    End,
+    EscalationRules,
+    find_families,
+    independence_problem,
+)
+from judgekit.judging.evidence import Evidence, Speakers, read_document
 from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.score_question import ScoreQuestion
@@ -18,13 +25,13 @@ from judgekit.redaction import redact
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from judgekit.config import Outcome, TierName
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.jury import Opinion
     from judgekit.judging.score_source import ScoreSource
     from judgekit.judging.state import JudgingState
-    from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint
 
 
@@ -70,81 +77,41 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             question, instructions_tier=instructions, earlier_opinions=_shuffled_opinions(state)
         )
 
-    def step(self, state: JudgingState[Document]) -> TierName | Final:
-        """Return the tier to ask now, or the end; decision models end nothing that needs reasons."""
+    def evidence(self, state: JudgingState[Document]) -> Evidence:
         finality = self.settings.finality
-        outcomes: dict[TierName, Outcome | None] = {}
-        margins: dict[TierName, float] = {}
-        divided: dict[TierName, bool] = {}
-        leanings: dict[TierName, float] = {}
+        evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
-            if not opinion:
-                outcomes[tier] = None
-                continue
-            outcomes[tier] = opinion.outcome
-            if finality is None or finality.knows(tier, _sources(tier, state)):
-                margins[tier] = margin(self.rubric, opinion.scores, self.settings.mode)
-                leanings[tier] = margin(
-                    self.rubric, opinion.scores, self.settings.mode, signed=True
-                )
-            if opinion.divided is not None:
-                divided[tier] = opinion.divided
-        rules = self.settings.escalation_rules(state.cut, self.settings.margin)
-        step = rules.next(outcomes, margins, divided, leanings)
-        if not isinstance(step, Final) or not self._owes_reasons(step, state):
-            return step
-        if step.verdict == "reject":
-            # It stands without reasons, too: who is asked for them can't turn it into an acceptance.
-            return self._next_for_reasons(step, state)
-        # Beside a tier that writes, those that only decide end nothing.
-        stricter_rules = replace(rules, partial=self.settings.deciding_tiers)
-        stricter_step = stricter_rules.next(outcomes, margins, divided, leanings)
-        if isinstance(stricter_step, Final) and self._owes_reasons(stricter_step, state):
-            return self._next_for_reasons(stricter_step, state)
-        return stricter_step
+            evidence = read_document(
+                opinion,
+                self.rubric,
+                self.settings.mode,
+                decides=tier in self.settings.deciding_tiers,
+                sees_all=tier not in state.cut,
+                speakers=_speakers(tier, state),
+            )
+            if finality is not None and not finality.knows(tier, _sources(tier, state)):
+                evidence = evidence.without_margin()
+            evidence_by_tier[tier] = evidence
+        return evidence_by_tier
 
-    def _owes_reasons(self, step: TierName | Final, state: JudgingState[Document]) -> bool:
-        """Whether a judging ends with what needs reasons, by models that give none; findings are reasons."""
-        if not isinstance(step, Final) or step.tier not in self.settings.deciding_tiers:
-            return False
-        if state.opinions[step.tier].findings:
-            return False
-        is_explained = self.settings.request.explain
-        return step.verdict == "improve" or (step.verdict == "reject" and is_explained)
+    def rules(self, state: JudgingState[Document]) -> EscalationRules:
+        authors: dict[Outcome, Sequence[str]] = {"accept": state.subject.author_families}
+        return replace(self.settings.escalation_rules("document"), authors=authors)
 
-    def _next_for_reasons(self, end: Final, state: JudgingState[Document]) -> TierName | Final:
-        """Return the first tier that can give reasons for an `end`; once it has answered, the new end.
-
-        That has its reasons where it agrees, and is to escalate where it does not. Where no tier can, or all
-        failed, it is `end` itself.
-        """
-        for tier in self.models_by_tier:
-            if tier in self.settings.deciding_tiers:
-                continue
-            if tier not in state.opinions:
-                return tier
-            opinion: Opinion | None = state.opinions[tier]
-            if opinion is None:
-                continue
-            if opinion.outcome == end.verdict:
-                return Final(end.verdict, "unanimous", tier)
-            return ESCALATE
-        return end
-
-    def record(self, state: JudgingState[Document], final: Final) -> Verdict:
-        """Return the verdict; an acceptance by the author's own family is none, where that is required."""
+    def record(self, state: JudgingState[Document], end: End) -> Verdict:
         document = state.subject
-        families = _families_behind(final, state)
+        families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         verdict = Verdict(
             task_id=document.task_id,
             subjects=files,
-            verdict=final.verdict,
-            **self._fields_of_deciding_tier(state, final.tier),
-            consensus=_consensus(final, state),
-            degraded=self._degraded_reason(final, state),
+            verdict=end.verdict,
+            **self._fields_of_deciding_tier(state, end),
+            consensus=end.consensus,
+            because=end.because,
+            degraded=self._degraded_reason(end, state),
             author=document.author,
-            independent=panel.is_independent(document.author_families, families),
+            independent=independence.is_independent(document.author_families, families),
             commit=document.commit,
             **state.verdict_fields(self.settings),
         )
@@ -153,14 +120,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # After redaction: it makes the record anew, without names that only the ledger has.
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         _note_names_of_deciders(verdict, state)
-        if self.settings.independence == "require" and final.verdict == "accept":
-            return self.refuse_own_family(verdict, document, families)
         return verdict
 
-    def _fields_of_deciding_tier(
-        self, state: JudgingState[Document], tier: TierName | None
-    ) -> dict[str, Any]:
+    def _fields_of_deciding_tier(self, state: JudgingState[Document], end: End) -> dict[str, Any]:
         """Return what a verdict says of the tier that settled it, if one did."""
+        tier = end.tier
+        if end.because == OWN_FAMILY and end.overruled is not None and end.overruled.tier:
+            return {"truncated": end.overruled.tier in state.cut}
         if tier is None:
             return {"truncated": bool(state.cut)}
         models = [row.model for row in state.rounds if row.tier == tier and row.opinion]
@@ -181,68 +147,42 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             fields["average"] = round(self.rubric.mean(opinion.scores), 2)
         return fields
 
-    def _degraded_reason(self, final: Final, state: JudgingState[Document]) -> str | None:
+    def _degraded_reason(self, end: End, state: JudgingState[Document]) -> str | None:
         """Say in one line what the verdict lacks, if there is something."""
         if state.rounds:
             failure = failures(state.rounds)
         else:
             failure = f"not judged: {state.refused or self.settings.no_model_reason}"
+        evidence = self.evidence(state)
+        rules = self.rules(state)
+        own_family = None
+        end_before = end
+        if end.because == OWN_FAMILY and end.overruled is not None:
+            end_before = end.overruled
+            own_family = independence_problem(evidence, rules, end_before)
         uncovered = None
         if self.settings.finality:
             uncovered = self._uncovered_reason(self.settings.finality, state)
-        reasons = [failure, self.settings.calibration_warning, uncovered]
-        if final.verdict == "accept" and self._is_uncalibrated(final, state):
-            deciding = [tier for tier, opinion in state.opinions.items() if opinion]
-            reasons.append(decisions.uncalibrated_reason(_names(state, deciding)))
-        accepting = set()
-        for tier, opinion in state.opinions.items():
-            if opinion and opinion.outcome == "accept":
-                accepting.add(tier)
-        if final.verdict == "undetermined" and accepting:
-            if accepting <= set(state.cut):
+        reasons = [own_family, failure, self.settings.calibration_warning, uncovered]
+        if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
+            answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
+            reasons.append(decisions.uncalibrated_reason(_names(state, answered)))
+        accepting = {tier for tier in evidence if evidence[tier].outcome == "accept"}
+        if end_before.verdict == "undetermined" and accepting:
+            if not any(evidence[tier].sees_all for tier in accepting):
                 if failure is None:
                     reasons.insert(0, "no model saw the whole text, so it cannot be accepted")
-            elif self._is_unproven(accepting):
+            elif rules.needs_proof and accepting <= set(rules.deciding):
                 reasons.insert(0, decisions.unproven_reason(_names(state, accepting)))
         return "; ".join(filter(None, reasons)) or None
 
-    def _is_uncalibrated(self, final: Final, state: JudgingState[Document]) -> bool:
+    def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
         """Whether decision models alone came to an end, and no calibration says when to believe them."""
-        answered = {tier for tier, opinion in state.opinions.items() if opinion}
+        answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
         if not answered or not answered <= set(self.settings.deciding_tiers):
             return False
         finality = self.settings.finality
-        return finality is None or final.tier is None or not finality.has_rule(final.tier, "accept")
-
-    def _is_unproven(self, accepting: set[TierName]) -> bool:
-        """Whether only decision models accept, where an acceptance needs more than that."""
-        is_strict = self.settings.mode == "strict"
-        return is_strict and accepting <= set(self.settings.deciding_tiers)
-
-    def refuse_own_family(
-        self, verdict: Verdict, document: Document, families: Iterable[str]
-    ) -> Verdict:
-        """Return an acceptance as it is; undetermined, where the author's own family may not accept alone.
-
-        `families` are those behind it.
-        """
-        reason = panel.independence_problem(
-            self.settings.independence, document.author_families, set(families)
-        )
-        if not reason:
-            return verdict
-        changes: dict[str, Any] = {
-            "verdict": "undetermined",
-            "consensus": "none",
-            "scores": None,
-            "average": None,
-            "judge_tier": None,
-            "model": None,
-            "reasoning": "",
-            "findings": [],
-            "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
-        }
-        return verdict.model_copy(update=changes)
+        return finality is None or end.tier is None or not finality.has_rule(end.tier, "accept")
 
     def _uncovered_reason(
         self, finality: FinalityRules, state: JudgingState[Document]
@@ -284,26 +224,11 @@ def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str
     return [endpoint.model for tier, endpoint, _ in state.voices if tier in tiers]
 
 
-def _families_behind(final: Final, state: JudgingState[Document]) -> set[str]:
-    """Return the families whose tier came to the verdict; all that answered, where no tier settled it."""
-    families = set()
-    for tier, endpoint, _ in state.voices:
-        if final.tier in (None, tier) or state.opinions[tier].outcome == final.verdict:
-            families.add(endpoint.family)
-    return families
-
-
-def _consensus(final: Final, state: JudgingState[Document]) -> Consensus:
-    """Return the consensus of an end: `single` where one model alone answered, however often."""
-    if not final.tier:
-        return final.consensus
-    models = {endpoint.model for _, endpoint, _ in state.voices}
-    if len(models) == 1:
-        return "single"
-    tiers = [tier for tier, opinion in state.opinions.items() if opinion]
-    if final.consensus == "single" and tiers == [final.tier]:
-        return "unanimous"  # a jury by itself
-    return final.consensus
+def _speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
+    """Return the models of a tier that have an opinion, and their families."""
+    endpoints = [endpoint for voice_tier, endpoint, _ in state.voices if voice_tier == tier]
+    models = frozenset(endpoint.model for endpoint in endpoints)
+    return Speakers(models, frozenset(endpoint.family for endpoint in endpoints))
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:

@@ -11,10 +11,19 @@ from itertools import chain, pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.judging import decisions, documents, escalation, jury, pointwise, prompt
+from judgekit.judging import decisions, documents, jury, pointwise, prompt
 from judgekit.judging.decisions import State
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
-from judgekit.judging.escalation import UNDETERMINED, Final, certainty
+from judgekit.judging.escalation import (
+    EACH_HAS_ITS_OWN,
+    UNASKED,
+    Ask,
+    End,
+    EscalationRules,
+    Step,
+    decide,
+)
+from judgekit.judging.evidence import Evidence, read_candidate
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
@@ -31,7 +40,7 @@ from judgekit.rubric.schema import SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.config import Outcome, TierName
+    from judgekit.config import TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.state import JudgingState
     from judgekit.providers.decisions import DecisionQuestion
@@ -401,7 +410,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         subject = state.subject
         contested = []
         for candidate in subject.candidates:
-            if self._next_for(candidate.id, state) == tier:
+            step = self._step_for(candidate.id, state)
+            if isinstance(step, Ask) and step.tier == tier:
                 contested.append(candidate)
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         has_deep_marks = any(state.opinions.get("deep", {}).values())
@@ -413,42 +423,45 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             instructions_tier="deep" if stands_in else tier,
         )
 
-    def step(self, state: JudgingState[Candidates]) -> TierName | Final:
+    def step(self, state: JudgingState[Candidates]) -> Step:
         """Return the first tier that some candidate needs, or an end, in which each candidate has its own."""
-        waiting = {self._next_for(candidate.id, state) for candidate in state.subject.candidates}
-        return next((tier for tier in self.models_by_tier if tier in waiting), UNDETERMINED)
+        waiting = set()
+        for candidate in state.subject.candidates:
+            step = self._step_for(candidate.id, state)
+            if isinstance(step, Ask):
+                waiting.add(step.tier)
+        for tier in self.models_by_tier:
+            if tier in waiting:
+                return Ask(tier)
+        return EACH_HAS_ITS_OWN
 
-    def _next_for(self, candidate: str, state: JudgingState[Candidates]) -> TierName | Final:
-        """Return the tier to ask about one candidate, by its id, or the end for it."""
-        outcomes: dict[TierName, Outcome | None] = {}
-        margins: dict[TierName, float] = {}
-        divided: dict[TierName, bool] = {}
-        leanings: dict[TierName, float] = {}
+    def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
+        """Read what the tiers said about one candidate, by its id."""
+        evidence = {}
         for tier, marks in state.opinions.items():
-            if candidate not in marks:
-                continue
-            mark: Mark | None = marks[candidate]
-            if mark is None:
-                outcomes[tier] = None
-                continue
-            outcomes[tier] = mark.outcome
-            margins[tier] = certainty(mark.probability)
-            if mark.probability is not None:
-                leanings[tier] = round(mark.probability - KEEP_AT, escalation.DIGITS)
-            if mark.divided is not None:
-                divided[tier] = mark.divided
-        rules = self.settings.escalation_rules()
+            if candidate in marks:
+                decides = tier in self.settings.deciding_tiers
+                evidence[tier] = read_candidate(marks[candidate], decides=decides)
+        return evidence
+
+    def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
+        del state
+        rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
             # One tier alone is asked by those who want its answer as it is: the prompt hook.
-            rules = replace(rules, unproven=())
-        return rules.next(outcomes, margins, divided, leanings)
+            rules = replace(rules, needs_proof=False)
+        return rules
+
+    def _step_for(self, candidate: str, state: JudgingState[Candidates]) -> Step:
+        """Return the tier to ask about one candidate, by its id, or the end for it."""
+        return decide(self.evidence(state, candidate), self.rules(state))
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
-        return self.record(state, UNDETERMINED).model_copy(update={"degraded": why})
+        return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
-    def record(self, state: JudgingState[Candidates], final: Final) -> Selection:
+    def record(self, state: JudgingState[Candidates], end: End) -> Selection:
         """Return the decision on each candidate; `degraded` says why some are undetermined, if so."""
-        del final  # each candidate has its own
+        del end  # each candidate has its own
         decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         degraded = None
         if any(decision.decision == "undetermined" for decision in decided):
@@ -476,9 +489,9 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         """Return what the tiers decide about one candidate, by its id."""
-        end = self._next_for(candidate, state)
+        end = self._step_for(candidate, state)
         # `improve` means exactly between keeping and dropping: it decides nothing.
-        if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
+        if not isinstance(end, End) or end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined")
         mark = state.opinions[end.tier][candidate]
         return Decision(

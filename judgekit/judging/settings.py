@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self
 
 from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.kinds import DECIDES, kind_of
@@ -11,17 +11,14 @@ from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.escalation import Task
+    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.independence import Independence
     from judgekit.judging.jury import JuryRule
     from judgekit.providers.resolve import Others, Tiers
     from judgekit.rubric.loader import LoadedRubric
-
-# Whether an acceptance must not rest on the author's own family alone.
-Independence: TypeAlias = Literal["prefer", "require"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +110,20 @@ class JudgeSettings:
         count = counted(secrets, "secret was", "secrets were")
         return f"{count} found, and judge.redact is refuse"
 
-    def escalation_rules(
-        self, cut: Collection[TierName] = (), margin: float = 0.0
-    ) -> EscalationRules:
-        """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
-        unproven = self.deciding_tiers if self.mode == "strict" else ()
+    def escalation_rules(self, task: Task) -> EscalationRules:
+        """Return the rules of a task, to which its subject adds."""
         return EscalationRules(
             confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
             tiers=tuple(self.models_by_tier) or ("quick",),
-            truncated=cut,
+            task=task,
+            mode=self.mode,
             models=self.model_names,
+            deciding=self.deciding_tiers,
             finality=self.finality,
-            margin=margin,
-            unproven=unproven,
+            margin=self.margin if task == "document" else 0.0,
+            needs_proof=self.mode == "strict" and task != "ranking",
+            explains=self.request.explain,
+            independence=self.independence,
         )
 
     @property

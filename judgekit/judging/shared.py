@@ -20,6 +20,8 @@ from pydantic import ValidationError
 from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
+from judgekit.judging import independence
+from judgekit.judging.escalation import OWN_FAMILY
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
@@ -80,7 +82,7 @@ class Shared:
         if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
             return verdict
         # Where independence is required here, a server must have said that there is some.
-        return judge.refuse_own_family(verdict, state.subject, families=())
+        return _refuse_own_family(verdict, judge, state.subject)
 
     async def _verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
@@ -219,6 +221,28 @@ class Shared:
         refusal = SharedError(short_line(message, _SAID), passing=answer.status_code in _PASSING)
         refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
         raise refusal
+
+
+def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
+    """Return a server's acceptance as it is; undetermined if it may rest on the author's own family alone."""
+    reason = independence.independence_problem(
+        judge.settings.independence, document.author_families, judged=()
+    )
+    if not reason:
+        return verdict
+    changes: dict[str, Any] = {
+        "verdict": "undetermined",
+        "consensus": "none",
+        "scores": None,
+        "average": None,
+        "judge_tier": None,
+        "model": None,
+        "because": OWN_FAMILY,
+        "reasoning": "",
+        "findings": [],
+        "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
+    }
+    return verdict.model_copy(update=changes)
 
 
 def _passes(failure: Exception, tries: int) -> bool:

@@ -27,7 +27,7 @@ Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 
 # Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse a verdict with a field they don't know. A field
 # added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
-LATER_FIELDS: frozenset[str] = frozenset()
+LATER_FIELDS: frozenset[str] = frozenset({"because"})
 # Kinds of failures that such clients don't know, and what they are told instead.
 _EARLIER_KINDS = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
 READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
@@ -166,6 +166,7 @@ class Verdict(_Record):
     `noise`, in points, is there where the scores are nearer to the threshold of acceptance than that: judged
     again, the text may get the other answer.
     `depth` and `review` are absent where no rule chose the one, and where no finding had the other.
+    `because` is the row of the table of escalation that ended the judging; an older version did not say.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -184,6 +185,7 @@ class Verdict(_Record):
     review: list[ReviewedFinding] = Field(default=[], exclude_if=operator.not_)
     depth: Depth | None = Field(default=None, exclude_if=operator.not_)
     consensus: Consensus
+    because: str = Field(default="", exclude_if=operator.not_)
     judge_tier: TierName | None = None
     model: str | None = None
     rounds: list[Round] = []
@@ -335,7 +337,8 @@ class Comparison(_Record):
     is the hash of the rubric's templates, `question_sha256` that of the prompt which the subjects answer.
     `families` are those of the models behind the verdict; `independent` says whether there is one among them
     that wrote none of the subjects. `redacted` secrets were left out of what was sent. `substitutes` are the
-    providers that were asked in place of the authors' own families.
+    providers that were asked in place of the authors' own families. `because` is the row of the table of
+    escalation that ended the judging; an older version did not say.
     """
 
     schema_: Literal["judgekit/comparison@1"] = Field(
@@ -352,6 +355,7 @@ class Comparison(_Record):
     lead: float | None = None
     reasoning: str = ""
     consensus: Consensus
+    because: str = Field(default="", exclude_if=operator.not_)
     judge_tier: TierName | None = None
     rounds: list[CompareRound] = []
     degraded: str | None = None

@@ -50,6 +50,29 @@ def test_a_person_reads_the_verdict_the_scores_and_the_findings(served: Served) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("score", "because"),
+    [(4, "quick and deep agree"), (1, "quick needs no confirmation"), (3, "quick and deep agree")],
+)
+def test_why_a_judging_ended_is_in_the_record(served: Served, score: int, because: str) -> None:
+    reply = says(scores(score, score, max(score - 1, 1)))
+    done, _ = served(reply, "judge", "good.md", "--no-cache", "--format", "json", "--explain")
+    (record,) = json.loads(done.out)
+    assert record["because"] == because
+    assert f"because: {because}" in done.err
+
+
+def test_why_a_judging_ended_is_told_only_on_request(served: Served) -> None:
+    done, _ = served(GOOD, "judge", "good.md", "--no-cache")
+    assert "because" not in done.err
+
+
+def test_why_a_comparison_ended_is_in_the_record(served: Served) -> None:
+    arguments = ("compare", "bad.md", "good.md", *PROMPT, "--no-cache", "--format", "json")
+    done, _ = served(prefers_the_good_one, *arguments)
+    assert json.loads(done.out)["because"] == "quick and deep agree"
+
+
 def test_standard_input_and_a_task(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A text."), encoding="utf-8"))
     words = ("--task-id", "T-1", "--acceptance", "Covers rollback.", "--format", "json")

@@ -10,16 +10,17 @@ from making import finality_rule, promise
 from judgekit.errors import InputError
 from judgekit.evaluation.calibrate import choose_rules, measured, walk, walk_tiers
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.evaluation.samples import Sample, SampleReader, TierOpinion
+from judgekit.evaluation.samples import Sample, SampleReader
 from judgekit.judging.binomial import upper
 from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.evidence import TierEvidence
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.evaluation.calibrate import ChosenRules
     from judgekit.judging.calibration import Promise
-    from judgekit.judging.escalation import FinalityRule
+    from judgekit.judging.finality import FinalityRule
 
 TWO: tuple[TierName, ...] = ("quick", "deep")
 THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
@@ -28,19 +29,21 @@ FIVE_PERCENT, AGAINST_DEEP = promise(), promise(reference="deep")
 
 
 def sample(
-    label: Outcome, cut: frozenset[TierName] = frozenset(), **said: TierOpinion | Outcome
+    label: Outcome, cut: frozenset[TierName] = frozenset(), **said: TierEvidence | Outcome
 ) -> Sample:
     voices = {
-        tier: each if isinstance(each, TierOpinion) else TierOpinion(each)
+        tier: each
+        if isinstance(each, TierEvidence)
+        else TierEvidence(each, sees_all=tier not in cut)
         for tier, each in said.items()
     }
-    return Sample("x", label, voices, cut)  # type: ignore[arg-type]  # names of tiers
+    return Sample("x", label, voices)  # type: ignore[arg-type]  # names of tiers
 
 
 def samples(*groups: tuple[int, int, Outcome, float]) -> list[Sample]:
     """Return `count` samples a group, the first `errors` of them wrong; the deep tier is always right."""
     return [
-        sample(label, quick=TierOpinion(said, margin), deep=label)
+        sample(label, quick=TierEvidence(said, margin), deep=label)
         for count, errors, said, margin in groups
         for number in range(count)
         for label in [OTHER[said] if number < errors else said]
@@ -108,8 +111,12 @@ def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
 
 
 def test_failures_cut_texts_and_divided_juries_are_in_no_class_and_go_up() -> None:
-    divided = sample("reject", quick=TierOpinion("reject", 1.0, divided=True), deep="accept")
-    failed = sample("accept", quick=TierOpinion(None), deep="accept")
+    divided = sample(
+        "reject",
+        quick=TierEvidence("reject", 1.0, agreement="majority", is_divided=True),
+        deep="accept",
+    )
+    failed = sample("accept", quick=TierEvidence(None), deep="accept")
     cut = sample("accept", frozenset({"quick"}), quick="accept", deep="accept")
     for each in (failed, cut, divided):
         choice = chosen([each] * 500)
@@ -213,20 +220,24 @@ SCORED, POOR = {"scores": GOOD}, {"scores": BAD}
     ("said", "opinion"),
     [
         # The margin of the mean: 4.8333 against 3.5.
-        (jury(a=SCORED, b={"scores": {**GOOD, "syntactic": 5}}), ("accept", 1.3333, None)),
-        (jury(a=SCORED, b=POOR, c=SCORED) | {"rule": "majority"}, ("accept", 1.0, True)),
-        (jury(a=SCORED, b={"reply": "It is fine."}), (None, 0.0, None)),  # half failed
+        (jury(a=SCORED, b={"scores": {**GOOD, "syntactic": 5}}), ("accept", 1.3333, False, None)),
+        (
+            jury(a=SCORED, b=POOR, c=SCORED) | {"rule": "majority"},
+            ("accept", 1.0, True, "majority"),
+        ),
+        (jury(a=SCORED, b={"reply": "It is fine."}), (None, None, False, None)),  # half failed
         (
             jury(a=SCORED, a2=SCORED, b=POOR),
-            ("improve", 0.3333, False),
+            ("improve", 0.3333, True, "none"),
         ),  # of one family, so one vote
     ],
 )
 def test_a_jury_has_one_opinion(
-    said: dict[str, Any], opinion: tuple[Outcome | None, float, bool]
+    said: dict[str, Any], opinion: tuple[Outcome | None, float | None, bool, str | None]
 ) -> None:
     (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
-    assert sample.voices["quick"][:3] == opinion
+    read = sample.voices["quick"]
+    assert (read.outcome, read.margin, read.is_divided, read.agreement) == opinion
 
 
 def test_a_pair_is_read_in_both_orders() -> None:

@@ -7,6 +7,7 @@ and no estimate. A calibration breaks its promise when any of its gates errs mor
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 import json
@@ -29,9 +30,9 @@ from scripted import scripted_endpoint
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases, walk_tiers
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.samples import Sample, SampleReader, TierOpinion
-from judgekit.judging.compare import decide as judged
-from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.evaluation.samples import Sample, SampleReader
+from judgekit.judging.escalation import End, EscalationRules, decide
+from judgekit.judging.evidence import TierEvidence, read_pair
 from judgekit.judging.jury import Vote, tier_vote
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.calibration import Promise
     from judgekit.judging.documents import File
-    from judgekit.judging.escalation import FinalityRule, FinalityRules
+    from judgekit.judging.finality import FinalityRule, FinalityRules
     from judgekit.judging.jury import PairWord, TierVote
     from judgekit.rubric.schema import ScoreRubric
 
@@ -96,7 +97,7 @@ def holds(
 
     def breaks(gates: tuple[FinalityRule, ...]) -> bool:
         finality = finality_rules(rules=gates, last=wanted.reference)
-        own = EscalationRules(rules.confirm, rules.tiers, finality=finality)
+        own = dataclasses.replace(rules, finality=finality)
         return any(rate > wanted.rate for rate in rates(population, own))
 
     breaks = functools.cache(breaks)
@@ -145,10 +146,10 @@ def kinds(judges: Judges) -> Iterator[Kind]:
             deep_error = judges.deep[0 if right else 1]
             share = (1 - error if right else error) / len(judges.quick)
             chance = (1 - deep_error if deep_right else deep_error) * (0.9 if third_right else 0.1)
-            voices: dict[TierName, TierOpinion] = {
-                "quick": TierOpinion(said, margin),
-                "deep": TierOpinion(label if deep_right else OTHER[label], margin),
-                "tiebreaker": TierOpinion(label if third_right else OTHER[label]),
+            voices: dict[TierName, TierEvidence] = {
+                "quick": TierEvidence(said, margin),
+                "deep": TierEvidence(label if deep_right else OTHER[label], margin),
+                "tiebreaker": TierEvidence(label if third_right else OTHER[label]),
             }
             yield Kind(Sample("", label, voices), share * chance)
 
@@ -178,7 +179,9 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
         gates = []
         for outcome, margin in judges.quick:
             inside = [
-                sample for sample in drawn if sample.voices["quick"] == TierOpinion(outcome, margin)
+                sample
+                for sample in drawn
+                if sample.voices["quick"] == TierEvidence(outcome, margin)
             ]
             if sum(sample.label != outcome for sample in inside) / max(1, len(inside)) <= 0.05:
                 gates.append(finality_rule("quick", outcome, margin))
@@ -237,7 +240,10 @@ POPULATIONS = {
 @pytest.mark.parametrize("reference", [None, "deep"])
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_the_promise_holds_for_what_stands_too(name: str, reference: TierName | None) -> None:
-    rules, wanted = EscalationRules("reject", PAIR_TIERS), promise(0.05, 0.9, reference)
+    rules, wanted = (
+        EscalationRules("reject", PAIR_TIERS, "pair", "lenient"),
+        promise(0.05, 0.9, reference),
+    )
     found = holds(POPULATIONS[name], rules, wanted, 900, PAIR_RUNS)
     stand = sum(any(gate.stands for gate in gates) for gates in found) / PAIR_RUNS
     assert stand > (0.5 if name == "narrow wins that a deep tier finds out" else -1)
@@ -255,7 +261,7 @@ STANDS = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
     ],
 )
 def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
-    rules = EscalationRules("reject", PAIR_TIERS, finality=finality)
+    rules = EscalationRules("reject", PAIR_TIERS, "pair", "lenient", finality=finality)
     for votes, deep in itertools.product(("AAA", "AAB", "ABT", "BBA"), ("A", "B", "tie")):
         script: dict[TierName, TierVote] = {
             tier: tier_vote(
@@ -265,17 +271,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
         }
         pair = pair_sample("A", votes, deep)
         final, asked = walk_tiers(pair, rules)
-        heard = {tier: script[tier] for tier in asked}
-        step = rules.next({tier: pair.outcome(tier) for tier in asked}, pair.margins)
-        assert isinstance(step, Final)
-        found = judged(step, heard, "lenient", rules)
-        first = next((vote.word for vote in heard.values() if vote.word != "tie"), None)
-        other = {"A": "B", "B": "A"}.get(first or "")
-        told = {"accept": first, "reject": other, "improve": "tie"}
-        assert (found.verdict, found.judge_tier) == (
-            told.get(final.verdict, final.verdict),
-            final.tier,
-        )
+        assert decide(read_pair({tier: script[tier] for tier in asked}), rules) == final
 
 
 LOADED = loader.find_rubric("answer-quality")
@@ -399,6 +395,9 @@ def test_the_judge_comes_to_what_was_measured(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )
         turns = list(item.turns(finality))
-        assert comparison.verdict == (turns[-1][2] or "undetermined")
-        assert len(comparison.rounds) == sum(calls for calls, _, _ in turns)
+        end = turns[-1].step
+        assert isinstance(end, End)
+        winner = turns[-1].best if end.verdict == "accept" else "tie"
+        assert comparison.verdict == (winner if end.tier else "undetermined")
+        assert len(comparison.rounds) == sum(turn.calls for turn in turns)
         assert comparison.calibration == (finality and finality.id)

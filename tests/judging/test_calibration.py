@@ -53,7 +53,7 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Reply
 

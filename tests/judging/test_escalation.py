@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from escalating import CONFIRM, LENIENT, LETTERS, STRICT, Confirm, lines
@@ -14,8 +15,9 @@ from scripted import of_family, scripted_endpoint
 
 from judgekit.config import TIERS
 from judgekit.judging import jury
-from judgekit.judging.compare import decide as decide_comparison
-from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, margin
+from judgekit.judging.compare import word_of_end
+from judgekit.judging.escalation import TABLE, Ask, End, EscalationRules, decide, find_families
+from judgekit.judging.evidence import FAILED, Standing, TierEvidence, margin, read_pair
 from judgekit.judging.jury import Mark, Opinion, Vote
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.compare import ComparisonResult
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.escalation import Row, Task
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord, TierVote
-    from judgekit.judging.verdict import Finding
+    from judgekit.judging.verdict import Consensus, Finding, VerdictWord
     from judgekit.providers.base import Endpoint
 
 
@@ -80,6 +82,18 @@ R unanimous  RR'
 """
 
 
+class Final(NamedTuple):
+    """How a judging ends: the verdict, the consensus, and the tier that settled it."""
+
+    verdict: VerdictWord
+    consensus: Consensus
+    tier: TierName | None
+
+
+UNDETERMINED = Final("undetermined", "none", None)
+ESCALATE = Final("escalate", "none", None)
+
+
 def run(
     outcomes: str,
     confirm: Confirm,
@@ -90,22 +104,24 @@ def run(
     margins: Sequence[float] = (),
 ) -> tuple[str, Final]:
     """Feed outcomes to the rules; return the letters used and the end."""
-    rules = EscalationRules(confirm, tiers, truncated, models, finality, margin=0.5)
-    seen: dict[TierName, Outcome | None] = {}
-    known: dict[TierName, float] = {}
-    divided: dict[TierName, bool] = {}
+    rules = EscalationRules(confirm, tiers, models=models, finality=finality, margin=0.5)
+    heard: dict[TierName, TierEvidence] = {}
     told: list[str] = re.findall(r"\w'?", outcomes)
     for used in range(len(told) + 1):
-        step = rules.next(seen, known, divided)
-        if isinstance(step, Final):
-            return "".join(told[:used]), step
+        step = decide(heard, rules)
+        if isinstance(step, End):
+            return "".join(told[:used]), Final(step.verdict, step.consensus, step.tier)
         if used < len(told):
             letter = told[used][0]
-            seen[step] = LETTERS[letter.upper()] if letter != "d" else "improve"
             usual = 0.0 if finality else 0.49 if told[used].endswith("'") else 0.5
-            known[step] = margins[used] if used < len(margins) else usual
-            if letter.islower():
-                divided[step] = letter != "d"
+            agreement: Consensus = "none" if letter == "d" else "majority"
+            heard[step.tier] = TierEvidence(
+                outcome=LETTERS[letter.upper()] if letter != "d" else "improve",
+                margin=margins[used] if used < len(margins) else usual,
+                agreement=agreement if letter.islower() else None,
+                is_divided=letter.islower(),
+                sees_all=step.tier not in truncated,
+            )
     raise AssertionError(f"{outcomes}: the judging asks for more than {len(tiers)} tiers")
 
 
@@ -293,7 +309,7 @@ A, I, R = (4, 4, 4), (3, 3, 2), (1, 4, 4)  # noqa: E741 - the letters of the tab
 RUBRIC = loader.find_rubric("kls").rubric
 
 
-def decide(scores: Mapping[str, float]) -> Outcome:
+def decide_by_scores(scores: Mapping[str, float]) -> Outcome:
     return RUBRIC.decide(scores, "strict")  # type: ignore[union-attr]  # it scores
 
 
@@ -304,12 +320,12 @@ def endpoint(name: str) -> Endpoint:
 
 def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()) -> Opinion:
     scores = dict(zip(NAMES, map(float, values), strict=True))
-    return Opinion(decide(scores), scores, reasoning, findings)
+    return Opinion(decide_by_scores(scores), scores, reasoning, findings)
 
 
 def sat(rule: JuryRule, **models: tuple[float, ...]) -> Opinion:
     return jury.opinion(
-        [(endpoint(name), said(*values)) for name, values in models.items()], rule, decide
+        [(endpoint(name), said(*values)) for name, values in models.items()], rule, decide_by_scores
     )
 
 
@@ -398,24 +414,31 @@ def tier_vote(letters: str, rule: JuryRule = "mean") -> TierVote:
     return jury.tier_vote([(of_family(f"{at}"), vote) for at, vote in enumerate(votes)], rule)
 
 
+class Compared(NamedTuple):
+    """How a pair ends, seen by letters."""
+
+    word: str
+    end: End
+    votes: dict[TierName, TierVote]
+
+
 def walked(
     tiers: Sequence[str],
     mode: ModeName,
     *,
     cut: Sequence[TierName] = (),
     finality: FinalityRules | None = None,
-) -> tuple[ComparisonResult, int]:
-    """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
+) -> Compared:
+    """Return how a comparison ends when the tiers say this in turn."""
     script = dict(zip(TIERS, tiers, strict=False))
-    rules = EscalationRules(
-        "accept" if mode == "strict" else "reject", TIERS, cut, finality=finality
-    )
-    heard: dict[TierName, TierVote] = {}
-    step = rules.next({})
-    while not isinstance(step, Final):
-        heard[step] = tier_vote(script[step])
-        step = rules.next(jury.outcomes(heard), {tier: vote.lead for tier, vote in heard.items()})
-    return decide_comparison(step, heard, mode, rules), len(heard)
+    confirm: Confirm = "accept" if mode == "strict" else "reject"
+    rules = EscalationRules(confirm, TIERS, "pair", mode, finality=finality)
+    votes: dict[TierName, TierVote] = {}
+    step = decide({}, rules)
+    while isinstance(step, Ask):
+        votes[step.tier] = tier_vote(script[step.tier])
+        step = decide(read_pair(votes, cut=cut), rules)
+    return Compared(word_of_end(step, jury.favourite(votes)), step, votes)
 
 
 TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")
@@ -427,20 +450,16 @@ STANDING = finality_rules("c", (finality_rule("quick", "accept", 0.6), AGAINST_A
 def test_what_is_said_of_cut_texts() -> None:
     modes: tuple[ModeName, ModeName] = ("strict", "lenient")
     for mode in modes:
-        found, asked = walked("AA", mode, cut=["quick"])  # a win on a cut text goes up
-        assert (found.verdict, asked, found.truncated) == ("A", 2, False)
+        found = walked("AA", mode, cut=["quick"])  # a win on a cut text goes up
+        assert (found.word, len(found.votes)) == ("A", 2)
         for letters in ("AA", "BB", "ABB", "TB", "TT", "AT"):  # no model saw both texts whole
-            found, _ = walked(letters, mode, cut=TIERS)
-            assert (found.verdict, found.truncated, found.judge_tier) == (
-                "undetermined",
-                True,
-                None,
-            )
-            assert found.degraded == "no model saw the whole of both texts, so the result is open"
+            found = walked(letters, mode, cut=TIERS)
+            assert (found.word, found.end.tier) == ("undetermined", None)
+            assert found.end.because == "nobody saw all of the texts"
     # A tie is one as soon as one that says so saw both texts whole.
-    assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
-    assert walked("AT", "strict", cut=["quick"])[0].verdict == "tie"
-    assert walked("AT", "strict", cut=["deep"])[0].verdict == "undetermined"
+    assert walked("TT", "strict", cut=["quick"]).word == "tie"
+    assert walked("AT", "strict", cut=["quick"]).word == "tie"
+    assert walked("AT", "strict", cut=["deep"]).word == "undetermined"
 
 
 def test_a_calibration_says_which_wins_are_final() -> None:
@@ -476,39 +495,206 @@ def test_a_calibration_says_which_wins_are_final() -> None:
         (["AAB", "T"], STANDING, "lenient", ["quick"], "tie", 2),  # nor a win on a cut text
     ]
     for tiers, finality, mode, cut, verdict, asked in cases:
-        found, count = walked(tiers, mode, cut=cut, finality=finality)
-        assert (found.verdict, count) == (verdict, asked), (tiers, mode, cut)
+        found = walked(tiers, mode, cut=cut, finality=finality)
+        assert (found.word, len(found.votes)) == (verdict, asked), (tiers, mode, cut)
         if verdict in "AB" and tiers[1] == "T":  # the tier whose win stands is named with its lead
-            assert (found.judge_tier, found.consensus, found.reasoning) == (
-                "quick",
-                "majority",
-                f"why {verdict}",
-            )
-            assert found.lead == pytest.approx(1 / 3)
+            assert (found.end.tier, found.end.consensus) == ("quick", "majority")
+            assert found.votes["quick"].reasoning == f"why {verdict}"
+            assert found.votes["quick"].lead == pytest.approx(1 / 3)
 
 
 def test_a_win_that_only_its_own_family_gave_is_final_in_no_tier_but_the_last() -> None:
-    heard: dict[TierName, TierVote] = {"quick": tier_vote("AAA")}
+    own_win = TierEvidence("accept", 1.0, is_own_family=True)
+    win = TierEvidence("accept", 1.0)
+    tie = TierEvidence("improve")
     for finality in (None, TRUSTED, STANDING):
-        rules = EscalationRules("reject", TIERS, finality=finality, partial={"quick"})
-        assert rules.next(jury.outcomes(heard), {"quick": 1.0}) == "deep"
-    told: dict[TierName, TierVote] = {"quick": tier_vote("T"), "deep": tier_vote("AAA")}
-    own = EscalationRules("reject", TIERS, finality=TRUSTED, partial={"deep"})
-    assert own.next(jury.outcomes(told), {"deep": 1.0}) == "tiebreaker"
-    end = EscalationRules("reject", TIERS, finality=TRUSTED).next(
-        jury.outcomes(told), {"deep": 1.0}
-    )
-    assert end == Final("accept", "single", "deep")
+        rules = EscalationRules("reject", TIERS, "pair", "lenient", finality=finality)
+        assert decide({"quick": own_win}, rules) == Ask("deep")
+    rules = EscalationRules("reject", TIERS, "pair", "lenient", finality=TRUSTED)
+    assert decide({"quick": tie, "deep": own_win}, rules) == Ask("tiebreaker")
+    end = decide({"quick": tie, "deep": win}, rules)
+    assert isinstance(end, End)
+    assert (end.verdict, end.consensus, end.tier) == ("accept", "single", "deep")
 
 
 def test_a_decision_model_accepts_by_its_leaning_whatever_its_scores_come_to() -> None:
     """A model that leans to no throughout may be right where it leans least: labels say so."""
     finality = finality_rules(rules=[finality_rule("quick", "accept", leaning=-0.5)])
-    whole = EscalationRules("accept", TIERS, finality=finality)
-    cut = EscalationRules("accept", TIERS, finality=finality, truncated={"quick"})
+    rules = EscalationRules("accept", TIERS, finality=finality)
     outcomes: tuple[Outcome, ...] = ("accept", "improve", "reject")
     for outcome in outcomes:
-        seen: dict[TierName, Outcome | None] = {"quick": outcome}
-        assert whole.next(seen, leanings={"quick": -0.1}) == Final("accept", "single", "quick")
-        assert whole.next(seen, leanings={"quick": -0.6}) == "deep"
-        assert cut.next(seen, leanings={"quick": -0.1}) == "deep"
+        near = TierEvidence(outcome, leaning=-0.1)
+        end = decide({"quick": near}, rules)
+        assert isinstance(end, End)
+        assert (end.verdict, end.tier) == ("accept", "quick")
+        assert decide({"quick": TierEvidence(outcome, leaning=-0.6)}, rules) == Ask("deep")
+        assert decide({"quick": dataclasses.replace(near, sees_all=False)}, rules) == Ask("deep")
+
+
+# --- Every combination of three tiers' evidence
+
+WHOLE: tuple[TierEvidence, ...] = (
+    TierEvidence("accept", 1.0, leaning=0.5),
+    TierEvidence("accept", 0.1, sees_all=False),
+    TierEvidence("accept", 1.0, leaning=0.1, gives_reasons=False, families=frozenset({"own"})),
+    TierEvidence("improve", 0.1),
+    TierEvidence("improve", 1.0, leaning=-0.1, gives_reasons=False),
+    TierEvidence("reject", 1.0),
+    TierEvidence("reject", 0.1, leaning=-0.5, gives_reasons=False),
+    TierEvidence("accept", 1.0, agreement="majority", is_divided=True),
+    TierEvidence("improve", 0.1, agreement="none", is_divided=True),
+    TierEvidence("accept", 1.0, is_own_family=True, families=frozenset({"own"})),
+    FAILED,
+)
+
+
+def standing(*order: str, near: int, level: int = 1) -> Standing:
+    return Standing(order, near, level, leader=order[0], heard=frozenset())
+
+
+RANKED: tuple[TierEvidence, ...] = (
+    TierEvidence("accept", 1.0, standing=standing("A", "B", "C", near=1)),
+    TierEvidence("accept", 0.1, standing=standing("B", "A", "C", near=2)),
+    TierEvidence("accept", None, sees_all=False, standing=standing("A", "B", "C", near=1)),
+    TierEvidence("improve", None, standing=standing("A", "B", "C", near=3, level=2)),
+    TierEvidence(
+        "accept",
+        1.0,
+        is_own_family=True,
+        families=frozenset({"own"}),
+        standing=standing("C", "A", "B", near=1),
+    ),
+    FAILED,
+)
+STANDS = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
+LEANS = finality_rule("quick", "accept", leaning=0.3)
+CALIBRATIONS: tuple[FinalityRules | None, ...] = (
+    None,
+    finality_rules("c", (STANDS, LEANS, finality_rule("quick", "reject", 0.5))),
+    finality_rules("c", (finality_rule("deep", "accept", 0.5, after="accept"),), last="deep"),
+    finality_rules("c", (finality_rule("quick", "accept", 0.5),), last="tiebreaker"),
+)
+PANELS: tuple[tuple[TierName, ...], ...] = (TIERS, TWO, NO_DEEP, ONE)
+
+
+def rules_of(task: Task) -> list[EscalationRules]:
+    """Return rules of a task that differ in all that matters to it."""
+    all_rules = []
+    modes: tuple[ModeName, ...] = ("strict", "lenient")
+    writers: tuple[tuple[TierName, ...], ...] = ((), ("quick", "deep"))
+    choices = itertools.product(modes, CALIBRATIONS, PANELS, writers, ({}, SHARED))
+    for mode, finality, tiers, deciding, models in choices:
+        rules = EscalationRules(
+            confirm="accept" if mode == "strict" else "reject",
+            tiers=tiers,
+            task=task,
+            mode=mode,
+            models=models,
+            deciding=deciding,
+            finality=finality,
+            margin=0.5,
+            needs_proof=mode == "strict" and task != "ranking",
+            explains=True,
+            independence="require",
+            authors={"accept": ["own"], "reject": ["other"]},
+            letters=("A", "B", "C"),
+            copied=["B"],
+        )
+        all_rules.append(rules)
+    return all_rules
+
+
+class Walk(NamedTuple):
+    """One judging: what was asked, and how it ended."""
+
+    rules: EscalationRules
+    heard: Mapping[TierName, TierEvidence]
+    end: End
+
+
+@functools.cache
+def walks(task: Task) -> list[Walk]:
+    """Judge every combination of three tiers' evidence under all rules; what isn't asked plays no part."""
+    kinds = RANKED if task == "ranking" else WHOLE
+    found = []
+    open_walks: list[tuple[EscalationRules, dict[TierName, TierEvidence]]] = []
+    open_walks += [(rules, {}) for rules in rules_of(task)]
+    while open_walks:
+        rules, heard = open_walks.pop()
+        step = decide(heard, rules)
+        if isinstance(step, End):
+            found.append(Walk(rules, heard, step))
+        else:
+            assert step.tier in rules.tiers
+            assert step.tier not in heard
+            open_walks += [(rules, {**heard, step.tier: kind}) for kind in kinds]
+    return found
+
+
+TASKS: tuple[Task, ...] = ("document", "candidate", "pair", "ranking")
+
+
+def accepting(walk: Walk) -> list[TierEvidence]:
+    """Return the evidence behind an acceptance: in a ranking that of the last tier, which has all scores."""
+    assert walk.end.tier is not None
+    if walk.rules.task == "ranking":
+        return [walk.heard[walk.end.tier]]
+    behind = [each for each in walk.heard.values() if each.outcome == "accept"]
+    return [*behind, walk.heard[walk.end.tier]]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_acceptance_rests_on_cut_texts_alone(task: Task) -> None:
+    for walk in walks(task):
+        if walk.end.verdict == "accept":
+            assert any(evidence.sees_all for evidence in accepting(walk)), walk
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_acceptance_rests_on_the_own_family_alone(task: Task) -> None:
+    for walk in walks(task):
+        if walk.end.verdict == "accept":
+            families = find_families(walk.heard, walk.rules, walk.end)
+            assert families != {"own"}, walk
+
+
+@pytest.mark.parametrize("task", ["document", "candidate", "pair"])
+def test_in_strict_mode_decision_models_alone_accept_by_a_calibration_only(task: Task) -> None:
+    for walk in walks(task):
+        if walk.end.verdict == "accept" and walk.rules.mode == "strict":
+            tiers = {tier for tier, each in walk.heard.items() if each.outcome == "accept"}
+            is_proven = not {*tiers, walk.end.tier} <= set(walk.rules.deciding)
+            assert is_proven or walk.end.because == "a calibration lets it through", walk
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_open_end_names_no_tier_and_another_names_one_that_spoke(task: Task) -> None:
+    for walk in walks(task):
+        is_open = walk.end.verdict in ("undetermined", "escalate")
+        assert is_open == (walk.end.tier is None), walk
+        assert is_open or walk.end.tier in walk.heard, walk
+
+
+ENDING = [row for row in TABLE if not row.come_to.__name__.startswith("ask_")]
+
+
+@pytest.mark.parametrize("row", ENDING, ids=lambda row: f"{row.name}: {row.applies.__name__}")
+def test_every_row_that_ends_a_judging_does_so(row: Row) -> None:
+    ends = set()
+    for task in row.tasks:
+        for walk in walks(task):
+            end: End | None = walk.end
+            while end is not None:
+                ends.add(end.because)
+                end = end.overruled
+    assert row.name in ends
+
+
+def test_a_jury_that_gives_reasons_and_is_divided_does_not_make_it_unanimous() -> None:
+    rules = EscalationRules("accept", ("quick", "deep"), deciding=["deep"])
+    quick = TierEvidence("improve", agreement="none", is_divided=True, models=frozenset("ab"))
+    deep = TierEvidence("improve", gives_reasons=False, models=frozenset("c"))
+    end = decide({"quick": quick, "deep": deep}, rules)
+    assert isinstance(end, End)
+    assert end.because == "a model that writes agrees"
+    assert end.consensus == "single"

@@ -9,9 +9,9 @@ import pytest
 from scripted import of_family
 
 from judgekit.config import TIERS, settings
+from judgekit.judging.independence import is_independent
 from judgekit.judging.panel import (
     families_of_writers,
-    is_independent,
     replace_families,
     resolve_panel,
 )

@@ -22,7 +22,8 @@ from scripted import (
 )
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.ranking import RankingJudge, contending, mean_scores, usual_margins
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.standing import contending, mean_scores, usual_margins
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import ComparisonInput, File
-    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Endpoint, Reply, Request
 

@@ -15,7 +15,7 @@ from judgekit.judging.documents import (
     TaskDescription,
     file_of,
 )
-from judgekit.judging.escalation import FinalityRule, FinalityRules
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge
 from judgekit.judging.settings import JudgeSettings

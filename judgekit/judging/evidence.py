@@ -1,0 +1,236 @@
+"""What a tier's opinion says that decides anything: the one reader of opinions, live ones and recorded ones.
+
+Each task has a function that reads its opinions: `read_document`, `read_candidate`, `read_pair`,
+`read_ranking`. Judging and `judgekit.evaluation` call the same ones, and `escalation.decide` sees nothing
+else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit.judging import jury
+from judgekit.judging.finality import DIGITS
+from judgekit.judging.standing import contending
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.judging.jury import Mark, Opinion, TierVote
+    from judgekit.judging.standing import Margins, RankedTiers
+    from judgekit.judging.verdict import Consensus
+    from judgekit.rubric.schema import ScoreMode, ScoreRubric
+
+
+class Standing(NamedTuple):
+    """How subjects stand by all tiers so far, the best first."""
+
+    order: tuple[str, ...]
+    near: int
+    """How many are so near the best that they go up with it, itself included."""
+    level: int
+    """How many have the best score."""
+    leader: str
+    """The best by this tier alone."""
+    heard: frozenset[str]
+    """The models behind the scores."""
+
+    def is_won(self, mode: ModeName) -> bool:
+        """Whether the best is ahead far enough to win: in lenient mode any lead is."""
+        return (self.near if mode == "strict" else self.level) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TierEvidence:
+    """What decides about one tier's opinion. Of a pair it's seen from the side of the first winner."""
+
+    outcome: Outcome | None
+    """None: the tier failed."""
+    margin: float | None = 0.0
+    """How far the opinion is from another outcome; None if no gate of a calibration may look at it."""
+    leaning: float | None = None
+    """Of a decision model: how far it is on the side of acceptance."""
+    agreement: Consensus | None = None
+    """How many of a tier's families agree with its outcome; None if all do."""
+    is_divided: bool = False
+    """Whether its jury is split so that another tier must settle it."""
+    sees_all: bool = True
+    gives_reasons: bool = True
+    is_own_family: bool = False
+    """Whether only models of the family that wrote the winner came to that."""
+    models: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset()
+    """Those behind the outcome."""
+    standing: Standing | None = None
+    """Of several subjects that are ranked."""
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether most families of a divided jury came to its outcome."""
+        return self.agreement == "majority"
+
+    def without_margin(self) -> TierEvidence:
+        """Return the evidence without all that a calibration reads: it was learned from other opinions."""
+        return replace(self, margin=None, leaning=None)
+
+
+FAILED = TierEvidence(None, margin=None)
+Evidence: TypeAlias = "Mapping[TierName, TierEvidence]"
+"""The evidence of each tier that was asked, in order."""
+
+
+class Speakers(NamedTuple):
+    """Who spoke in a tier."""
+
+    models: frozenset[str] = frozenset()
+    families: frozenset[str] = frozenset()
+
+
+NOBODY = Speakers()
+
+
+def read_document(
+    opinion: Opinion | None,
+    rubric: ScoreRubric,
+    mode: ModeName,
+    *,
+    decides: bool = False,
+    sees_all: bool = True,
+    speakers: Speakers = NOBODY,
+) -> TierEvidence:
+    """Read a tier's opinion of a document; `decides` if its models give probabilities and no reasons."""
+    if not opinion:
+        return replace(FAILED, sees_all=sees_all)
+    return TierEvidence(
+        outcome=opinion.outcome,
+        margin=margin(rubric, opinion.scores, mode),
+        leaning=margin(rubric, opinion.scores, mode, signed=True) if decides else None,
+        agreement=_agreement(opinion.divided),
+        is_divided=opinion.divided is not None,
+        sees_all=sees_all,
+        gives_reasons=bool(opinion.findings) or not decides,  # findings are reasons
+        models=speakers.models,
+        families=speakers.families,
+    )
+
+
+def read_candidate(
+    mark: Mark | None, *, decides: bool = False, sees_all: bool = True
+) -> TierEvidence:
+    """Read a tier's mark of a candidate: kept is an acceptance, dropped a rejection. It owes no reasons."""
+    if mark is None:
+        return replace(FAILED, sees_all=sees_all)
+    leaning = None
+    if decides and mark.probability is not None:
+        leaning = round(mark.probability - jury.EVEN, DIGITS)
+    return TierEvidence(
+        outcome=mark.outcome,
+        margin=certainty(mark.probability),
+        leaning=leaning,
+        agreement=_agreement(mark.divided),
+        is_divided=mark.divided is not None,
+        sees_all=sees_all,
+    )
+
+
+def read_pair(
+    votes: Mapping[TierName, TierVote],
+    *,
+    cut: Collection[TierName] = (),
+    models: Mapping[TierName, Collection[str]] = {},
+    favouring_families: Mapping[str, Collection[str]] = {},
+) -> dict[TierName, TierEvidence]:
+    """Read all tiers' votes on a pair from the side of the first winner.
+
+    `favouring_families` wrote one of the texts and not the other: their models favour it.
+    """
+    outcomes = jury.outcomes(votes)
+    evidence = {}
+    for tier, vote in votes.items():
+        favouring = set(favouring_families.get(vote.word or "", ()))
+        evidence[tier] = TierEvidence(
+            outcome=outcomes[tier],
+            margin=vote.lead,
+            agreement=vote.agreement,
+            sees_all=tier not in cut,
+            is_own_family=bool(vote.families) and vote.families <= favouring,
+            models=frozenset(models.get(tier, ())),
+            families=vote.families,
+        )
+    return evidence
+
+
+def read_ranking(
+    tiers: RankedTiers,
+    margins: Margins,
+    favouring_families: Mapping[str, Collection[str]] = {},
+) -> dict[TierName, TierEvidence]:
+    """Read what tiers came to about several subjects, each pooled with those before it.
+
+    A lead of the best is an acceptance; who is within a tier's margin of it goes up with it.
+    """
+    evidence = {}
+    for ranked in tiers:
+        models = frozenset(voter.model for voter in ranked.means_by_voter)
+        if not ranked.means:
+            evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut, models=models)
+            continue
+        order = contending(ranked.means, float("inf"))
+        near = contending(ranked.means, margins.get(ranked.tier, 0.0))
+        level = contending(ranked.means, 0.0)
+        families = frozenset(voter.family for voter in ranked.voters)
+        is_measured = ranked.is_known and not ranked.is_cut
+        evidence[ranked.tier] = TierEvidence(
+            outcome="accept" if ranked.lead else "improve",
+            margin=(ranked.lead or None) if is_measured else None,
+            sees_all=not ranked.is_cut,
+            is_own_family=families <= set(favouring_families.get(order[0], ())),
+            models=models,
+            families=families,
+            standing=Standing(
+                order=tuple(order),
+                near=len(near),
+                level=len(level),
+                leader=ranked.leader,
+                heard=frozenset(voter.model for voter in ranked.voters),
+            ),
+        )
+    return evidence
+
+
+def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as opinions say it
+    if divided is None:
+        return None
+    return "majority" if divided else "none"
+
+
+def margin(
+    rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
+) -> float:
+    """Return how many points scores are away from another outcome.
+
+    If `signed`, it is how far they are above acceptance: negative, where they are below.
+    """
+    rule: ScoreMode = getattr(rubric.modes, mode)
+    values = [scores[name] for name in rubric.dimensions]
+    above_acceptance = min(values) - rule.accept.each
+    if rule.accept.mean is not None:
+        above_acceptance = min(above_acceptance, rubric.mean(scores) - rule.accept.mean)
+    if signed:
+        return round(above_acceptance, DIGITS)
+    below_rejection = rule.reject.any_below - min(values)
+    distances = {
+        "accept": above_acceptance,
+        "reject": below_rejection,
+        "improve": min(-below_rejection, -above_acceptance),
+    }
+    return round(distances[rubric.decide(scores, mode)], DIGITS)
+
+
+def certainty(probability: float | None) -> float:
+    """Return how far the probability of a kept candidate is from one half; 0 where there is none."""
+    if probability is None:
+        return 0.0
+    return round(abs(probability - 0.5), DIGITS)

@@ -1,0 +1,174 @@
+"""How several subjects stand by the scores of tiers: means over models, who leads, and who is near the best.
+
+A subject's score is the mean over all models of all tiers so far; in a tier each family weighs as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit.judging import jury
+from judgekit.judging.finality import DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+
+    from judgekit.config import ModeName, TierName
+    from judgekit.rubric.schema import ScoreRubric
+
+EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
+QUICK_SHARE = 0.1
+DEEP_SHARE = 0.05  # of the scale's length
+
+# A model's means of dimensions, by letter.
+DimensionMeans: TypeAlias = "Mapping[str, Sequence[float]]"
+Margins: TypeAlias = "Mapping[TierName, float]"
+
+
+class Voter(NamedTuple):
+    model: str
+    family: str
+
+    @property
+    def name(self) -> str:
+        return jury.voter(self.model, self.family)
+
+
+# Of one tier; a model that stands there twice has twice as many.
+MeansByVoter: TypeAlias = "Mapping[Voter, DimensionMeans]"
+
+
+def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
+    """Return the margins of a rubric where no labels say better ones, in points of its scale."""
+    length = rubric.scale.max - rubric.scale.min
+    deep = DEEP_SHARE * length
+    return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
+
+
+def mean_scores(
+    means_by_group: Iterable[tuple[Hashable, DimensionMeans]],
+    letters: Collection[str],
+    asked: int | None = None,
+) -> dict[str, float] | None:
+    """Return the mean score of each subject over models that scored all; a group of models weighs as one.
+
+    None where no model did, or no more than half of those `asked`.
+    """
+    complete = []
+    for group, points_by_letter in means_by_group:
+        if all(points_by_letter.get(letter) for letter in letters):
+            complete.append((group, points_by_letter))
+    if not complete:
+        return None
+    if asked is not None and not jury.has_quorum(len(complete), asked):
+        return None
+    sizes = Counter(group for group, _ in complete)
+    means = {}
+    for letter in letters:
+        points: list[float] = []
+        weights: list[float] = []
+        for group, points_by_letter in complete:
+            points += points_by_letter[letter]
+            weights += [1 / sizes[group]] * len(points_by_letter[letter])
+        means[letter] = fmean(points, weights)
+    return means
+
+
+def contending(means: Mapping[str, float], margin: float) -> list[str]:
+    """Return the subjects within `margin` of the best, the best first."""
+    least = max(means.values()) - margin - EQUAL_WITHIN
+    near_best = [letter for letter, mean in means.items() if mean >= least]
+    return sorted(near_best, key=lambda letter: (-means[letter], letter))
+
+
+def lead_of(means: Mapping[str, float]) -> float:
+    """Return how far the best subject is ahead of the next."""
+    first, second, *_ = sorted(means.values(), reverse=True)
+    return first - second
+
+
+def last_word(means: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
+    """Return the winner where no further tier can be asked; None for a tie.
+
+    In strict mode it must be ahead by more than `margin`; in lenient mode any lead wins.
+    """
+    near_best = contending(means, margin if mode == "strict" else 0.0)
+    return near_best[0] if len(near_best) == 1 else None
+
+
+def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
+    """Return how many calls a tier took; a score that is missing was asked for, too."""
+    calls = 0
+    for points_by_letter in means_by_voter.values():
+        for letter in letters:
+            calls += max(1, len(points_by_letter.get(letter, ())))
+    return calls
+
+
+class RankedTier(NamedTuple):
+    """What a tier came to about the subjects it was asked about."""
+
+    tier: TierName
+    means_by_voter: MeansByVoter
+    means: Mapping[str, float] | None = None
+    """The mean scores by all tiers so far; None if too few models of this one answered."""
+    leader: str = ""
+    """The best by this tier alone."""
+    voters: frozenset[Voter] = frozenset()
+    """The models behind `means`."""
+    is_cut: bool = False
+    """Whether some model did not see a subject whole."""
+    is_known: bool = True
+    """Whether its scores were read as those were that a calibration was learned from."""
+
+    @property
+    def lead(self) -> float:
+        return round(lead_of(self.means), DIGITS) if self.means else 0.0
+
+    @property
+    def best(self) -> str | None:
+        """The subject that leads by all tiers so far; None for a tie."""
+        if self.means and self.lead:
+            return contending(self.means, 0.0)[0]
+        return None
+
+
+RankedTiers: TypeAlias = "Sequence[RankedTier]"
+
+
+def rank(
+    before: RankedTiers,
+    tier: TierName,
+    letters: Sequence[str],
+    means_by_voter: MeansByVoter,
+    *,
+    asked: int,
+    is_cut: bool = False,
+    is_known: bool = True,
+) -> RankedTier:
+    """Pool the scores of a tier with those `before`; no means if too few of the `asked` models answered."""
+    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
+    means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
+    tier_means = mean_scores(means_by_name, letters, asked=asked)
+    if tier_means is None:
+        return ranked
+    complete = [earlier for earlier in before if earlier.means is not None]
+    means, voters = _pooled([*complete, ranked], letters)
+    leader = max(tier_means, key=tier_means.__getitem__)
+    return ranked._replace(means=means, leader=leader, voters=voters)
+
+
+def _pooled(
+    tiers: RankedTiers, letters: Sequence[str]
+) -> tuple[dict[str, float], frozenset[Voter]]:
+    """Return the means of subjects over several tiers, and the models that scored every subject."""
+    means_by_group = []
+    voters = set()
+    for ranked in tiers:
+        for voter, points_by_letter in ranked.means_by_voter.items():
+            means_by_group.append(((ranked.tier, voter.name), points_by_letter))
+            if all(points_by_letter.get(letter) for letter in letters):
+                voters.add(voter)
+    return mean_scores(means_by_group, letters) or {}, frozenset(voters)
