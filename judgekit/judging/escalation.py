@@ -198,19 +198,30 @@ class Case:
     def is_weak(self, tier: TierName) -> bool:
         """Whether an opinion isn't final alone if another model can be asked.
 
-        So it is with one of the winner's own family, an improve without reasons, and one that is close. If
-        its margin isn't known it isn't close, and under a calibration its gates look at the margin.
+        So it is with one of the winner's own family, one that `lacks_reasons`, and one that is close. If its
+        margin isn't known it isn't close, and under a calibration its gates look at the margin.
         """
         evidence = self.evidence[tier]
-        if evidence.is_own_family or (evidence.outcome == "improve" and not evidence.gives_reasons):
+        if evidence.is_own_family or self.lacks_reasons(tier):
             return True
         if self.rules.finality is not None or evidence.margin is None:
             return False
         return evidence.margin < self.rules.margin
 
+    def lacks_reasons(self, tier: TierName) -> bool:
+        """Whether a tier says improve without reasons.
+
+        If a calibration would let such an opinion through, no other tier without reasons ends it, either.
+        """
+        let_through = self.let_through
+        if let_through is not None and self.calibrated_end is None:
+            return tier in self.rules.deciding
+        evidence = self.evidence[tier]
+        return evidence.outcome == "improve" and not evidence.gives_reasons
+
     @cached_property
-    def calibrated_end(self) -> End | None:
-        """The end by the first opinion that a calibration lets through."""
+    def let_through(self) -> End | None:
+        """The end by the first opinion that a calibration lets through, with reasons or without."""
         finality = self.rules.finality
         if finality is None or (len(self.rules.tiers) == 1 and self.rules.task != "ranking"):
             return None
@@ -225,18 +236,21 @@ class Case:
                 by_leaning = finality.decided(tier, self.leanings)
             final_outcome = by_leaning or outcome
             is_final = by_leaning is not None or finality.final(tier, self.outcomes, self.margins)
-            if is_final and not self.is_barred(tier, final_outcome):
+            evidence = self.evidence[tier]
+            is_barred = final_outcome == "accept" and not evidence.sees_all
+            if is_final and not is_barred and not evidence.is_own_family:
                 outcomes = set(self.outcomes.values())
                 do_all_agree = len(self.outcomes) > 1 and outcomes == {final_outcome}
                 return End(final_outcome, "unanimous" if do_all_agree else "single", tier)
         return None
 
-    def is_barred(self, tier: TierName, outcome: Outcome) -> bool:
-        """Whether a calibration may not let through such an opinion of a tier."""
-        evidence = self.evidence[tier]
-        if evidence.is_own_family or (outcome == "improve" and not evidence.gives_reasons):
-            return True
-        return outcome == "accept" and not evidence.sees_all
+    @property
+    def calibrated_end(self) -> End | None:
+        """The end by the first opinion that a calibration lets through; none by an unexplained improve."""
+        end = self.let_through
+        if end is None or end.tier is None or end.verdict != "improve":
+            return end
+        return None if self.is_unexplained(end.tier, "improve") else end
 
     @property
     def tier_for_reasons(self) -> TierName | None:
@@ -721,9 +735,8 @@ def _count_agreement(case: Case, end: End) -> Consensus:
         return "single"  # it only gave reasons for what another tier says
     if agreement is not None:
         return agreement
-    if end.consensus == "unanimous" and any(
-        case.evidence[tier].agreement for tier in case.tiers_for(end.verdict)
-    ):
+    is_split = any(case.evidence[tier].agreement for tier in case.tiers_for(end.verdict))
+    if case.rules.task == "pair" and end.consensus == "unanimous" and is_split:
         return "majority"  # of one of these tiers not all families agreed
     if case.rules.task == "document" and end.consensus == "single" and len(models) > 1:
         answered = [
