@@ -690,6 +690,24 @@ def test_every_row_that_ends_a_judging_does_so(row: Row) -> None:
     assert row.name in ends
 
 
+@pytest.mark.parametrize("deep", ["accept", "reject"])
+@pytest.mark.parametrize("quick", ["accept", "improve", "reject", None])
+def test_the_last_word_of_a_calibration_stands_though_no_model_gives_reasons(
+    quick: Outcome | None, deep: Outcome
+) -> None:
+    """Its improve owes reasons that nobody can give; that lets no opinion before it through."""
+    finality = finality_rules("c", last="tiebreaker")
+    rules = EscalationRules("reject", TIERS, mode="lenient", deciding=TIERS, finality=finality)
+    heard: dict[TierName, TierEvidence] = {
+        "quick": TierEvidence(quick, gives_reasons=False),
+        "deep": TierEvidence(deep, gives_reasons=False),
+        "tiebreaker": TierEvidence("improve", gives_reasons=False),
+    }
+    end = decide(heard, rules)
+    assert isinstance(end, End)
+    assert end.verdict != deep or quick == deep
+
+
 def test_a_jury_that_gives_reasons_and_is_divided_does_not_make_it_unanimous() -> None:
     rules = EscalationRules("accept", ("quick", "deep"), deciding=["deep"])
     quick = TierEvidence("improve", agreement="none", is_divided=True, models=frozenset("ab"))
