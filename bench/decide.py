@@ -32,10 +32,10 @@ from bench.judged.tables import SPLITS, halves, lines, shuffled
 from judgekit.evaluation.calibrate import choose_rules, walk
 from judgekit.evaluation.samples import Sample
 from judgekit.judging.calibration import Promise
-from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.round import Session
+from judgekit.judging.steps import EscalationRules
 from judgekit.providers.base import CallKey
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.resolve import PanelRequest, resolve

@@ -25,8 +25,9 @@ from bench.judged import reviewing
 from bench.judged.relevance import PROMPT, grade
 from bench.judged.tables import lines
 from judgekit.config import TIERS
-from judgekit.judging.escalation import Ask, EscalationRules, decide
+from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import TierEvidence
+from judgekit.judging.steps import Ask, EscalationRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

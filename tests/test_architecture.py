@@ -40,17 +40,24 @@ READS_ENVIRONMENT = {
 # stand here besides, some make opinions (`jury`, questions), some say in words what was decided.
 READS_OPINIONS = {
     "TierEvidence()": {"judging.evidence"},
-    "End()": {"judging.escalation"},
+    "End()": {"judging.rows", "judging.situation", "judging.steps"},
     "certainty()": {"judging.evidence"},
     "margin()": {"judging.evidence", "judging.noise", "evaluation.samples"},
     ".outcomes()": {"judging.evidence"},
     ".divided": {"judging.evidence", "judging.score"},
-    ".final()": {"judging.escalation", "evaluation.calibrate"},
-    ".decided()": {"judging.escalation", "evaluation.calibrate"},
-    ".stands()": {"judging.escalation"},
+    ".final()": {"judging.situation", "evaluation.calibrate"},
+    ".decided()": {"judging.situation", "evaluation.calibrate"},
+    ".stands()": {"judging.rows"},
     ".outcome": {
-        *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
-        *("judging.jury", "judging.score", "judging.score_question", "judging.select"),
+        *(
+            "judging.calibration",
+            "judging.evidence",
+            "judging.finality",
+            "judging.rows",
+            "judging.situation",
+        ),
+        *("judging.jury", "judging.rows", "judging.score", "judging.score_question"),
+        *("judging.select", "judging.situation"),
         *("evaluation.calibrate", "evaluation.runner", "evaluation.samples"),
     },
 }

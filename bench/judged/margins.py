@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.evaluation.calibrate import ranking_rules, walk_ranking
 from judgekit.judging import standing
-from judgekit.judging.escalation import End
+from judgekit.judging.steps import End
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -37,18 +37,11 @@ from judgekit.evaluation.samples import (
 from judgekit.judging import calibration
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
-from judgekit.judging.escalation import (
-    CALIBRATED,
-    LEAD_CALIBRATED,
-    Ask,
-    End,
-    EscalationRules,
-    Step,
-    decide,
-)
+from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import FAILED, TierEvidence, read_ranking
 from judgekit.judging.finality import FinalityRules, towards
 from judgekit.judging.standing import MeansByVoter, RankedTier, count_calls, rank, usual_margins
+from judgekit.judging.steps import CALIBRATED, LEAD_CALIBRATED, Ask, End, EscalationRules, Step
 from judgekit.judging.verdict import RubricRef
 from judgekit.judging.wording import wording
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
@@ -57,9 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.judging.escalation import Task
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.standing import Margins
+    from judgekit.judging.steps import Task
     from judgekit.rubric.loader import LoadedRubric
 
 # Gates of a chain at most: each step should let in many more opinions than the one before.

@@ -21,15 +21,6 @@ from judgekit.judging.documents import (
     characters_seen,
     is_cut,
 )
-from judgekit.judging.escalation import (
-    CUT_TEXTS,
-    EQUAL_TEXTS,
-    OWN_FAMILY,
-    End,
-    EscalationRules,
-    find_families,
-    independence_problem,
-)
 from judgekit.judging.evidence import Evidence, read_pair
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.finality import DIGITS
@@ -46,6 +37,8 @@ from judgekit.judging.orchestrator import Judge
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.question import AnyRubric, ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
+from judgekit.judging.rows import find_families, independence_problem
+from judgekit.judging.steps import CUT_TEXTS, EQUAL_TEXTS, OWN_FAMILY, End, EscalationRules
 from judgekit.judging.verdict import CompareRound, Comparison, Contestant, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.redaction import redact

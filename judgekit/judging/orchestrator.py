@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from judgekit.config import TIERS, TierName
 from judgekit.errors import GatewayError
 from judgekit.judging import panel
-from judgekit.judging.escalation import UNASKED, Ask, End, EscalationRules, Step, decide
+from judgekit.judging.escalation import decide
 from judgekit.judging.fence import Fence
 from judgekit.judging.question import (
     AnyRubric,
@@ -25,6 +25,7 @@ from judgekit.judging.question import (
 )
 from judgekit.judging.round import Session, gather_limited
 from judgekit.judging.state import JudgingState
+from judgekit.judging.steps import UNASKED, Ask, End, EscalationRules, Step
 from judgekit.providers import running
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from judgekit.config import TIE
 from judgekit.judging.compare import ComparisonJudge, ComparisonResult
 from judgekit.judging.documents import ComparisonInput, Document, TaskDescription, is_cut
-from judgekit.judging.escalation import COPIED, CUT_TEXTS, OWN_FAMILY, Ask, End, EscalationRules
 from judgekit.judging.evidence import Evidence, read_ranking
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
@@ -22,6 +21,7 @@ from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.standing import RankedTier, Voter, contending, lead_of, rank, usual_margins
+from judgekit.judging.steps import COPIED, CUT_TEXTS, OWN_FAMILY, Ask, End, EscalationRules
 from judgekit.judging.verdict import CompareRound, Comparison
 from judgekit.rubric.schema import ScoreRubric
 

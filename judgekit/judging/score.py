@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.judging import decisions, independence, outgoing
 from judgekit.judging.documents import Document, is_cut, named
-from judgekit.judging.escalation import (
-    OWN_FAMILY,
-    End,
-    EscalationRules,
-    find_families,
-    independence_problem,
-)
 from judgekit.judging.evidence import Evidence, Speakers, read_document
 from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.orchestrator import Judge
+from judgekit.judging.rows import find_families, independence_problem
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
+from judgekit.judging.steps import OWN_FAMILY, End, EscalationRules
 from judgekit.judging.verdict import JudgedFile, Verdict, failures
 from judgekit.redaction import redact
 from judgekit.rubric.schema import ScoreRubric

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from judgekit.judging import decisions, documents, jury, pointwise, prompt
 from judgekit.judging.decisions import State
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
-from judgekit.judging.escalation import (
-    EACH_HAS_ITS_OWN,
-    UNASKED,
-    Ask,
-    End,
-    EscalationRules,
-    Step,
-    decide,
-)
+from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import Evidence, read_candidate
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge
@@ -30,6 +22,7 @@ from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
 from judgekit.judging.prompt import candidate_text
 from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
+from judgekit.judging.steps import EACH_HAS_ITS_OWN, UNASKED, Ask, End, EscalationRules, Step
 from judgekit.judging.verdict import Decision, Selection, failures
 from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.providers.decisions import YES

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
-from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
+from judgekit.judging.steps import EscalationRules
 from judgekit.text import counted
 
 if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
-    from judgekit.judging.escalation import Task
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.independence import Independence
     from judgekit.judging.jury import JuryRule
+    from judgekit.judging.steps import Task
     from judgekit.providers.resolve import Others, Tiers
     from judgekit.rubric.loader import LoadedRubric
 

@@ -21,7 +21,7 @@ from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
-from judgekit.judging.escalation import OWN_FAMILY
+from judgekit.judging.steps import OWN_FAMILY
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of

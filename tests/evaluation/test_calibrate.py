@@ -12,8 +12,8 @@ from judgekit.evaluation.calibrate import choose_rules, measured, walk, walk_tie
 from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.samples import Sample, SampleReader
 from judgekit.judging.binomial import upper
-from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.evidence import TierEvidence
+from judgekit.judging.steps import EscalationRules
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -31,10 +31,11 @@ from judgekit.evaluation import cases as labelled
 from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases, walk_tiers
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Sample, SampleReader
-from judgekit.judging.escalation import End, EscalationRules, decide
+from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import TierEvidence, read_pair
 from judgekit.judging.jury import Vote, tier_vote
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.steps import End, EscalationRules
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
 from judgekit.rubric import loader

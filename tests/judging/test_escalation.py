@@ -16,9 +16,11 @@ from scripted import of_family, scripted_endpoint
 from judgekit.config import TIERS
 from judgekit.judging import jury
 from judgekit.judging.compare import word_of_end
-from judgekit.judging.escalation import TABLE, Ask, End, EscalationRules, decide, find_families
+from judgekit.judging.escalation import TABLE, decide
 from judgekit.judging.evidence import FAILED, Standing, TierEvidence, margin, read_pair
 from judgekit.judging.jury import Mark, Opinion, Vote
+from judgekit.judging.rows import find_families
+from judgekit.judging.steps import Ask, End, EscalationRules
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.escalation import Row, Task
+    from judgekit.judging.escalation import Row
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord, TierVote
+    from judgekit.judging.steps import Task
     from judgekit.judging.verdict import Consensus, Finding, VerdictWord
     from judgekit.providers.base import Endpoint
 

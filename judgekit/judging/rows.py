@@ -1,0 +1,429 @@
+"""The rows of the table of escalation (`escalation.TABLE`): when each applies, and what it comes to.
+
+Their docstrings are the words of the table in docs/escalation.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from judgekit.judging import independence
+from judgekit.judging.steps import CALIBRATED, OWN_FAMILY, Ask, End
+
+if TYPE_CHECKING:
+    from judgekit.config import TierName
+    from judgekit.judging.evidence import Evidence
+    from judgekit.judging.situation import Situation
+    from judgekit.judging.steps import EscalationRules
+    from judgekit.judging.verdict import Consensus
+
+# --- When rows apply
+
+
+def is_nobody_asked(now: Situation) -> bool:
+    """Whether nobody was asked yet."""
+    return not now.evidence
+
+
+def is_failed_but_not_last(now: Situation) -> bool:
+    """Whether the tier failed, and there is another one."""
+    return now.latest.outcome is None and now.next_tier is not None
+
+
+def is_failed_and_last(now: Situation) -> bool:
+    """Whether the tier failed, and there is no other."""
+    return now.latest.outcome is None
+
+
+def is_last_of_ranking(now: Situation) -> bool:
+    """Whether no other tier can be asked, or this one is the reference of a calibration."""
+    finality = now.rules.finality
+    is_reference = finality is not None and finality.last == now.latest_tier
+    return is_reference or now.next_tier is None
+
+
+def is_one_ahead(now: Situation) -> bool:
+    """Whether one is ahead of all others by more than the margin, in texts that were seen whole.
+
+    The first tier alone settles it in lenient mode only, without a calibration, and not by the own family of
+    the best.
+    """
+    if now.latest.standing is None or now.latest.standing.near > 1:
+        return False
+    is_first = len(now.complete) == 1
+    needs_second = now.rules.finality is not None or now.rules.mode == "strict"
+    if is_first and (needs_second or now.latest.is_own_family):
+        return False
+    return now.latest.sees_all
+
+
+def is_undecided(_: Situation) -> bool:
+    """Whether no row before this one applies: several are near the best, or it may not win by this alone."""
+    return True
+
+
+def is_divided_to_the_end(now: Situation) -> bool:
+    """Whether a jury is divided without a majority, and no other tier can settle it."""
+    for tier, evidence in now.evidence.items():
+        if evidence.is_divided and not evidence.has_majority and now.is_last_word(tier):
+            return True
+    return False
+
+
+def is_calibrated(now: Situation) -> bool:
+    """Whether a calibration lets the opinion of a tier through.
+
+    It may not be an acceptance of a cut text, an improve without reasons, or a win by the own family of the
+    winner.
+    """
+    return now.calibrated_end is not None
+
+
+def is_reference_ahead(now: Situation) -> bool:
+    """Whether the tier that is the last word by a calibration was not asked yet."""
+    finality = now.rules.finality
+    if finality is None or len(now.rules.tiers) == 1:
+        return False
+    for place, tier in enumerate(now.rules.tiers):
+        if tier not in now.evidence:
+            return finality.last in now.rules.tiers[place:]
+    return False
+
+
+def is_only_tier(now: Situation) -> bool:
+    """Whether there is one tier, and it has an opinion."""
+    return len(now.rules.tiers) == 1 and now.outcomes[now.rules.tiers[0]] is not None
+
+
+def is_only_tier_failed(now: Situation) -> bool:
+    """Whether there is one tier, and it failed."""
+    return len(now.rules.tiers) == 1
+
+
+def is_quick_final(now: Situation) -> bool:
+    """Whether quick says what needs no confirmation in this mode, and no calibration is used.
+
+    It may not be improve, close, an acceptance of a cut text, or a win by the own family of the winner.
+    """
+    if now.rules.finality is not None or now.quick in (None, "improve", now.rules.confirm):
+        return False
+    if now.quick == "accept" and not now.evidence["quick"].sees_all:
+        return False
+    return not now.is_weak("quick")
+
+
+def is_deep_unasked(now: Situation) -> bool:
+    """Whether deep was not asked yet."""
+    return now.can_ask("deep")
+
+
+def do_two_agree(now: Situation) -> bool:
+    """Whether quick and deep agree."""
+    return now.deep is not None and now.quick == now.deep
+
+
+def is_deep_final(now: Situation) -> bool:
+    """Whether deep has an opinion that does not contradict quick.
+
+    If it is close, without the reasons that it owes, or a win by the own family of the winner, then only if
+    the tiebreaker is no other model.
+    """
+    if now.deep is None or {now.quick, now.deep} == {"accept", "reject"}:
+        return False
+    return not (now.is_weak("deep") and now.has_third_voice)
+
+
+def would_third_repeat(now: Situation) -> bool:
+    """Whether quick and deep contradict each other, and the tiebreaker is one of them."""
+    if {now.quick, now.deep} != {"accept", "reject"}:
+        return False
+    quick, deep, third = now.models_by_tier
+    return bool(third) and quick != deep and third <= quick | deep
+
+
+def is_third_unasked(now: Situation) -> bool:
+    """Whether the tiebreaker was not asked yet."""
+    return now.can_ask("tiebreaker")
+
+
+def is_contradiction_open(now: Situation) -> bool:
+    """Whether quick and deep contradict each other, and no tiebreaker answered."""
+    return now.third is None and {"accept", "reject"} <= now.first_two
+
+
+def is_open(now: Situation) -> bool:
+    """Whether a confirmation is missing: the tier that was to give it failed, or there is none."""
+    return now.third is None
+
+
+def is_third_with_all(now: Situation) -> bool:
+    """Whether the tiebreaker agrees with the only other opinion, or with both."""
+    return now.first_two == {now.third}
+
+
+def is_third_with_one(now: Situation) -> bool:
+    """Whether the tiebreaker agrees with one of two."""
+    return now.third in now.first_two
+
+
+def is_third_against(now: Situation) -> bool:
+    """Whether no two agree, and one accepts what another rejects."""
+    return {"accept", "reject"} <= {*now.first_two, now.third}
+
+
+def is_third_alone(now: Situation) -> bool:
+    """Whether the tiebreaker has an opinion that contradicts none."""
+    return now.third is not None
+
+
+# --- The rows that overrule an end
+
+
+def is_divided_and_open(now: Situation, end: End) -> bool:
+    """Whether the end would be undetermined, and a jury was divided."""
+    return end.verdict == "undetermined" and any(
+        evidence.is_divided for evidence in now.evidence.values()
+    )
+
+
+def does_win_stand(now: Situation, end: End) -> bool:
+    """Whether a calibration lets the win of a tier stand against the tie of the next one, in lenient mode.
+
+    The win may rest neither on cut texts nor on the own family of the winner.
+    """
+    return now.rules.mode == "lenient" and _standing_win(now, end) is not None
+
+
+def is_best_copied(now: Situation, end: End) -> bool:
+    """Whether the best text is there twice."""
+    standing = now.latest.standing
+    return (
+        end.verdict == "accept" and standing is not None and standing.order[0] in now.rules.copied
+    )
+
+
+def is_ranking_cut(now: Situation, end: End) -> bool:
+    """Whether the tier that settled it did not see all of the texts."""
+    return end.tier is not None and not now.evidence[end.tier].sees_all
+
+
+def is_pair_cut(now: Situation, end: End) -> bool:
+    """Whether no tier behind it saw all of both texts; if it's left open, no tier that saw a winner."""
+    behind = now.tiers_for("accept" if end.verdict == "undetermined" else end.verdict)
+    return bool(behind) and not now.has_seen_all(behind)
+
+
+def is_acceptance_cut(now: Situation, end: End) -> bool:
+    """Whether it would be accepted, and no tier that accepts saw all of the text."""
+    return end.verdict == "accept" and not now.has_seen_all(_accepting(now, end))
+
+
+def is_unproven(now: Situation, end: End) -> bool:
+    """Whether decision models alone accept in strict mode, and no calibration lets it through."""
+    if end.verdict != "accept" or not now.rules.needs_proof or end.because == CALIBRATED:
+        return False
+    return _accepting(now, end) <= set(now.rules.deciding)
+
+
+def are_reasons_unasked(now: Situation, end: End) -> bool:
+    """Whether a decision model owes reasons, and a model that writes was not asked yet.
+
+    It owes them for improve, and with `--explain` for a rejection; its findings are reasons.
+    """
+    return _owes_reasons(now, end) and now.tier_for_reasons not in {None, *now.evidence}
+
+
+def are_reasons_given(now: Situation, end: End) -> bool:
+    """Whether a decision model owes reasons, and a model that writes agrees with it."""
+    tier = now.tier_for_reasons
+    return (
+        _owes_reasons(now, end) and tier is not None and now.evidence[tier].outcome == end.verdict
+    )
+
+
+def are_reasons_against(now: Situation, end: End) -> bool:
+    """Whether a decision model owes reasons, and a model that writes disagrees with it."""
+    return _owes_reasons(now, end) and now.tier_for_reasons is not None
+
+
+def is_own_family_alone(now: Situation, end: End) -> bool:
+    """Whether only models of the author's own family, or of an unknown one, are behind it.
+
+    That matters for an acceptance or a win, if `judge.independence` is `require`.
+    """
+    return independence_problem(now.evidence, now.rules, end) is not None
+
+
+# --- What the rows come to
+
+
+def ask_first(now: Situation) -> Ask:
+    """Ask the first tier."""
+    return Ask(now.rules.tiers[0], now.rules.letters)
+
+
+def ask_about_contenders(now: Situation) -> Ask:
+    """Ask the next tier about those near the best, at least about two."""
+    tier = now.next_tier
+    assert tier is not None, "a ranking without a next tier has ended"  # noqa: S101
+    return Ask(tier, now.contenders)
+
+
+def end_ranking(now: Situation) -> End:
+    """Let the best win if it is ahead (strict: by more than the margin), else call it a tie."""
+    standing = now.latest.standing
+    is_won = standing is not None and standing.is_won(now.rules.mode)
+    return End("accept" if is_won else "improve", tier=now.latest_tier)
+
+
+def end_with_best(now: Situation) -> End:
+    """Let the best win."""
+    return End("accept", tier=now.latest_tier)
+
+
+def end_as_calibrated(now: Situation) -> End:
+    """Decide as this tier does."""
+    assert now.calibrated_end is not None, "the row applies only then"  # noqa: S101
+    return now.calibrated_end
+
+
+def ask_next(now: Situation) -> Ask:
+    """Ask the next tier."""
+    return Ask(next(tier for tier in now.rules.tiers if tier not in now.evidence))
+
+
+def ask_deep(_: Situation) -> Ask:
+    """Ask deep."""
+    return Ask("deep")
+
+
+def ask_third(_: Situation) -> Ask:
+    """Ask the tiebreaker."""
+    return Ask("tiebreaker")
+
+
+def end_as_only_tier(now: Situation) -> End:
+    """Decide as it does."""
+    return _end_as(now, now.rules.tiers[0], "single")
+
+
+def end_as_quick(now: Situation) -> End:
+    """Decide as quick does."""
+    return _end_as(now, "quick", "single")
+
+
+def end_as_both(now: Situation) -> End:
+    """Decide as both do."""
+    return _end_as(now, "deep", "unanimous")
+
+
+def end_as_deep(now: Situation) -> End:
+    """Decide as deep does."""
+    return _end_as(now, "deep", "single")
+
+
+def end_as_all(now: Situation) -> End:
+    """Decide as both do."""
+    return _end_as(now, "tiebreaker", "unanimous")
+
+
+def end_as_most(now: Situation) -> End:
+    """Decide as two of three do."""
+    return _end_as(now, "tiebreaker", "majority")
+
+
+def end_as_third(now: Situation) -> End:
+    """Decide as the tiebreaker does."""
+    return _end_as(now, "tiebreaker", "single")
+
+
+def escalate(now: Situation, end: End | None = None) -> End:
+    """Escalate."""
+    del now, end
+    return End("escalate")
+
+
+def leave_open(now: Situation, end: End | None = None) -> End:
+    """Leave it undetermined."""
+    del now, end
+    return End("undetermined")
+
+
+def let_win_stand(now: Situation, end: End) -> End:
+    """Let the win stand."""
+    return End("accept", "single", _standing_win(now, end))
+
+
+def call_tie(_: Situation, end: End) -> End:
+    """Call it a tie."""
+    return replace(end, verdict="improve")
+
+
+def ask_for_reasons(now: Situation, _: End) -> Ask:
+    """Ask the first tier that writes."""
+    assert now.tier_for_reasons is not None, "the row applies only then"  # noqa: S101
+    return Ask(now.tier_for_reasons)
+
+
+def end_with_reasons(now: Situation, end: End) -> End:
+    """Decide as both do, with its reasons."""
+    return replace(end, consensus="unanimous", tier=now.tier_for_reasons)
+
+
+def _end_as(now: Situation, tier: TierName, consensus: Consensus) -> End:
+    outcome = now.outcomes[tier]
+    assert outcome is not None, "a tier that failed settles nothing"  # noqa: S101
+    return End(outcome, consensus, tier)
+
+
+def _accepting(now: Situation, end: End) -> set[TierName]:
+    """Return the tiers that accept; by its leaning one may accept what its scores do not."""
+    accepting = now.tiers_for("accept")
+    if end.tier is not None:
+        accepting.add(end.tier)
+    return accepting
+
+
+def _owes_reasons(now: Situation, end: End) -> bool:
+    return end.tier is not None and now.is_unexplained(end.tier, end.verdict)
+
+
+def _standing_win(now: Situation, end: End) -> TierName | None:
+    """Return the tier whose win a calibration lets stand against the tie of the next one."""
+    finality = now.rules.finality
+    if finality is None or end.tier is None or end.verdict != "improve":
+        return None
+    margins = {}
+    for tier, margin in now.margins.items():
+        # Without its lead a win does not stand.
+        if now.evidence[tier].sees_all and not now.evidence[tier].is_own_family:
+            margins[tier] = margin
+    return finality.stands(end.tier, now.outcomes, margins)
+
+
+def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
+    """Collect the families behind an end: those whose tier came to it, or all if no tier settled it.
+
+    Of an end that was refused to the author's own family, it's those behind the refused one. In a ranking the
+    latest tier speaks for all.
+    """
+    if end.because == OWN_FAMILY and end.overruled is not None:
+        end = end.overruled
+    families: set[str] = set()
+    for tier, tier_evidence in evidence.items():
+        is_behind = tier == end.tier
+        if rules.task != "ranking" and not is_behind:
+            is_behind = end.tier is None or tier_evidence.outcome == end.verdict
+        if is_behind:
+            families |= tier_evidence.families
+    return frozenset(families)
+
+
+def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
+    """Say in one line why an acceptance, or a win, may not stand; None if it may."""
+    authors = [
+        family for word, names in rules.authors.items() if word == end.verdict for family in names
+    ]
+    families = find_families(evidence, rules, end)
+    return independence.independence_problem(rules.independence, authors, families)

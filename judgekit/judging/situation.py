@@ -1,0 +1,207 @@
+"""The evidence and the rules of a judging, as the rows of the table of escalation look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from judgekit.config import TIERS, TierName
+from judgekit.judging.steps import End
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from judgekit.config import Outcome
+    from judgekit.judging.evidence import Evidence, TierEvidence
+    from judgekit.judging.steps import EscalationRules
+    from judgekit.judging.verdict import VerdictWord
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that is known when it's decided whether to go on."""
+
+    evidence: Evidence
+    rules: EscalationRules
+
+    @cached_property
+    def outcomes(self) -> dict[TierName, Outcome | None]:
+        """The outcome of each tier so far.
+
+        None for one that failed, and for a divided jury that another tier can settle.
+        """
+        outcomes: dict[TierName, Outcome | None] = {}
+        for tier, evidence in self.evidence.items():
+            is_left_open = evidence.is_divided and not self.is_last_word(tier)
+            outcomes[tier] = None if is_left_open else evidence.outcome
+        return outcomes
+
+    @cached_property
+    def margins(self) -> dict[TierName, float]:
+        """The margins that gates of a calibration may look at."""
+        margins = {}
+        for tier, evidence in self.evidence.items():
+            if evidence.margin is not None:
+                margins[tier] = evidence.margin
+        return margins
+
+    @property
+    def leanings(self) -> dict[TierName, float]:
+        leanings = {}
+        for tier, evidence in self.evidence.items():
+            if evidence.leaning is not None:
+                leanings[tier] = evidence.leaning
+        return leanings
+
+    @property
+    def quick(self) -> Outcome | None:
+        return self.outcomes.get("quick") if self.rules.tiers[0] == "quick" else None
+
+    @property
+    def deep(self) -> Outcome | None:
+        return self.outcomes.get("deep")
+
+    @property
+    def third(self) -> Outcome | None:
+        return self.outcomes.get("tiebreaker")
+
+    @property
+    def first_two(self) -> set[Outcome]:
+        """What quick and deep said, if they didn't fail."""
+        return {outcome for outcome in (self.quick, self.deep) if outcome is not None}
+
+    @property
+    def latest_tier(self) -> TierName:
+        return list(self.evidence)[-1]
+
+    @property
+    def latest(self) -> TierEvidence:
+        return self.evidence[self.latest_tier]
+
+    def can_ask(self, tier: TierName) -> bool:
+        return tier in self.rules.tiers and tier not in self.evidence
+
+    def is_last_word(self, tier: TierName) -> bool:
+        """Whether no tier is left to settle what divides the jury of this one."""
+        return tier == self.rules.tiers[-1] or (tier == "deep" and not self.has_third_voice)
+
+    @property
+    def has_third_voice(self) -> bool:
+        """Whether the tiebreaker has a voice that neither quick nor deep had."""
+        quick, deep, third = self.models_by_tier
+        return "tiebreaker" in self.rules.tiers and (not third or bool(third - quick - deep))
+
+    @property
+    def models_by_tier(self) -> list[set[str]]:
+        return [set(self.rules.models.get(tier, ())) for tier in TIERS]
+
+    def is_unexplained(self, tier: TierName, outcome: VerdictWord) -> bool:
+        """Whether an end with this outcome needs reasons that the tier doesn't give."""
+        if self.evidence[tier].gives_reasons:
+            return False
+        return outcome == "improve" or (outcome == "reject" and self.rules.explains)
+
+    def is_weak(self, tier: TierName) -> bool:
+        """Whether an opinion isn't final alone if another model can be asked.
+
+        So it is with one of the winner's own family, one that `lacks_reasons`, and one that is close. If its
+        margin isn't known it isn't close, and under a calibration its gates look at the margin.
+        """
+        evidence = self.evidence[tier]
+        if evidence.is_own_family or self.lacks_reasons(tier):
+            return True
+        if self.rules.finality is not None or evidence.margin is None:
+            return False
+        return evidence.margin < self.rules.margin
+
+    def lacks_reasons(self, tier: TierName) -> bool:
+        """Whether a tier says improve without reasons.
+
+        If a calibration would let such an opinion through, no other tier without reasons ends it, either.
+        """
+        let_through = self.let_through
+        if let_through is not None and self.calibrated_end is None:
+            return tier in self.rules.deciding
+        evidence = self.evidence[tier]
+        return evidence.outcome == "improve" and not evidence.gives_reasons
+
+    @cached_property
+    def let_through(self) -> End | None:
+        """The end by the first opinion that a calibration lets through, with reasons or without."""
+        finality = self.rules.finality
+        if finality is None or (len(self.rules.tiers) == 1 and self.rules.task != "ranking"):
+            return None
+        for tier in self.rules.tiers:
+            if tier not in self.evidence:
+                return None
+            outcome = self.outcomes[tier]
+            if outcome is None:
+                continue
+            by_leaning = None
+            if finality.has_leaning_rule(tier):
+                by_leaning = finality.decided(tier, self.leanings)
+            final_outcome = by_leaning or outcome
+            is_final = by_leaning is not None or finality.final(tier, self.outcomes, self.margins)
+            evidence = self.evidence[tier]
+            is_barred = final_outcome == "accept" and not evidence.sees_all
+            if is_final and not is_barred and not evidence.is_own_family:
+                outcomes = set(self.outcomes.values())
+                do_all_agree = len(self.outcomes) > 1 and outcomes == {final_outcome}
+                return End(final_outcome, "unanimous" if do_all_agree else "single", tier)
+        return None
+
+    @property
+    def calibrated_end(self) -> End | None:
+        """The end by the first opinion that a calibration lets through; none by an unexplained improve."""
+        end = self.let_through
+        if end is None or end.tier is None or end.verdict != "improve":
+            return end
+        return None if self.is_unexplained(end.tier, "improve") else end
+
+    @property
+    def tier_for_reasons(self) -> TierName | None:
+        """The first tier that gives reasons, or can be asked for them; None if there is none."""
+        for tier in self.rules.tiers:
+            if tier in self.rules.deciding:
+                continue
+            if tier not in self.evidence or self.evidence[tier].outcome is not None:
+                return tier
+        return None
+
+    def tiers_for(self, outcome: VerdictWord) -> set[TierName]:
+        return {tier for tier, word in self.outcomes.items() if word == outcome}
+
+    def has_seen_all(self, tiers: Collection[TierName]) -> bool:
+        return any(self.evidence[tier].sees_all for tier in tiers)
+
+    # Of rankings
+
+    @property
+    def complete(self) -> list[TierEvidence]:
+        """The evidence of the tiers of which enough models answered."""
+        return [evidence for evidence in self.evidence.values() if evidence.standing]
+
+    @property
+    def next_tier(self) -> TierName | None:
+        """The tier that a ranking can ask now: no tiebreaker of which every model was heard."""
+        tiers = self.rules.tiers
+        later_tiers = tiers[tiers.index(self.latest_tier) + 1 :]
+        if not later_tiers:
+            return None
+        next_tier = later_tiers[0]
+        deep = self.evidence.get("deep")
+        if next_tier == "tiebreaker" and deep is not None and deep.standing:
+            latest_standing = self.complete[-1].standing
+            models = set(self.rules.models.get(next_tier, ()))
+            if latest_standing is not None and models <= latest_standing.heard:
+                return None
+        return next_tier
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """The subjects that go up: those near the best, and the next one at least."""
+        if not self.complete or self.complete[-1].standing is None:
+            return self.rules.letters
+        standing = self.complete[-1].standing
+        return standing.order[: max(standing.near, 2)]
