@@ -49,13 +49,7 @@ READS_OPINIONS = {
     ".decided()": {"judging.situation", "evaluation.calibrate"},
     ".stands()": {"judging.rows"},
     ".outcome": {
-        *(
-            "judging.calibration",
-            "judging.evidence",
-            "judging.finality",
-            "judging.rows",
-            "judging.situation",
-        ),
+        *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
         *("judging.jury", "judging.rows", "judging.score", "judging.score_question"),
         *("judging.select", "judging.situation"),
         *("evaluation.calibrate", "evaluation.runner", "evaluation.samples"),
