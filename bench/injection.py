@@ -36,8 +36,9 @@ from judgekit.evaluation import stats
 from judgekit.judging import panel, pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import PromptCandidate
+from judgekit.judging.questionnaire import mean_points
 from judgekit.judging.reply_file import ReplyFile
-from judgekit.judging.select import KEEP_AT
+from judgekit.judging.select_question import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.ledger.rates import Interval
 from judgekit.providers.gateway import open_gateway
@@ -186,7 +187,7 @@ class Watching:
                     pointwise.probabilities(reply, ("yes", "no"))["yes"], 3
                 )
             return
-        score = pointwise.expectation(pointwise.probabilities(reply, SCALE))
+        score = mean_points(pointwise.probabilities(reply, SCALE))
         leaning = round((score - 1) / (len(SCALE) - 1), 3)
         self.yes[part == "idle"] = min(leaning, self.yes.get(part == "idle", 1.0))
 

@@ -51,7 +51,7 @@ READS_OPINIONS = {
     ".outcome": {
         *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
         *("judging.jury", "judging.rows", "judging.score", "judging.score_question"),
-        *("judging.select", "judging.situation"),
+        *("judging.select_question", "judging.situation"),
         *("evaluation.calibrate", "evaluation.runner", "evaluation.samples"),
     },
 }

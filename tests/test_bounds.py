@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from package import PACKAGE, trees
 from pydantic import BaseModel
+from told import first_prompt
 
 from judgekit.config.patterns import LONGEST
 from judgekit.config.yamlfile import CONFIG_BYTES
@@ -157,9 +158,12 @@ def asked_of_models(text: str) -> None:
     of("judging.prompt.candidate_context")(fence, shown, query)
     of("judging.prompt.pair_context")(fence, text, [part])
     select = of("rubric.loader.find_rubric")("memory-relevance").rubric
-    of("judging.prompt.select_messages")(select, "strict", "quick", query, [shown])
+    candidates = of("judging.documents.Candidates")(query, (shown,))
+    first_prompt(select, candidates)
     compare = of("rubric.loader.find_rubric")("answer-preference").rubric
-    of("judging.compare.pair_messages")(compare, "quick", text, [part, part])
+    file_of = of("judging.documents.file_of")
+    pair = of("judging.documents.ComparisonInput")(text, (file_of("A", text), file_of("B", "b")))
+    first_prompt(compare, pair)
 
 
 def printed(text: str) -> None:
@@ -297,7 +301,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "hooks.git_hook.owner_of": lambda text: of("hooks.git_hook.owner_of")(as_bytes(text)),
     "hooks.repeats.is_named": named,
-    "judging.compare.pair_messages": asked_of_models,
+    "judging.writing.make_messages": asked_of_models,
     "redaction.private_keys.private_keys": lambda text: of("redaction.private_keys.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
+from told import first_prompt
 
 from judgekit.judging import prompt
 from judgekit.judging.documents import Document, TaskDescription, VisibleFile
@@ -42,15 +43,16 @@ def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
     for heading, shown in ((None, 0), ("The expected answer", 1)):
         given = rubric.given.model_copy(update={"reference": heading})
         own = rubric.model_copy(update={"given": given, "prompt": prompts})
-        (_, user) = prompt.score_messages(
-            own, "quick", (VisibleFile("text", "It is Paris", 11),), about
-        )
+        subject = Document((file("text", "It is Paris"),), "it", about)
+        (_, user) = first_prompt(own, subject)
+        small = scripted_endpoint("small", pointwise=True)
+        of_one_token = first_prompt(own, subject, endpoint=small)[0].content
         assert user.content.count("Paris.") == shown
         assert (
             len(re.findall(r'The expected answer:\n\n<judged-\w+ role="reference">', user.content))
             == shown
         )
-        assert prompt.rating_system(own, Fence("0")).count("The expected answer: Rome.") == shown
+        assert of_one_token.count("The expected answer: Rome.") == shown
 
 
 def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:

@@ -40,10 +40,10 @@ from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, R
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import FAILED, TierEvidence, read_ranking
 from judgekit.judging.finality import FinalityRules, towards
+from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.standing import MeansByVoter, RankedTier, count_calls, rank, usual_margins
 from judgekit.judging.steps import CALIBRATED, LEAD_CALIBRATED, Ask, End, EscalationRules, Step
 from judgekit.judging.verdict import RubricRef
-from judgekit.judging.wording import wording
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -739,7 +739,7 @@ def learn(
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
-        wording_sha256=wording(loaded, mode),
+        questions_sha256=hash_questions(loaded, mode),
         models=dict(models),
         asked=asked(cases),
         read=ways.read,

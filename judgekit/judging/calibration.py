@@ -119,7 +119,11 @@ class Calibration(Strict):
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str
-    wording_sha256: str | None = None
+    wording_sha256: str | None = Field(
+        default=None,
+        exclude_if=lambda digest: digest is None,
+        description="hash of a part of what models are asked, in calibrations of earlier checkouts",
+    )
     questions_sha256: str | None = Field(
         default=None,
         exclude_if=lambda digest: digest is None,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.judging import decisions, pointwise
+from judgekit.judging import pointwise
 from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
+from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
-from judgekit.judging.wording import wording
 from judgekit.providers import registry
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
@@ -91,7 +91,7 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
         if thresholds:
             how_it_asks["thresholds"] = thresholds
     elif isinstance(profile, registry.DecisionsProfile):
-        how_it_asks = {"wording": decisions.WORDING}
+        how_it_asks = {}
     elif isinstance(profile, registry.CommandProfile):
         keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
         how_it_asks = profile.model_dump(include=keys)
@@ -112,8 +112,9 @@ def misfits(
         yield f"it was made for a different {rubric.id} ({rubric.version})"
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
-    # None is in calibrations that were made before this hash was.
-    if calibration.wording_sha256 not in (None, wording(loaded, calibration.mode)):
+    # Those without a hash are compared by none; an earlier one covered less, so it equals none.
+    hash_then = calibration.questions_sha256 or calibration.wording_sha256
+    if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
     several = calibration.subjects
     if several and not several.least <= subjects <= several.most:

@@ -225,6 +225,12 @@ def claim_questions(
     return questions
 
 
+def are_all_answered(
+    dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
+) -> bool:
+    return all(_name(dimension, number) in answers for number in range(1, len(claims) + 1))
+
+
 def least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:

@@ -1,9 +1,7 @@
-"""Rubrics as typed questions, and how a decision model is asked them.
+"""Asks decision models: one state, and every question about it in one request.
 
-A decision model reads one state and answers every question about it in one request. What the questions mean
-is the rubric's: a dimension is a score whose levels are the points of the scale, or yes or no; a criterion of
-a candidate is yes or no; a pair is one choice. `judging/pointwise.py` asks a chat model for the same, one
-question at a time.
+They answer with a probability for each possible answer, and without a word. In place of a question about a
+whole text they may be asked about each of its claims.
 """
 
 from __future__ import annotations
@@ -12,11 +10,13 @@ import json
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
-from judgekit.judging.jury import DIGITS
-from judgekit.judging.round import Answer, Session, gather_limited, make_failure, ms_since
+from judgekit.judging import claims
+from judgekit.judging.jury import DIGITS, EVEN
+from judgekit.judging.questionnaire import Answers, mean_points
+from judgekit.judging.round import Answer, Session, gather_limited, joined, make_failure, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 from judgekit.providers.decisions import (
     MOST_LEVELS,
@@ -30,8 +30,10 @@ from judgekit.providers.decisions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.judging.verdict import Failure
-    from judgekit.rubric.schema import Dimension, ScoreRubric
+    from judgekit.judging.claims import Claim
+    from judgekit.judging.fence import Fence
+    from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
+    from judgekit.judging.verdict import Failure, Finding
 
 Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
 """By the name of a question, the probability of each possible answer."""
@@ -41,36 +43,118 @@ _TOO_MANY = re.compile(
 )
 # By address and model, for as long as the process lasts: servers are upgraded.
 _most_by_server: dict[tuple[str | None, str], int] = {}
-WORDING = 1  # of what is asked below: a calibration for other words is none for these
 
 
-# --- Rubrics as questions
+# --- A questionnaire in their words
 
 
-def dimension_question(rubric: ScoreRubric, name: str, dimension: Dimension) -> DecisionQuestion:
-    """Return the question about a dimension: which point of the scale a text deserves, or yes or no."""
-    instruction = dimension.question
-    if dimension.look_for:
-        instruction += f" A good text has: {'; '.join(dimension.look_for)}."
-    if dimension.scale:
-        return DecisionQuestion(name, "predicate", instruction)
-    levels = []
-    for point in range(rubric.scale.min, rubric.scale.max + 1):
-        levels.append(DecisionOption(str(point), rubric.scale.labels.get(point, "")))
-    return DecisionQuestion(name, "score", instruction, tuple(levels))
+class Decider:
+    """Asks a decision model all questions at once."""
+
+    @property
+    def bars(self) -> Sequence[float]:
+        return (EVEN,)  # below it a claim is a finding
+
+    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+        claims_by_name = _split_claims(questionnaire)
+        questions = _typed_questions(questionnaire, claims_by_name, fence)
+        return [shown(_state_of(questionnaire, fence), questions)]
+
+    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+        return self.prompts(questionnaire, fence)
+
+    async def ask(
+        self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
+    ) -> Answer[Answers]:
+        """Return what it answered; a claim without an answer leaves its question without one."""
+        del sample  # probabilities leave nothing to repeat
+        started = time.monotonic()
+        if questionnaire.cut_at is not None:
+            most = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
+            failure = make_failure(FailureKind.CONTEXT_WINDOW, f"the text is longer than {most}")
+            return Answer(None, failure, Usage(), 0, endpoint.model)
+        claims_by_name = _split_claims(questionnaire)
+        answer = await ask_decisions(
+            session,
+            endpoint,
+            _state_of(questionnaire, session.fence),
+            _typed_questions(questionnaire, claims_by_name, session.fence),
+            questionnaire.timeout,
+        )
+        answers = None
+        if answer.value:
+            answers = _read(questionnaire, claims_by_name, answer.value)
+        return joined([answer], answers, started, keep_failure=True)
 
 
-def candidate_question(label: str, criterion: str, text: str) -> DecisionQuestion:
-    """Return the question whether a criterion, in the words of `text`, holds for the candidate of a label."""
-    instruction = f"About the memory [{label}]: {text}"
-    return DecisionQuestion(f"{label}.{criterion}", "predicate", instruction)
+def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
+    """Return the claims of a text by the question that they stand for; no question without any."""
+    claims_by_name = {}
+    for name, question in questionnaire.questions.items():
+        stated = question.split_claims() if question.split_claims else ()
+        if stated:
+            claims_by_name[name] = stated
+    return claims_by_name
 
 
-def pair_question(criteria: str, values: Sequence[str]) -> DecisionQuestion:
-    """Return the question which of two texts is better by `criteria`."""
-    instruction = f"{criteria}\nWhich of the two texts is better?"
-    options = [DecisionOption(value, f"the text {value} is better") for value in values]
-    return DecisionQuestion("better", "choice", instruction, tuple(options))
+def _typed_questions(
+    questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
+) -> list[DecisionQuestion]:
+    """Return the questions in a decision model's words; those about claims come last."""
+    questions = []
+    for label in questionnaire.labels if questionnaire.is_listing else ("",):
+        for name, question in questionnaire.questions.items():
+            if label:
+                full_name = questionnaire.question_of(label, name)
+                words = f"About the memory [{label}]: {question.text}"
+                questions.append(DecisionQuestion(full_name, "predicate", words))
+            elif name not in claims_by_name:
+                questions.append(_typed_question(name, question))
+    for name, stated in claims_by_name.items():
+        questions += claims.claim_questions(name, stated, fence)
+    return questions
+
+
+def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
+    if question.kind == "predicate":
+        return DecisionQuestion(name, "predicate", question.ideal)
+    options = []
+    if question.kind == "score":
+        for value, label in question.options.items():
+            options.append(DecisionOption(value, label))
+        return DecisionQuestion(name, "score", question.ideal, tuple(options))
+    for value in question.options:
+        options.append(DecisionOption(value, f"the text {value} is better"))
+    words = f"{question.text}\nWhich of the two texts is better?"
+    return DecisionQuestion(name, "choice", words, tuple(options))
+
+
+def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
+    return State(
+        system=questionnaire.guarded_system(fence),
+        context=questionnaire.context(fence),
+        call_key=questionnaire.call_key,
+    )
+
+
+def _read(
+    questionnaire: Questionnaire,
+    claims_by_name: Mapping[str, Sequence[Claim]],
+    distributions: Distributions,
+) -> Answers:
+    """Return what the answers come to; the worst claim is that of its question."""
+    shares: dict[str, Mapping[str, float]] = {}
+    findings: list[Finding] = []
+    for name, stated in claims_by_name.items():
+        if claims.are_all_answered(name, stated, distributions):
+            shares[name] = claims.least_supported(name, stated, distributions)
+            findings += claims.unsupported_claims(name, stated, distributions)
+    shares |= distributions
+    points = {}
+    for name in questionnaire.names_of_answers():
+        if name in shares:
+            points[name] = mean_points(shares[name], questionnaire.points_of_words)
+    return Answers(points, shares, findings=tuple(findings))
 
 
 def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:

@@ -18,8 +18,8 @@ from judgekit.errors import InputError
 from judgekit.judging.calibration import Count, sha256
 from judgekit.judging.calibration_fit import fingerprint
 from judgekit.judging.evidence import margin
+from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
-from judgekit.judging.wording import wording
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import Document
@@ -94,8 +94,8 @@ def _file_name(judge: DocumentJudge) -> str:
     sources_by_tier = {}  # sets in an order, to be hashed
     for tier, models in panel.able.items():
         sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
-    words = wording(settings.loaded, settings.mode)
-    prompts = [settings.loaded.sha256, rubric.prompt.sha256, words]
+    questions = hash_questions(settings.loaded, settings.mode)
+    prompts = [settings.loaded.sha256, rubric.prompt.sha256, questions]
     calibration_id = settings.finality.id if settings.finality else ""
     identity = [
         settings.mode,

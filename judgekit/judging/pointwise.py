@@ -1,4 +1,4 @@
-"""Asks a small model one question at a time and reads its answer from the probabilities of one token.
+"""Asks small models one question at a time, and reads each answer from the probabilities of one token.
 
 A model too small to write a verdict still leans the right way: the expectation over the tokens of a scale
 (G-Eval, Liu et al. 2023, arXiv:2303.16634) or the probability of "yes" tells good from bad where its most
@@ -12,17 +12,20 @@ import math
 import time
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.kinds import READS_TOKENS, kind_of
-from judgekit.judging.round import Answer, Session, make_failure, ms_since
+from judgekit.judging.questionnaire import Answers, TypedQuestion, mean_points
+from judgekit.judging.round import Answer, Session, joined, make_failure, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.judging.fence import Fence
+    from judgekit.judging.questionnaire import Questionnaire, Shares
     from judgekit.judging.verdict import Failure
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
@@ -38,6 +41,12 @@ LEAST_GAIN_OVER_MEMORY = 2.0  # the same, over the odds for the idle memory
 LEAST_LEAD = (
     0.06  # of the scale: how far a text's mean score must be above its score for the idle subject
 )
+
+IDLE_RATING = TypedQuestion(
+    "Does the text describe the river Danube well?",
+    look_for=("its length", "its source", "the countries it flows through"),
+)
+"""A question about a subject that hardly any text has: what makes it good even then is not the text."""
 
 IDLE_MEMORY = PromptCandidate(
     "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
@@ -67,15 +76,6 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
         why += f": {total:.0%} of the probability is on {', '.join(tokens)}"
         raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
     return {token: value / total for token, value in mass.items()}
-
-
-def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
-    """Return the mean of points by their probabilities; `answers` are the points of words."""
-    weighted_points = []
-    for word, probability in probabilities.items():
-        point = answers[word] if word in answers else int(word)
-        weighted_points.append(point * probability)
-    return sum(weighted_points)
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
@@ -209,3 +209,98 @@ async def _ask_one(
     if reply.logprobs:
         await session.keep(endpoint, request, reply)
     return reply
+
+
+# --- A questionnaire in their words
+
+
+class TokenReader:
+    """Asks a model each question alone, and then those of controls as long as they matter."""
+
+    @property
+    def bars(self) -> Sequence[float]:
+        return (LEAST_MASS, LEAST_LEAD, LEAST_GAIN, LEAST_GAIN_OVER_MEMORY, ALTERNATIVES)
+
+    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+        prompts = _pointwise_questions(questionnaire, fence).prompts()
+        for control in questionnaire.controls:
+            if control.is_shown:
+                prompts += _pointwise_questions(control.questionnaire, fence).prompts()
+        return prompts
+
+    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+        told = []
+        for asked in (questionnaire, *(each.questionnaire for each in questionnaire.controls)):
+            points = _pointwise_questions(asked, fence)
+            told.append([points.prompts(), points.tokens])
+        return told
+
+    async def ask(
+        self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
+    ) -> Answer[Answers]:
+        """Return the answers, as far as they are earned; no value where one of the calls failed."""
+        del sample  # probabilities leave nothing to repeat
+        started = time.monotonic()
+        timeout = questionnaire.timeout
+        asked = _pointwise_questions(questionnaire, session.fence)
+        answers = [await ask_pointwise(session, endpoint, asked, timeout)]
+        shares = answers[0].value
+        if not shares:
+            return joined(answers, None, started)
+        points = _points_of(questionnaire, shares)
+        earned_points = points
+        for control in questionnaire.controls:
+            if not control.is_needed(earned_points):
+                break
+            idle = _pointwise_questions(control.questionnaire, session.fence)
+            idle = idle._replace(tokens=asked.tokens)
+            answers.append(await ask_pointwise(session, endpoint, idle, timeout))
+            idle_shares = answers[-1].value
+            if not idle_shares:
+                return joined(answers, None, started)
+            weighed = control.weigh(points, _points_of(control.questionnaire, idle_shares))
+            earned_points = {
+                name: min(value, weighed[name]) for name, value in earned_points.items()
+            }
+        return joined(answers, Answers(earned_points, shares), started)
+
+
+def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
+    """Return the questions in words that ask for one token; the scale is told by its two ends."""
+    tokens: dict[str, None] = {}  # each once: numbers stand before words
+    questions = {}
+    for name, question in questionnaire.questions.items():
+        questions[name] = _in_words(question)
+        if question.kind != "predicate":
+            tokens |= dict.fromkeys(question.values)
+    for question in questionnaire.questions.values():
+        tokens |= dict.fromkeys(question.values)
+    examples = [(context(fence), answer) for context, answer in questionnaire.turns]
+    return PointwiseQuestions(
+        system=questionnaire.guarded_system(fence),
+        context=questionnaire.context(fence),
+        questions=questions,
+        tokens=list(tokens),
+        call_key=questionnaire.call_key,
+        examples=examples,
+    )
+
+
+def _in_words(question: TypedQuestion) -> str:
+    """Return a question as a model of one token is asked it: short, and of a scale two labels."""
+    if question.kind == "predicate":
+        return f"{question.ideal}\nAnswer with one word, yes or no."
+    if question.kind == "choice":
+        choices = " or ".join(question.options)
+        ask = f"Which of the two texts is better, {choices}? Answer with one number."
+        return f"{question.text}\n{ask}"
+    points = [f"{value} ({label})" for value, label in question.options.items()]
+    scale = f"from {points[0]} to {points[-1]}"
+    return f"{question.ideal}\nRate the text above {scale}. Answer with one number."
+
+
+def _points_of(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
+    points = {}
+    for name in questionnaire.names_of_answers():
+        points[name] = mean_points(shares[name], questionnaire.points_of_words)
+    return points

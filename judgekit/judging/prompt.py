@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels
 from judgekit.providers.base import Message
 from judgekit.redaction.lookalikes import plain
-from judgekit.replies.forms import KEEP
 from judgekit.rubric.schema import (
     CompareRubric,
-    Dimension,
     Given,
     Rubric,
     ScoreRubric,
@@ -23,9 +21,8 @@ from judgekit.text import short_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.config import ModeName, TierName
+    from judgekit.config import ModeName
     from judgekit.judging.documents import PromptCandidate, Query, TaskDescription, VisibleFile
-    from judgekit.judging.jury import Opinion
 
 TITLE_CHARS = 200
 
@@ -65,70 +62,17 @@ def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> It
         yield fence.around(file.text, path=file.path, **attributes)
 
 
-def score_messages(
-    rubric: ScoreRubric,
-    tier: TierName,
-    files: Sequence[VisibleFile],
-    task: TaskDescription,
-    earlier: Sequence[Opinion] = (),
-    findings: tuple[Sequence[str], Sequence[str]] | None = None,
-) -> tuple[Message, ...]:
-    """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors.
-
-    After a review, `findings` are those that were upheld, and those that nobody checked.
-    """
-    fence = Fence()
-    blocks = [document_context(fence, files, task, rubric.given)]
-    if earlier:
-        blocks.append("Earlier assessments, in no order:")
-    for opinion in earlier:
-        scores = _scores_in_words(rubric, opinion.scores)
-        blocks.append(fence.around(f"{scores}\n{opinion.reasoning}"))
-    if findings is not None:
-        upheld, unchecked = findings
-        blocks += [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
-        if unchecked:
-            blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
-    blocks.append(f"{ANSWER}\n{_WORDS['score_shape'] % _score_shape(rubric)}")
-    return messages(rubric.prompt.system, _score_rules(rubric, tier), fence, blocks)
+def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
+    """Return what a review made of findings: those that were upheld, and those that nobody checked."""
+    blocks = [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
+    if unchecked:
+        blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
+    return blocks
 
 
-def _score_rules(rubric: ScoreRubric, tier: TierName) -> list[str]:
-    """Return what a tier is told to rate, and on which scale."""
-    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
-    rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
-    is_yes_or_no = [bool(dimension.scale) for dimension in rubric.dimensions.values()]
-    if not all(is_yes_or_no):
-        points = []
-        for value, label in sorted(rubric.scale.labels.items()):
-            points.append(f"  {value}: {label}")
-        exception = " that is not answered yes or no" if any(is_yes_or_no) else ""
-        heading = f"Scale, the same for every dimension{exception}:"
-        rules.append("\n".join([heading, *points]))
-    if rubric.prompt.few_shot:
-        rules += _examples(rubric)
-    return rules
-
-
-def _score_shape(rubric: ScoreRubric) -> str:
-    """Return the scores of an answer, with what is to stand in the place of each."""
-    scores = []
-    for name, dimension in rubric.dimensions.items():
-        kind = '"<yes or no>"' if dimension.scale else "<whole number>"
-        scores.append(f'"{name}": {kind}')
-    return ", ".join(scores)
-
-
-def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Return scores as they were asked for: a number, or yes or no."""
-    answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
-    parts = []
-    for name, score in scores.items():
-        word = f"{score:g}"
-        if rubric.dimensions[name].scale:
-            word = answer_by_score.get(score, word)  # a mean of yes and no is no answer
-        parts.append(f"{name} {word}")
-    return ", ".join(parts)
+def score_shape(scores: str) -> str:
+    """Return the shape of an answer that has these `scores`."""
+    return _WORDS["score_shape"] % scores
 
 
 def review_messages(
@@ -155,23 +99,23 @@ def review_messages(
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
     """Return what a model that writes is told of a dimension."""
     dimension = rubric.dimensions[name]
-    text = f"- {name}: {dimension.question}"
-    if dimension.look_for:
-        text += f" Look for: {'; '.join(dimension.look_for)}."
-    if dimension.scale:
+    is_yes_or_no = dimension.scale is not None
+    return dimension_line(name, dimension.question, dimension.look_for, yes_no=is_yes_or_no)
+
+
+def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no: bool) -> str:
+    text = f"- {name}: {question}"
+    if look_for:
+        text += f" Look for: {'; '.join(look_for)}."
+    if yes_no:
         text += " Answer yes or no."
     return text
 
 
-def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
-    """Return a pointwise model's system prompt; the nonce comes last, so that servers can cache the rest."""
+def rated_examples(rubric: ScoreRubric) -> list[str]:
+    """Return a heading, and each example of a rubric with its scores; nothing without examples."""
     if not rubric.prompt.examples:
-        return f"{rubric.prompt.system} {fence.guard}"
-    return "\n\n".join([rubric.prompt.system, *_examples(rubric), fence.guard])
-
-
-def _examples(rubric: ScoreRubric) -> list[str]:
-    """Return a heading, and each example of a rubric with its scores."""
+        return []
     given = rubric.given
     examples = ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
@@ -187,50 +131,6 @@ def _examples(rubric: ScoreRubric) -> list[str]:
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
         examples.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
     return examples
-
-
-def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -> str:
-    """Return a question like `rating_question`, about a subject that hardly any text has."""
-    look_for = ["its length", "its source", "the countries it flows through"]
-    question = "Does the text describe the river Danube well?"
-    return rating_question(rubric, Dimension(question=question, look_for=look_for, scale=scale))
-
-
-def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
-    """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
-    question = dimension.question
-    if dimension.look_for:
-        question += f" A good text has: {'; '.join(dimension.look_for)}."
-    if dimension.scale:
-        return f"{question}\nAnswer with one word, yes or no."
-    labels_by_point = rubric.scale.labels
-    low = f"{rubric.scale.min} ({labels_by_point[rubric.scale.min]})"
-    high = f"{rubric.scale.max} ({labels_by_point[rubric.scale.max]})"
-    return f"{question}\nRate the text above from {low} to {high}. Answer with one number."
-
-
-def select_messages(
-    rubric: SelectRubric,
-    mode: ModeName,
-    tier: TierName,
-    query: Query,
-    candidates: Sequence[PromptCandidate],
-) -> tuple[tuple[Message, ...], dict[str, str]]:
-    """Return the request to choose among candidates, and their ids by the labels that they have in it."""
-    fence = Fence()
-    listing, labels_by_id = listed_candidates(query, candidates)
-    questions = "\n".join(
-        f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()
-    )
-    keys = list(rubric.criteria) if len(rubric.criteria) > 1 else [KEEP]
-    shape = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
-    rules = [
-        getattr(rubric.prompt.instructions, tier),
-        f"Question, asked of each memory:\n{questions}",
-    ]
-    blocks = [candidates_context(fence, query, listing), f"{ANSWER}\n{{{shape}}}"]
-    sent = messages(rubric.prompt.system, rules, fence, blocks)
-    return sent, {label: candidate_id for candidate_id, label in labels_by_id.items()}
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:
@@ -286,7 +186,7 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     else:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
         if rubric.prompt.few_shot:
-            questions += _examples(rubric)
+            questions += rated_examples(rubric)
         rules = _rules_of_agent(rubric, mode)
     return "\n\n".join(
         [rubric.prompt.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]

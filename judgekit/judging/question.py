@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from judgekit.judging.kinds import kind_of
+from judgekit.config import TIERS
+from judgekit.judging.asking import ASKERS
+from judgekit.judging.calibration import sha256
+from judgekit.judging.fence import Fence, without_nonce
+from judgekit.judging.kinds import DECIDES, READS_TOKENS, ModelKind, kind_of
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined
+from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import CompareRound, Round
+from judgekit.providers import registry, replay
 from judgekit.providers.base import answering_name
 
 if TYPE_CHECKING:
@@ -18,8 +26,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.judging.documents import Candidates, ComparisonInput, Document
-    from judgekit.judging.fence import Fence
-    from judgekit.judging.settings import JudgeSettings
+    from judgekit.judging.questionnaire import Answers, Questionnaire
     from judgekit.providers.base import Endpoint, Messages
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
 
@@ -27,6 +34,7 @@ AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
 Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
+_WORDS_DIGITS: Final = 12  # of a hash, in the key of a recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,11 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         del endpoint
         return 1
 
+    def asks_in_order(self, endpoint: Endpoint) -> bool:
+        """Whether one call ends before the next one begins: at the deadline the first ones are answered."""
+        del endpoint
+        return False
+
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
         """Ask one model, and ask for further samples only where the first are not enough."""
         started = time.monotonic()
@@ -151,7 +164,10 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
         calls_in_one = self.calls_in_one(endpoint)
-        answers = iter(await gather_limited(all_calls, session, endpoint, calls_in_one))
+        if self.asks_in_order(endpoint):
+            answers = iter([await call() for call in all_calls])
+        else:
+            answers = iter(await gather_limited(all_calls, session, endpoint, calls_in_one))
         return [list(islice(answers, len(calls))) for calls in calls_by_sample]
 
     def rounds(
@@ -163,3 +179,88 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             fields = turn.answer.record(self.record)
             rounds.append(Round(round=number, tier=self.tier, **fields))
         return rounds
+
+
+class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
+    """What a task asks by questionnaires: it makes them, and reads the answers, whoever gave them."""
+
+    @classmethod
+    @abstractmethod
+    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> Self:
+        """Return what a tier is asked about a subject that never changes: by it the words are known."""
+
+    @property
+    @abstractmethod
+    def bars(self) -> Sequence[float]:
+        """The numbers by which the task reads answers."""
+
+    @abstractmethod
+    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+        """Return what a model is asked, in order: of a subject as long as the model may see it."""
+
+    @abstractmethod
+    def read(
+        self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
+    ) -> Value | None:
+        """Return what a model's answers to a questionnaire mean; None where something is missing."""
+
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+        asker = ASKERS[kind_of(endpoint)]
+        prompts = []
+        for questionnaire in self.questionnaires(endpoint):
+            prompts += asker.prompts(questionnaire, fence)
+        return prompts
+
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
+        """Return a call for each questionnaire; a recording may be bound to the words."""
+        kind = kind_of(endpoint)
+        calls: Calls[Value] = []
+        for questionnaire in self.questionnaires(endpoint):
+            bound = questionnaire
+            if kind.is_bound_by_words:
+                words = self.words_sha256(kind)[:_WORDS_DIGITS]
+                key = questionnaire.call_key.within(f"words-{words}")
+                bound = replace(questionnaire, call_key=key)
+            calls.append(partial(self._ask, endpoint, session, bound, sample))
+        return calls
+
+    async def _ask(
+        self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
+    ) -> Answer[Value]:
+        asker = ASKERS[kind_of(endpoint)]
+        answer = await asker.ask(session, endpoint, questionnaire, sample)
+        value = None
+        if answer.value is not None:
+            value = self.read(endpoint, questionnaire, answer.value)
+        return Answer(value, answer.failure, answer.usage, answer.latency_ms, answer.model)
+
+    def words_sha256(self, kind: ModelKind) -> str:
+        """Return the hash of all that a kind of model is asked under the rubric, and how it is read."""
+        usual = JudgeSettings(loaded=self.settings.loaded, mode=self.mode)
+        return hash_words(type(self), usual, kind)
+
+
+def hash_words(
+    question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
+) -> str:
+    """Return the hash of what a kind of model is asked about letters, with the bars for its answers."""
+    asker = ASKERS[kind]
+    model = example_of(kind)
+    fence = Fence("nonce")
+    words: list[Any] = [asker.bars]
+    for tier in TIERS:
+        about_letters = question.about_letters(settings, tier)
+        words.append(about_letters.bars)
+        for questionnaire in about_letters.questionnaires(model):
+            text = json.dumps(asker.words(questionnaire, fence), sort_keys=True)
+            # Labels are drawn by an installation's own secret.
+            for label in filter(str.isupper, questionnaire.labels):
+                text = text.replace(label, "LABEL")
+            words.append(without_nonce(text))
+    return sha256(words)
+
+
+def example_of(kind: ModelKind) -> Endpoint:
+    """Return a model of a kind that nobody can ask: how it would be asked can be looked at."""
+    model = replay.recorded_model("m", registry.UNKNOWN_FAMILY)
+    return replace(model, decides=kind is DECIDES, pointwise=kind is READS_TOKENS)

@@ -16,8 +16,9 @@ from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.round import Answer, gather_limited, run_round
-from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
+from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
+from judgekit.judging.writing import SCORE_TOKENS
 from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.redaction import redact
@@ -261,7 +262,7 @@ async def _ask_for_checks(
         messages=(),
         call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
         timeout=limits.timeout,
-        max_tokens=REPLY_TOKENS,
+        max_tokens=SCORE_TOKENS,
     )
     files = document.visible_files(limits, endpoint)
     return await run_round(

@@ -11,8 +11,9 @@ from judgekit.judging.decisions import State, ask_decisions
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.kinds import DECIDES, WRITES, kind_of
 from judgekit.judging.round import Session
-from judgekit.judging.score_question import REPLY_TOKENS, ScoreQuestion
+from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
+from judgekit.judging.writing import SCORE_TOKENS
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
 from judgekit.providers.base import CallKey
@@ -99,7 +100,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
-        cost = cost_of(endpoint, _PROMPT_TOKENS, REPLY_TOKENS)
+        cost = cost_of(endpoint, _PROMPT_TOKENS, SCORE_TOKENS)
         if cost is None:
             unpriced.append(endpoint.model)
         else:

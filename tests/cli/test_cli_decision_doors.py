@@ -18,11 +18,14 @@ from scripted import scores
 
 from judgekit import api
 from judgekit.hooks import claude_code
+from judgekit.judging import decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from outcome import Run
+
+    from judgekit.providers.decisions import DecisionQuestion
 
 ROWS = ("judge", "--data", "rows.jsonl", "--rubric", "answer-quality", "--mode", "lenient")
 JUDGE = ("judge", "--no-engine", "--mode", "lenient", "--format", "json")
@@ -121,6 +124,38 @@ def test_a_recording_gives_the_same_verdict_without_a_server(
     (again,) = judgekit(*JUDGE, document, "--no-cache").json
     assert (again["verdict"], again["scores"]) == (verdict["verdict"], verdict["scores"])
     assert again["rounds"][0]["opinion"] == verdict["rounds"][0]["opinion"]
+
+
+def reword_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask decision models about the same in other words."""
+    usual = decisions._typed_questions
+
+    def reworded(*asked: Any) -> list[DecisionQuestion]:  # noqa: ANN401 - handed on
+        return [each._replace(instruction=f"{each.instruction}!") for each in usual(*asked)]
+
+    monkeypatch.setattr(decisions, "_typed_questions", reworded)
+
+
+def test_a_recording_holds_for_the_words_in_which_a_decision_model_was_asked(
+    judgekit: Run, server: DecisionServer, document: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_RECORD", "replies.jsonl")
+    judgekit(*JUDGE, document)
+    monkeypatch.delenv("JUDGEKIT_RECORD")
+    monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
+    reword_questions(monkeypatch)
+    (verdict,) = judgekit(*JUDGE, document, "--no-cache").json
+    assert verdict["verdict"] == "undetermined"
+    assert "replies.jsonl has no quick words-" in verdict["degraded"]
+
+
+def test_a_kept_reply_does_so_too(
+    judgekit: Run, server: DecisionServer, document: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judgekit(*JUDGE, document)
+    reword_questions(monkeypatch)
+    judgekit(*JUDGE, document)
+    assert len(server.requests) == 2
 
 
 def test_a_second_run_asks_nobody(judgekit: Run, server: DecisionServer, document: str) -> None:

@@ -15,6 +15,7 @@ from loopback import says
 from making import call_usage, document, document_judge, file, reply
 from pydantic import BaseModel
 from scripted import ScriptedGateway, scripted_endpoint
+from told import first_prompt
 
 from judgekit.config import yaml_text, yamlfile
 from judgekit.judging import prompt
@@ -159,9 +160,8 @@ def test_yes_and_no_are_asked_for_read_and_counted(
         assert (done.code, verdict["verdict"]) == (2, "undetermined"), wrong
     # Of a jury, and of a model.
     told = [Opinion("accept", {"upgrade": 5.0, "private": 3.0, "clear": 5.0}, "Why.")]
-    (_, user) = prompt.score_messages(
-        loaded(rubrics, BINARY), "tiebreaker", (), document(()).task, told
-    )
+    own = loaded(rubrics, BINARY)
+    (_, user) = first_prompt(own, document(()), "tiebreaker", earlier_opinions=told)
     assert "upgrade yes, private 3, clear 5\nWhy." in user.content
     # Each dimension in a call of its own: no scale where it has no part.
     monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")

@@ -37,21 +37,26 @@ from judgekit.evaluation.calibrate import Opinions, learn
 from judgekit.judging import (
     calibration_files,
     calibration_fit,
-    compare,
+    claims,
+    compare_question,
+    decisions,
     fence,
     pointwise,
-    prompt,
-    select,
-    wording,
+    select_question,
+    writing,
 )
 from judgekit.judging.binomial import at_most, lower, needed, upper
 from judgekit.judging.calibration import Calibration
+from judgekit.judging.questionnaire import TypedQuestion
+from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.verdict import rubric_ref
 from judgekit.providers import base, registry
 from judgekit.replies import logprobs
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.config import TierName
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import Verdict
@@ -412,7 +417,7 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
     ):
         loaded, model = loader.find_rubric(name), replace(PLAIN, pointwise=single_tokens)
         how, own = {"small": "points" if single_tokens else "whole"}, loaded.rubric.prompt.sha256
-        was = {"rubric": rubric_ref(loaded), "prompt_sha256": own, "wording_sha256": None}
+        was = {"rubric": rubric_ref(loaded), "prompt_sha256": own, "questions_sha256": None}
         tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
@@ -526,44 +531,135 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None
 # --- The words and bars that it is bound to
 
 
-def test_judgekits_own_words_are_known_by_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = loader.find_rubric("memory-relevance")
-    before = wording.wording(loaded, "strict")
-    # Labels of candidates are drawn by a secret of each installation.
+RUBRICS = ("kls", "memory-relevance", "answer-preference")
+
+
+@pytest.mark.parametrize("rubric", RUBRICS)
+def test_what_models_are_asked_is_known_by_a_hash_that_holds_everywhere(
+    rubric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = loader.find_rubric(rubric)
+    before = hash_questions(loaded, "strict")
+    # Labels of candidates and texts are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
-    assert wording.wording(loaded, "strict") == before
+    assert hash_questions(loaded, "strict") == before
+
+
+def reword_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reword what a model that writes is told of a question."""
+    for name in ("_write_scores", "_write_listing", "_write_choice"):
+        usual = getattr(writing, name)
+
+        def reworded(asked: Any, usual: Any = usual) -> Any:  # noqa: ANN401 - of either kind
+            written = usual(asked)
+            return written._replace(rules=[f"{rule}!" for rule in written.rules])
+
+        monkeypatch.setattr(writing, name, reworded)
+
+
+def reword_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for another schema of a reply."""
+    usual = writing.form_of
+
+    def other_form(asked: Any) -> Any:  # noqa: ANN401 - a questionnaire, and a form
+        return type("Other", (usual(asked),), {"sent": {"type": "array"}})
+
+    monkeypatch.setattr(writing, "form_of", other_form)
+
+
+def reword_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reword the questions to a decision model."""
+    usual = decisions._typed_questions
+
+    def reworded(*asked: Any) -> Any:  # noqa: ANN401 - handed on
+        return [each._replace(instruction=f"{each.instruction}!") for each in usual(*asked)]
+
+    monkeypatch.setattr(decisions, "_typed_questions", reworded)
+
+
+def reword_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reword the questions to a model of one token."""
+    usual = pointwise._in_words
+    monkeypatch.setattr(pointwise, "_in_words", lambda question: f"{usual(question)}!")
+
+
+REWORDINGS = (reword_written, reword_schema, reword_decided, reword_points)
+
+
+@pytest.mark.parametrize("rubric", RUBRICS)
+@pytest.mark.parametrize("reword", REWORDINGS)
+def test_another_word_of_any_asker_is_another_hash(
+    reword: Callable[[pytest.MonkeyPatch], None], rubric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = loader.find_rubric(rubric)
+    before = hash_questions(loaded, "strict")
+    reword(monkeypatch)
+    assert hash_questions(loaded, "strict") != before
+
+
+def test_a_question_about_a_claim_is_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = loader.find_rubric("groundedness")
+    before = hash_questions(loaded, "strict")
+    monkeypatch.setattr(claims, "claim_questions", lambda *_: [])
+    assert hash_questions(loaded, "strict") != before
+
+
+@pytest.mark.parametrize("reword", REWORDINGS)
+def test_a_calibration_holds_for_the_words_that_models_were_asked_in(
+    reword: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = known()
-    with monkeypatch.context() as patch:
-        patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
-        why = "judgekit's own prompts, or how it reads replies, have changed"
-        assert misfit(found, PANEL) == why
-        assert misfit(found.model_copy(update={"wording_sha256": None}), PANEL) is None
+    assert misfit(found, PANEL) is None
+    reword(monkeypatch)
+    why = "judgekit's own prompts, or how it reads replies, have changed"
+    assert misfit(found, PANEL) == why
+
+
+@pytest.mark.parametrize(
+    ("hashes", "is_used"),
+    [
+        ({"questions_sha256": None}, True),
+        ({"questions_sha256": None, "wording_sha256": "0" * 64}, False),
+    ],
+)
+def test_a_calibration_that_notes_less_of_the_words_is_not_used(
+    hashes: dict[str, str | None], *, is_used: bool
+) -> None:
+    found = known().model_copy(update=hashes)
+    assert (misfit(found, PANEL) is None) == is_used
 
 
 IDLE = prompt_candidate("idle", "T", category="FACT", text="Deep.")
+RATING = TypedQuestion("How long is it?")
 BARS: list[tuple[str, Any, str, Any]] = [
-    ("kls", prompt, "idle_question", lambda _: "How long is it?"),
+    ("kls", pointwise, "IDLE_RATING", RATING),
     *(("kls", pointwise, name, 0.5) for name in ("LEAST_LEAD", "LEAST_MASS")),
     *(("kls", logprobs, name, 0.5) for name in ("LEAST_MASS", "SURE")),
     *(("memory-relevance", pointwise, f"LEAST_GAIN{of}", 9.0) for of in ("", "_OVER_MEMORY")),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
     ("memory-relevance", pointwise, "IDLE_MEMORY", IDLE),
-    ("memory-relevance", select, "KEEP_AT", 0.9),
-    ("answer-preference", compare, "LEAST_LEANING", 0.9),
+    ("memory-relevance", select_question, "KEEP_AT", 0.9),
+    ("memory-relevance", select_question, "POINTWISE_CHARS", 200),
+    ("answer-preference", compare_question, "LEAST_LEANING", 0.9),
 ]
 
 
+@pytest.mark.parametrize(("rubric", "module", "name", "value"), BARS)
 def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     monkeypatch: pytest.MonkeyPatch,
+    rubric: str,
+    module: Any,  # noqa: ANN401 - any module
+    name: str,
+    value: Any,  # noqa: ANN401 - of any bar
 ) -> None:
     """Opinions change with them: gates that were learned before would stand for others."""
-    for rubric, module, name, value in BARS:
-        loaded = loader.find_rubric(rubric)
-        before = wording.wording(loaded, "strict")
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, value)
-            assert wording.wording(loaded, "strict") != before, name
-    # A new one belongs into `wording`, and here.
+    loaded = loader.find_rubric(rubric)
+    before = hash_questions(loaded, "strict")
+    monkeypatch.setattr(module, name, value)
+    assert hash_questions(loaded, "strict") != before
+
+
+def test_every_bar_of_a_model_of_one_token_is_tried_above() -> None:
     bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
     assert bars == {name for _, module, name, _ in BARS if module is pointwise}
 

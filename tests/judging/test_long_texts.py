@@ -13,7 +13,7 @@ from loopback import Loopback, says
 
 import judgekit
 from judgekit.errors import FailureKind
-from judgekit.judging import documents, outgoing, prompt, service
+from judgekit.judging import documents, fence, outgoing, service, writing
 from judgekit.judging.documents import file_of
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
@@ -87,8 +87,10 @@ def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
     assert slow.rounds == []
     assert str(slow.degraded).startswith("not judged: timeout (the deadline passed")
     assert not any("Slow." in request.text for request in model.requests)
-    made = endless.before(prompt.score_messages, lambda _, __, parts, *___: is_slow(parts[0].text))
-    monkeypatch.setattr(prompt, "score_messages", made)
+    made = endless.before(
+        writing.make_messages, lambda asked: is_slow(asked.context(fence.Fence()))
+    )
+    monkeypatch.setattr(writing, "make_messages", made)
     assert {own.failure.kind for own in judged().rounds if own.failure} == {FailureKind.TIMEOUT}
 
 

@@ -23,6 +23,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
+from judgekit.judging.questionnaire import mean_points
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import Answer, Session
 from judgekit.providers import base, registry
@@ -346,8 +347,8 @@ def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
     answer = ask(gateway, {"semantic": "?", "pragmatic": "??"}, tokens=("1", "2", "3", "4", "5"))
     assert answer.value is not None
     assert answer.value["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
-    assert pointwise.expectation(answer.value["semantic"]) == pytest.approx(4.5)
-    assert pointwise.expectation(answer.value["pragmatic"]) == pytest.approx(1.5)
+    assert mean_points(answer.value["semantic"]) == pytest.approx(4.5)
+    assert mean_points(answer.value["pragmatic"]) == pytest.approx(1.5)
     # Spellings of one answer are added up.
     spelt = {
         "Yes": 0.3,

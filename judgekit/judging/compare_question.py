@@ -1,0 +1,182 @@
+"""What a tier is asked about two texts: which is better, asked in both orders."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.config import TIE
+from judgekit.judging import decisions, prompt
+from judgekit.judging.documents import ComparisonInput, VisibleFile, characters_seen, file_of
+from judgekit.judging.fence import labels
+from judgekit.judging.jury import ORDERS, WINS, PairWord, TierVote, Vote, of_calls, tier_vote
+from judgekit.judging.kinds import kind_of
+from judgekit.judging.question import AskedQuestion, ModelTurn
+from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
+from judgekit.judging.verdict import CompareRound
+from judgekit.providers.base import CallKey, Endpoint
+from judgekit.rubric.schema import CompareRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.config import TierName
+    from judgekit.judging.questionnaire import Answers
+    from judgekit.judging.settings import JudgeSettings
+
+    # Another model's choice, by its label, and its reasoning.
+    EarlierOpinion: TypeAlias = tuple[str | None, str]
+
+LEAST_LEANING = 0.55  # the probability from which on a text is preferred
+# What the two are called, in the order of a prompt, where nothing is written about them.
+POINTS = ("1", "2")
+_BETTER = "better"  # the name of the one question
+
+
+@dataclass(frozen=True)
+class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
+    """What a tier is asked about two texts: which is better, for each part of the rubric in both orders."""
+
+    @classmethod
+    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
+        pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
+        label = cls(settings, pair, tier).label("A")
+        return cls(settings, pair, tier, earlier_opinions=[(label, "d")])
+
+    @property
+    def bars(self) -> Sequence[float]:
+        return (LEAST_LEANING,)
+
+    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+        """Return one for each part of the rubric in each order; `rounds` counts on their order."""
+        questionnaires = []
+        for (part, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
+            questionnaires.append(self._questionnaire(rubric, part, order, endpoint))
+        return questionnaires
+
+    def _questionnaire(
+        self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
+    ) -> Questionnaire:
+        names = dict(zip(order, POINTS, strict=True))
+        names_and_hashes = {
+            name: self.subject.file(letter).sha256 for letter, name in names.items()
+        }
+        if kind_of(endpoint).names_texts:
+            names = {letter: self.label(letter) for letter in order}
+            names_and_hashes = {label: sha256 for sha256, label in self._labels.items()}
+        texts = [self.visible_file(endpoint, letter, name) for letter, name in names.items()]
+        question = TypedQuestion(
+            _criteria_text(rubric), "choice", options=dict.fromkeys(names.values(), "")
+        )
+        return Questionnaire(
+            call_key=CallKey(self.subject.shown_sha256(order), rubric.ref, self.tier, part),
+            timeout=self.limits.timeout,
+            system=rubric.prompt.system,
+            instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
+            context=partial(prompt.pair_context, question=self.subject.prompt, texts=texts),
+            size=self.subject.size,
+            questions={_BETTER: question},
+            labels=names_and_hashes,
+            part=part,
+            earlier=self._earlier_in_words(),
+        )
+
+    def _earlier_in_words(self) -> list[str]:
+        """Return earlier opinions in an order that tells nothing of who gave them."""
+        # In which order a jury's models are named plays no part.
+        opinions: list[EarlierOpinion] = sorted(
+            self.earlier_opinions, key=lambda opinion: (opinion[0] or "", opinion[1])
+        )
+        seed = "".join(sorted(self._labels.values()))
+        random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
+        return [f"better: {better or TIE}\n{reasoning}" for better, reasoning in opinions]
+
+    def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
+        letter_by_hash: dict[str, PairWord] = {
+            self.subject.file(letter).sha256: letter for letter in WINS
+        }
+        letters = {name: letter_by_hash[digest] for name, digest in questionnaire.labels.items()}
+        if not answers.shares:
+            return Vote(letters.get(answers.choice, "tie"), answers.reasoning)
+        shares: dict[str, float] = {}
+        for name, share in answers.shares[_BETTER].items():
+            shares[letters[name]] = share
+        word = _preferred(shares)
+        if kind_of(endpoint).shows_probabilities:
+            return Vote(word, probabilities=shares)
+        return Vote(word)
+
+    def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
+        return of_calls([vote for sample in samples for vote in sample], len(self.rubrics_by_part))
+
+    def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
+        return tier_vote(voices, self.settings.jury)
+
+    def record(self, opinion: Vote) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "better": opinion.word,
+            "reasoning": self.readable(opinion.reasoning),
+        }
+        if opinion.probabilities:
+            record["probabilities"] = decisions.rounded({"better": opinion.probabilities})
+        return record
+
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
+        """Return a round for each call, numbered from `first`."""
+        rounds: list[CompareRound] = []
+        for turn in turns:
+            samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
+            sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
+            if samples > 1:
+                sample_numbers = range(1, samples + 1)
+            asked = product(sample_numbers, self.rubrics_by_part, ORDERS)
+            for (sample, criterion, order), answer in zip(asked, turn.calls, strict=True):
+                row = CompareRound(
+                    round=first + len(rounds),
+                    tier=self.tier,
+                    order=[*order],
+                    criterion=criterion or None,
+                    sample=sample,
+                    **answer.record(self.record),
+                )
+                rounds.append(row)
+        return rounds
+
+    def readable(self, text: str) -> str:
+        """Return a model's words with the letters of the texts, which users know, for their labels."""
+        letter_by_label = {self.label(letter): letter for letter in WINS}
+        any_label = re.compile(rf"\b({'|'.join(map(re.escape, letter_by_label))})\b")
+        return any_label.sub(lambda match: letter_by_label[match[0]], text)
+
+    def label(self, letter: str) -> str:
+        return self._labels[self.subject.file(letter).sha256]
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """The label of each text by its hash: the same in both orders and in every tier."""
+        return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
+
+    def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
+        """Return one of the texts as a model sees it under a label: each gets half of the characters."""
+        file = self.subject.file(letter)
+        limit = characters_seen(self.limits, endpoint) // len(WINS)
+        return VisibleFile(label, file.text[:limit], file.total)
+
+
+def _criteria_text(rubric: CompareRubric) -> str:
+    lines = ["Questions, the most important first:"]
+    for name, text in rubric.criteria.items():
+        lines.append(f"- {name}: {text}")
+    return "\n".join(lines)
+
+
+def _preferred(shares: Mapping[str, float]) -> PairWord:
+    """Return the text that is clearly preferred by probabilities, if one is."""
+    for letter in WINS:
+        if shares[letter] >= LEAST_LEANING:
+            return letter
+    return "tie"

@@ -1,0 +1,265 @@
+"""What a tier is asked about candidates: which of them each question holds for."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise, product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.judging import jury, pointwise, prompt
+from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
+from judgekit.judging.jury import Mark, Marks
+from judgekit.judging.kinds import kind_of
+from judgekit.judging.question import AskedQuestion
+from judgekit.judging.questionnaire import Control, Questionnaire, TypedQuestion
+from judgekit.providers.base import CallKey, Endpoint
+from judgekit.rubric.schema import SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.config import TierName
+    from judgekit.judging.questionnaire import Answers, Context, Points
+    from judgekit.judging.settings import JudgeSettings
+
+KEEP_AT = 0.5  # a candidate is kept when yes is likelier than no
+POINTWISE_CHARS = (
+    300  # of a candidate's text; a small model judges it no better by more, only slower
+)
+_ALONE = ""  # the label of a candidate that is asked about alone
+
+
+class Kept(NamedTuple):
+    """How likely each criterion holds, by candidate.
+
+    At the `threshold` a model is undecided; None where it said yes or no in words.
+    """
+
+    yes: Mapping[str, Mapping[str, float]]
+    threshold: float | None
+
+
+def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
+    """Return candidates in as few runs of at most `most` as possible, of nearly equal length."""
+    count = math.ceil(len(candidates) / most)
+    cuts = [round(len(candidates) * number / count) for number in range(count + 1)]
+    return [candidates[start:end] for start, end in pairwise(cuts)]
+
+
+@dataclass(frozen=True)
+class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
+    """What a tier is asked about candidates: as many at a time as a model may be asked about."""
+
+    @classmethod
+    def about_letters(cls, settings: JudgeSettings, tier: TierName) -> SelectQuestion:
+        candidate = PromptCandidate("id", "title", "category", ("tag",), "text")
+        return cls(settings, Candidates(Query("a", ("b",)), (candidate,)), tier)
+
+    @property
+    def bars(self) -> Sequence[float]:
+        return (KEEP_AT, POINTWISE_CHARS)
+
+    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+        kind = kind_of(endpoint)
+        candidates = self.subject.candidates
+        if kind.candidates_at_once == 1:
+            return [self._about_one(endpoint, candidate) for candidate in candidates]
+        if not kind.gives_reasons:
+            return [self._about_several(self.rubric, candidates, "", endpoint)]
+        questionnaires = []
+        runs = batches(candidates, kind.candidates_at_once or len(candidates))
+        for run, (part, rubric) in product(runs, self.rubrics_by_part.items()):
+            questionnaires.append(self._about_several(rubric, run, part, endpoint))
+        return questionnaires
+
+    def asks_in_order(self, endpoint: Endpoint) -> bool:
+        return kind_of(endpoint).candidates_at_once == 1
+
+    def _about_several(
+        self,
+        rubric: SelectRubric,
+        candidates: Sequence[PromptCandidate],
+        part: str,
+        endpoint: Endpoint | None,
+    ) -> Questionnaire:
+        """Return what is asked about candidates in one listing, each after a label."""
+        query = self.subject.query
+        shown = self._cut(candidates, endpoint)
+        listing, labels_by_id = prompt.listed_candidates(query, shown)
+        usual = self._questionnaire(
+            rubric,
+            key=self._key(candidates, part),
+            context=partial(prompt.candidates_context, query=query, listing=listing),
+        )
+        labels = {label: candidate_id for candidate_id, label in labels_by_id.items()}
+        return replace(usual, labels=labels, is_listing=True, part=part)
+
+    def _about_one(self, endpoint: Endpoint | None, candidate: PromptCandidate) -> Questionnaire:
+        """Return what is asked about a candidate alone, with what its yes is weighed against."""
+        query = self.subject.query
+        key = self._key(self.subject.candidates).within(candidate.id)
+        threshold = self._threshold(endpoint)
+        idle_query = self._alone(candidate, query._replace(text=pointwise.IDLE), key.within("idle"))
+        controls = [self._control(idle_query, pointwise.LEAST_GAIN, threshold)]
+        if query.turns:
+            # The same for each candidate, so it is asked once in a session.
+            idle = self._alone(pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
+            controls.append(self._control(idle, pointwise.LEAST_GAIN_OVER_MEMORY, threshold))
+        asked = self._alone(candidate, query, key)
+        return replace(asked, labels={_ALONE: candidate.id}, controls=controls)
+
+    def _alone(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
+        short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
+        context = partial(prompt.candidate_context, candidate=short, query=query)
+        return self._questionnaire(self.rubric, key, context)
+
+    def _questionnaire(self, rubric: SelectRubric, key: CallKey, context: Context) -> Questionnaire:
+        questions = {}
+        for name, text in rubric.criteria.items():
+            questions[name] = TypedQuestion(getattr(text, self.mode))
+        turns = []
+        for example in rubric.prompt.examples:
+            memory = PromptCandidate.of(example, name="", text=example.text)
+            shown = partial(prompt.candidate_context, candidate=memory, query=Query(example.query))
+            turns.append((shown, "yes" if example.holds else "no"))
+        return Questionnaire(
+            call_key=key,
+            timeout=self.limits.timeout,
+            system=rubric.prompt.system,
+            instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
+            context=context,
+            questions=questions,
+            turns=turns,
+        )
+
+    def _control(
+        self, questionnaire: Questionnaire, least_gain: float, threshold: float
+    ) -> Control:
+        """Return a control: of a real yes, the odds are `least_gain` times as high."""
+
+        def is_needed(yes: Points) -> bool:
+            return self._mark(yes, threshold).outcome == "accept"
+
+        def weigh(yes: Points, idle: Points) -> Points:
+            earned = {}
+            for name, probability in yes.items():
+                earned[name] = pointwise.earned(probability, idle[name], least_gain)
+            return earned
+
+        return Control(questionnaire, is_needed, weigh)
+
+    def _cut(
+        self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
+    ) -> list[PromptCandidate]:
+        """Return candidates as a model is shown them: they share its limit, and each has that of the tier."""
+        # A model might drop in silence what is beyond its context, and judge it all the same.
+        context_limit = CONTEXT_CHARS
+        if endpoint is not None:
+            context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
+        limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(candidates))
+        return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
+
+    def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
+        """Return the key of a question about candidates in any order; the mode words it."""
+        parts_of_candidates = (
+            (candidate.id, candidate.title, candidate.text) for candidate in candidates
+        )
+        listing = sorted(map("\0".join, parts_of_candidates))
+        query = self.subject.query
+        text = "\0\0".join((self.mode, query.text, *query.turns, *listing))
+        sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return CallKey(sha256, self.rubric.ref, self.tier, part)
+
+    def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
+        """Return the answers by candidate; there may be none on some questions."""
+        yes: dict[str, dict[str, float]] = {}
+        for label, candidate_id in questionnaire.labels.items():
+            yes[candidate_id] = {}
+            for criterion in questionnaire.questions:
+                name = criterion
+                if label != _ALONE:
+                    name = questionnaire.question_of(label, criterion)
+                if name in answers.points:
+                    yes[candidate_id][criterion] = answers.points[name]
+        return Kept(yes, self._threshold(endpoint) if answers.shares else None)
+
+    def _threshold(self, endpoint: Endpoint | None) -> float:
+        if endpoint is None:
+            return KEEP_AT
+        by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
+        return by_mode.get(self.mode, KEEP_AT)
+
+    def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
+        """Return the marks of one sample, or by how many of several keep a candidate; None without any."""
+        marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
+        marks_by_sample = [self._marks(sample) for sample in samples]
+        if len(samples) == 1:
+            marks |= marks_by_sample[0]
+            return marks if any(marks.values()) else None
+        is_kept_by_sample: dict[str, list[bool]] = {}
+        for marks_of_sample in marks_by_sample:
+            for candidate, mark in marks_of_sample.items():
+                is_kept_by_sample.setdefault(candidate, []).append(mark.outcome == "accept")
+        for candidate, is_kept in is_kept_by_sample.items():
+            if jury.has_quorum(len(is_kept), len(samples)):
+                share = fmean(is_kept)
+                marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
+        return marks if any(marks.values()) else None
+
+    def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
+        """Return the marks of the candidates for which there is an answer on every criterion."""
+        yes_by_candidate: dict[str, dict[str, float]] = {}
+        threshold = None
+        for kept in sample:
+            if kept is None:
+                continue
+            threshold = kept.threshold
+            for candidate, yes in kept.yes.items():
+                yes_by_candidate.setdefault(candidate, {}).update(yes)
+        marks = {}
+        for candidate, yes_of_candidate in yes_by_candidate.items():
+            if len(yes_of_candidate) == len(self.rubric.criteria):
+                marks[candidate] = self._mark(yes_of_candidate, threshold)
+        return marks
+
+    def _mark(self, yes: Points, threshold: float | None) -> Mark:
+        """Return the mark of a candidate by how likely yes is for each criterion."""
+        if threshold is None:
+            holds = {criterion: bool(share) for criterion, share in yes.items()}
+            return self._mark_of(holds)
+        centred = {}
+        for criterion, probability in yes.items():
+            centred[criterion] = pointwise.centred(probability, threshold)
+        if getattr(self.rubric.modes, self.mode).keep == "all":
+            deciding_probability = min(centred.values())
+        else:
+            deciding_probability = max(centred.values())
+        holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
+        return self._mark_of(holds, round(deciding_probability, jury.DIGITS))
+
+    def _mark_of(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
+        """Return whether a candidate is kept, by the criteria that hold."""
+        return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
+
+    def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
+        answered = [(endpoint, marks) for endpoint, marks in voices if marks]
+        unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
+        return unmarked | jury.marks(answered, len(voices), self.settings.jury)
+
+    def record(self, opinion: Marks) -> dict[str, Any]:
+        marks = {name: mark for name, mark in opinion.items() if mark}
+        probabilities = {}
+        for name, mark in marks.items():
+            if mark.probability is not None:
+                probabilities[name] = mark.probability
+        record: dict[str, Any] = {
+            "keep": [name for name, mark in marks.items() if mark.outcome == "accept"],
+            "unjudged": [name for name in opinion if name not in marks],
+        }
+        if probabilities:
+            record["probabilities"] = probabilities
+        return record
