@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
@@ -629,7 +629,7 @@ class Opinions(NamedTuple):
         apart_by_case = usual_ways(self.cases).apart_by_case
         cases = []
         for case, apart in zip(self.cases, apart_by_case, strict=True):
-            course = Recorded(**_walk_case(case, apart, rules, rubric, reader))
+            course = _walk_case(case, apart, rules, rubric, reader)
             cases.append(case.with_judges({COURSE: course}))
         return cases
 
@@ -640,8 +640,8 @@ def _walk_case(
     rules: EscalationRules,
     rubric: ScoreRubric | SelectRubric,
     reader: SampleReader,
-) -> dict[str, Any]:
-    """Return what the tiers come to about a case, as the fields of `Recorded`."""
+) -> Recorded:
+    """Record the end that the tiers come to about a case."""
     evidence_by_tier = {}
     for tier in rules.tiers:
         if tier in case.judges:
@@ -661,13 +661,13 @@ def _walk_case(
         asked_tiers.update(tiers)
     calls = sum(case.judges[tier].calls for tier in asked_tiers)
     if WHOLE not in ends:
-        return {"calls": calls, **_kept_candidates(ends)}
+        return _record_candidates(ends, calls)
     end = ends[WHOLE]
     if end.tier is None:
-        return {"calls": calls, "failure": end.verdict}
+        return Recorded(calls=calls, failure=end.verdict)
     rated = reader.rated(case, case.judges[end.tier]) or {}
     scores = {name: rated[name] for name in rubric.questions}
-    return {"calls": calls, "scores": scores}
+    return Recorded(calls=calls, scores=scores)
 
 
 def _task_of(rubric: Rubric) -> Task:
@@ -676,8 +676,8 @@ def _task_of(rubric: Rubric) -> Task:
     return "candidate" if isinstance(rubric, SelectRubric) else "document"
 
 
-def _kept_candidates(ends: Mapping[str, End]) -> dict[str, list[str]]:
-    """Return which candidates are kept, and which were not judged, as fields of `Recorded`."""
+def _record_candidates(ends: Mapping[str, End], calls: int) -> Recorded:
+    """Record the candidates that are kept, and those that were not judged."""
     keep = []
     unjudged = []
     for candidate_id, end in ends.items():
@@ -685,7 +685,7 @@ def _kept_candidates(ends: Mapping[str, End]) -> dict[str, list[str]]:
             keep.append(candidate_id)
         if end.tier is None:
             unjudged.append(candidate_id)
-    return {"keep": keep, "unjudged": unjudged}
+    return Recorded(calls=calls, keep=keep, unjudged=unjudged)
 
 
 class _Choice(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judgekit.judging import decisions, independence, outgoing
 from judgekit.judging.documents import Document, is_cut, named
@@ -97,11 +97,22 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         document = state.subject
         families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
+        opinion: Opinion | None = state.opinions[end.tier] if end.tier else None
+        average = None
+        if opinion and opinion.scores:
+            average = round(self.rubric.mean(opinion.scores), 2)
+        models = [row.model for row in state.rounds if row.tier == end.tier and row.opinion]
         verdict = Verdict(
             task_id=document.task_id,
             subjects=files,
             verdict=end.verdict,
-            **self._fields_of_deciding_tier(state, end),
+            scores=opinion.scores if opinion else None,
+            average=average,
+            reasoning=opinion.reasoning if opinion else "",
+            findings=list(opinion.findings) if opinion else [],
+            judge_tier=end.tier,
+            model=", ".join(models) or None,
+            truncated=self._is_truncated(state, end),
             consensus=end.consensus,
             because=end.because,
             degraded=self._degraded_reason(end, state),
@@ -117,30 +128,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         _note_names_of_deciders(verdict, state)
         return verdict
 
-    def _fields_of_deciding_tier(self, state: JudgingState[Document], end: End) -> dict[str, Any]:
-        """Return what a verdict says of the tier that settled it, if one did."""
-        tier = end.tier
-        if end.because == OWN_FAMILY and end.overruled is not None and end.overruled.tier:
-            return {"truncated": end.overruled.tier in state.cut}
-        if tier is None:
-            return {"truncated": bool(state.cut)}
-        models = [row.model for row in state.rounds if row.tier == tier and row.opinion]
-        fields: dict[str, Any] = {
-            "judge_tier": tier,
-            "model": ", ".join(models) or None,
-            "truncated": tier in state.cut,
-        }
-        opinion: Opinion | None = state.opinions.get(tier)
-        if opinion is None:
-            return fields
-        fields |= {
-            "scores": opinion.scores,
-            "reasoning": opinion.reasoning,
-            "findings": list(opinion.findings),
-        }
-        if opinion.scores:
-            fields["average"] = round(self.rubric.mean(opinion.scores), 2)
-        return fields
+    def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
+        """Whether the tier that settled it did not see all of the text; if none did, whether any does not."""
+        settled = end
+        if end.because == OWN_FAMILY and end.overruled is not None:
+            settled = end.overruled
+        if settled.tier is None:
+            return bool(state.cut)
+        return settled.tier in state.cut
 
     def _degraded_reason(self, end: End, state: JudgingState[Document]) -> str | None:
         """Say in one line what the verdict lacks, if there is something."""

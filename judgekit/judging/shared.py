@@ -230,19 +230,20 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
     )
     if not reason:
         return verdict
-    changes: dict[str, Any] = {
-        "verdict": "undetermined",
-        "consensus": "none",
-        "scores": None,
-        "average": None,
-        "judge_tier": None,
-        "model": None,
-        "because": OWN_FAMILY,
-        "reasoning": "",
-        "findings": [],
-        "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
-    }
-    return verdict.model_copy(update=changes)
+    return verdict.model_copy(
+        update={
+            "verdict": "undetermined",
+            "consensus": "none",
+            "scores": None,
+            "average": None,
+            "judge_tier": None,
+            "model": None,
+            "because": OWN_FAMILY,
+            "reasoning": "",
+            "findings": [],
+            "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
+        }
+    )
 
 
 def _passes(failure: Exception, tries: int) -> bool:
