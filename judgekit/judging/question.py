@@ -35,6 +35,9 @@ Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
 _WORDS_DIGITS: Final = 12  # of a hash, in the key of a recording
+# By the question of a task, the hash of the rubric, the mode and the kind of model. A process hashes them once:
+# its words stay the same.
+_hashes: dict[tuple[type, str, str, ModelKind], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,15 @@ def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
     """Return the hash of what a kind of model is asked about letters, with the bars for its answers."""
+    key = (question, settings.loaded.sha256, settings.mode, kind)
+    if key not in _hashes:
+        _hashes[key] = _hash_words(question, settings, kind)
+    return _hashes[key]
+
+
+def _hash_words(
+    question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
+) -> str:
     asker = ASKERS[kind]
     model = example_of(kind)
     fence = Fence("nonce")

@@ -18,7 +18,7 @@ from scripted import scores
 
 from judgekit import api
 from judgekit.hooks import claude_code
-from judgekit.judging import decisions
+from judgekit.judging import decisions, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,6 +134,7 @@ def reword_questions(monkeypatch: pytest.MonkeyPatch) -> None:
         return [each._replace(instruction=f"{each.instruction}!") for each in usual(*asked)]
 
     monkeypatch.setattr(decisions, "_typed_questions", reworded)
+    monkeypatch.setattr(question, "_hashes", {})  # in another process they are hashed anew
 
 
 def test_a_recording_holds_for_the_words_in_which_a_decision_model_was_asked(

@@ -42,6 +42,7 @@ from judgekit.judging import (
     decisions,
     fence,
     pointwise,
+    question,
     select_question,
     writing,
 )
@@ -534,14 +535,21 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None
 RUBRICS = ("kls", "memory-relevance", "answer-preference")
 
 
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function by which words count that a test has changed: a process hashes them once."""
+    return lambda: monkeypatch.setattr(question, "_hashes", {})
+
+
 @pytest.mark.parametrize("rubric", RUBRICS)
 def test_what_models_are_asked_is_known_by_a_hash_that_holds_everywhere(
-    rubric: str, monkeypatch: pytest.MonkeyPatch
+    rubric: str, words: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = loader.find_rubric(rubric)
     before = hash_questions(loaded, "strict")
     # Labels of candidates and texts are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
+    words()
     assert hash_questions(loaded, "strict") == before
 
 
@@ -589,28 +597,38 @@ REWORDINGS = (reword_written, reword_schema, reword_decided, reword_points)
 @pytest.mark.parametrize("rubric", RUBRICS)
 @pytest.mark.parametrize("reword", REWORDINGS)
 def test_another_word_of_any_asker_is_another_hash(
-    reword: Callable[[pytest.MonkeyPatch], None], rubric: str, monkeypatch: pytest.MonkeyPatch
+    reword: Callable[[pytest.MonkeyPatch], None],
+    rubric: str,
+    words: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded = loader.find_rubric(rubric)
     before = hash_questions(loaded, "strict")
     reword(monkeypatch)
+    words()
     assert hash_questions(loaded, "strict") != before
 
 
-def test_a_question_about_a_claim_is_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_about_a_claim_is_one_of_them(
+    words: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded = loader.find_rubric("groundedness")
     before = hash_questions(loaded, "strict")
     monkeypatch.setattr(claims, "claim_questions", lambda *_: [])
+    words()
     assert hash_questions(loaded, "strict") != before
 
 
 @pytest.mark.parametrize("reword", REWORDINGS)
 def test_a_calibration_holds_for_the_words_that_models_were_asked_in(
-    reword: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    reword: Callable[[pytest.MonkeyPatch], None],
+    words: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = known()
     assert misfit(found, PANEL) is None
     reword(monkeypatch)
+    words()
     why = "judgekit's own prompts, or how it reads replies, have changed"
     assert misfit(found, PANEL) == why
 
@@ -647,6 +665,7 @@ BARS: list[tuple[str, Any, str, Any]] = [
 @pytest.mark.parametrize(("rubric", "module", "name", "value"), BARS)
 def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     monkeypatch: pytest.MonkeyPatch,
+    words: Callable[[], None],
     rubric: str,
     module: Any,  # noqa: ANN401 - any module
     name: str,
@@ -656,6 +675,7 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     loaded = loader.find_rubric(rubric)
     before = hash_questions(loaded, "strict")
     monkeypatch.setattr(module, name, value)
+    words()
     assert hash_questions(loaded, "strict") != before
 
 
