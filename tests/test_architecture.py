@@ -113,6 +113,17 @@ def test_nothing_but_evidence_reads_opinions_to_decide(name: str) -> None:
     assert users == READS_OPINIONS[name]
 
 
+@pytest.mark.parametrize("flag", ["decides", "pointwise", "writes"])
+def test_the_kind_of_a_model_is_told_in_one_place(flag: str) -> None:
+    """A kind is added there, and not wherever something depends on it."""
+    users = set()
+    for module, tree in MODULES.items():
+        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        if module.startswith(("judging.", "evaluation.")) and flag in attributes:
+            users.add(module)
+    assert users <= {"judging.kinds"}
+
+
 def _uses(tree: ast.AST) -> set[str]:
     """Return what a module calls (`name()`, `.name()`), and the attributes that it reads (`.name`)."""
     uses = set()

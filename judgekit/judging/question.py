@@ -35,8 +35,7 @@ Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
 _WORDS_DIGITS: Final = 12  # of a hash, in the key of a recording
-# By the question of a task, the hash of the rubric, the mode and the kind of model. A process hashes them once:
-# its words stay the same.
+# By a task's question, the hash of the rubric, the mode and the kind of model; hashed once in a process.
 _hashes: dict[tuple[type, str, str, ModelKind], str] = {}
 
 
