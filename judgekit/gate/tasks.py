@@ -91,6 +91,9 @@ def judge_task(
     return verdict, []
 
 
+NO_FINDING = "no model gave a finding"
+
+
 def require_findings(verdict: Verdict) -> Verdict:
     """Return the verdict; as undetermined where decision models alone would hold a push without a finding."""
     would_hold = verdict.verdict in ("reject", "improve")
@@ -98,7 +101,8 @@ def require_findings(verdict: Verdict) -> Verdict:
         return verdict
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
     degraded = "; ".join(filter(None, (why, verdict.degraded)))
-    return verdict.model_copy(update={"verdict": "undetermined", "degraded": degraded})
+    changes = {"verdict": "undetermined", "because": NO_FINDING, "degraded": degraded}
+    return verdict.model_copy(update=changes)
 
 
 def decide_without_models(

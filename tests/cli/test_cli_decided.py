@@ -375,6 +375,13 @@ def test_no_push_is_held_without_a_finding(judgekit: Run, pushed: None) -> None:
     assert "no model gave a finding: name one that writes in judge.tiers.deep" in done.out
 
 
+def test_the_record_of_a_push_says_that_a_finding_is_missing(judgekit: Run, pushed: None) -> None:
+    with deciding_alone() as server:
+        rated(server, 0)
+        done = judgekit(*GATE, "--format", "jsonl")
+    assert json.loads(done.out.splitlines()[0])["because"] == "no model gave a finding"
+
+
 # --- What costs are known
 
 
