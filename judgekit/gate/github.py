@@ -369,7 +369,7 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
         if judged.verdict != "improve":
             break
         opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
-        outcomes = [opinion.get("outcome") for opinion in opinions]
+        outcomes = [opinion.outcome for opinion in opinions]
         count += max(1, outcomes.count("improve"))  # no round alone may have come to it
     return count
 

@@ -10,14 +10,16 @@ import re
 import shlex
 import textwrap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.evaluation import page
-from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import VerdictLine, verdict_line
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
 from judgekit.text import rubric_name, short_line, visible
+
+if TYPE_CHECKING:
+    from judgekit.judging.verdict import Finding, Round, Verdict
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"
@@ -130,13 +132,8 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
         failure = judged_round.failure
         # Of a failure only the kind: a provider's own words may name addresses.
         return NOTHING, NOTHING, format_inline(str(failure.kind)) if failure else NOTHING
-    scores = opinion.get("scores")
-    numbers = []
-    if isinstance(scores, dict):
-        for name, value in scores.items():
-            if isinstance(value, int | float):
-                numbers.append(f"{name} {value:g}")
-    outcome = format_inline(str(opinion.get("outcome")))
+    numbers = [f"{name} {value:g}" for name, value in opinion.scores.items()]
+    outcome = format_inline(str(opinion.outcome))
     return outcome, format_inline(", ".join(numbers)), NOTHING
 
 
@@ -167,8 +164,7 @@ def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
     if verdict.judge_tier is not None:
         return findings
     for judged_round in verdict.rounds:
-        records: Any = (judged_round.opinion or {}).get("findings")
-        if isinstance(records, list):
-            for record in records:
-                findings.append((judged_round.tier, Finding.model_validate(record)))
+        if judged_round.opinion:
+            for finding in judged_round.opinion.findings:
+                findings.append((judged_round.tier, finding))
     return findings

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit.config import TIE
 from judgekit.judging import decisions, prompt
@@ -17,7 +17,7 @@ from judgekit.judging.jury import ORDERS, WINS, PairWord, TierVote, Vote, of_cal
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import AskedQuestion, ModelTurn
 from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
-from judgekit.judging.verdict import CompareRound
+from judgekit.judging.verdict import CompareRound, PairOpinion
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.rubric.schema import CompareRubric
 
@@ -116,14 +116,16 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
         return tier_vote(voices, self.settings.jury)
 
-    def record(self, opinion: Vote) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "better": opinion.word,
-            "reasoning": self.readable(opinion.reasoning),
-        }
+    def record(self, opinion: Vote) -> PairOpinion:
+        """Return an opinion as it stands in a round."""
+        probabilities = {}
         if opinion.probabilities:
-            record["probabilities"] = decisions.rounded({"better": opinion.probabilities})
-        return record
+            probabilities = decisions.rounded({_BETTER: opinion.probabilities})
+        return PairOpinion(
+            better=opinion.word,
+            reasoning=self.readable(opinion.reasoning),
+            probabilities=probabilities,
+        )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         """Return a round for each call, numbered from `first`."""
@@ -141,7 +143,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
                     order=[*order],
                     criterion=criterion or None,
                     sample=sample,
-                    **answer.record(self.record),
+                    opinion=answer.record_value(self.record),
+                    **answer.round_fields(),
                 )
                 rounds.append(row)
         return rounds

@@ -17,7 +17,6 @@ from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.kinds import DECIDES, READS_TOKENS, ModelKind, kind_of
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined
 from judgekit.judging.settings import JudgeSettings
-from judgekit.judging.verdict import CompareRound, Round
 from judgekit.providers import registry, replay
 from judgekit.providers.base import answering_name
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.judging.documents import Candidates, ComparisonInput, Document
     from judgekit.judging.questionnaire import Answers, Questionnaire
+    from judgekit.judging.verdict import AnyRound
     from judgekit.providers.base import Endpoint, Messages
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
 
@@ -94,8 +94,8 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Return what the models of the tier come to as a jury."""
 
     @abstractmethod
-    def record(self, opinion: Opinion) -> dict[str, Any]:
-        """Return an opinion as it stands in a round."""
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[AnyRound]:
+        """Return the turns as a record has them, numbered from `first`."""
 
     @property
     def rubric(self) -> AnyRubric:
@@ -171,16 +171,6 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         else:
             answers = iter(await gather_limited(all_calls, session, endpoint, calls_in_one))
         return [list(islice(answers, len(calls))) for calls in calls_by_sample]
-
-    def rounds(
-        self, first: int, turns: Sequence[ModelTurn[Opinion]]
-    ) -> Sequence[Round | CompareRound]:
-        """Return the turns as a record has them, numbered from `first`."""
-        rounds = []
-        for number, turn in enumerate(turns, first):
-            fields = turn.answer.record(self.record)
-            rounds.append(Round(round=number, tier=self.tier, **fields))
-        return rounds
 
 
 class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):

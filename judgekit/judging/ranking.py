@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judgekit.config import TIE
 from judgekit.judging.compare import ComparisonJudge, ComparisonResult
@@ -121,12 +121,6 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
             is_known=finality is None or finality.knows(self.tier, sources),
         )
 
-    def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
-        record = {}
-        for letter, opinion_of_one in opinion.items():
-            record[letter] = self.score_question(letter).record(opinion_of_one)
-        return record
-
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
@@ -134,9 +128,14 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         rounds: list[CompareRound] = []
         for place, letter in enumerate(self.letters):
             for turn in turns:
-                fields = turn.calls[place].record(self.score_question(letter).record)
-                number = first + len(rounds)
-                row = CompareRound(round=number, tier=self.tier, order=[letter], **fields)
+                answer = turn.calls[place]
+                row = CompareRound(
+                    round=first + len(rounds),
+                    tier=self.tier,
+                    order=[letter],
+                    opinion=answer.record_value(self.score_question(letter).record),
+                    **answer.round_fields(),
+                )
                 rounds.append(row)
         return rounds
 
@@ -214,7 +213,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         if end.verdict == "accept" or end.because == COPIED:
             for row in state.rounds:
                 if row.opinion and row.order == [best]:  # a round of a ranking is about one subject
-                    reasons.append(row.opinion["reasoning"])
+                    reasons.append(row.opinion.reasoning)
         # Subjects that left early have means of earlier tiers, so the winner's lead may be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.verdict import RoundFields
     from judgekit.providers.decisions import DecisionQuestion
 
 Value = TypeVar("Value")
+Recorded = TypeVar("Recorded")
 Form = TypeVar("Form", bound=ReplyForm)
 Call: TypeAlias = "Callable[[], Awaitable[Value]]"
 Calls: TypeAlias = "list[Call[Answer[Value]]]"
@@ -162,10 +164,13 @@ class Answer(Generic[Value]):
     latency_ms: int
     model: str
 
-    def record(self, write: Callable[[Value], dict[str, Any]]) -> dict[str, Any]:
-        """Return it as a round has it, with the opinion that `write` makes of its value."""
+    def record_value(self, record: Callable[[Value], Recorded]) -> Recorded | None:
+        """Return its value as `record` puts it into a round; None without one."""
+        return None if self.value is None else record(self.value)
+
+    def round_fields(self) -> RoundFields:
+        """Return what a round says of it beside the opinion."""
         return {
-            "opinion": None if self.value is None else write(self.value),
             "model": self.model,
             "failure": self.failure,
             "latency_ms": self.latency_ms,

@@ -15,7 +15,7 @@ from judgekit.judging.rows import find_families, independence_problem
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
 from judgekit.judging.steps import OWN_FAMILY, End, EscalationRules
-from judgekit.judging.verdict import JudgedFile, Verdict, failures
+from judgekit.judging.verdict import JudgedFile, Round, Verdict, failures
 from judgekit.redaction import redact
 from judgekit.rubric.schema import ScoreRubric
 
@@ -125,8 +125,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             verdict = outgoing.redact_replies(verdict)
         # After redaction: it makes the record anew, without names that only the ledger has.
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
-        _note_names_of_deciders(verdict, state)
-        return verdict
+        return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
         """Whether the tier that settled it did not see all of the text; if none did, whether any does not."""
@@ -239,11 +238,15 @@ def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
     return endpoints
 
 
-def _note_names_of_deciders(verdict: Verdict, state: JudgingState[Document]) -> None:
-    """Note in the opinions of decision models under which name they were asked, where another answered."""
-    for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
+def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
+    """Note in opinions of decision models the name by which they were asked, if another one answered."""
+    named_rounds = list(rounds)
+    # A review's second scores are rounds without a turn.
+    for place, (row, endpoint) in enumerate(zip(rounds, _asked_endpoints(state), strict=False)):
         if kind_of(endpoint) is DECIDES and row.opinion and row.model != endpoint.model:
-            row.opinion["asked"] = endpoint.model
+            opinion = row.opinion.model_copy(update={"asked": endpoint.model})
+            named_rounds[place] = row.model_copy(update={"opinion": opinion})
+    return named_rounds
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judgekit.judging import claims, decisions, jury, pointwise, prompt
 from judgekit.judging.documents import Document, TaskDescription, file_of, is_cut
@@ -13,6 +13,7 @@ from judgekit.judging.jury import Opinion
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import AskedQuestion, TierQuestion
 from judgekit.judging.questionnaire import Answers, Control, Questionnaire, TypedQuestion
+from judgekit.judging.verdict import Round, ScoreOpinion
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.rubric.schema import ScoreRubric
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import TierName
+    from judgekit.judging.question import ModelTurn
     from judgekit.judging.questionnaire import Points
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.verdict import Finding
@@ -194,22 +196,31 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         decide = partial(self.rubric.decide, mode=self.mode)
         return jury.opinion(opinions, self.settings.jury, decide)
 
-    def record(self, opinion: Opinion) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "outcome": opinion.outcome,
-            "scores": opinion.scores,
-            "reasoning": opinion.reasoning,
-            "dimensions": list(opinion.dimensions),
-            "findings": [finding.model_dump() for finding in opinion.findings],
-            "said": opinion.said,
-        }
-        if opinion.samples > 1:
-            record["samples"] = opinion.samples
-        if opinion.expected:
-            record["expected"] = list(opinion.expected)
-        if opinion.probabilities:
-            record["probabilities"] = decisions.rounded(opinion.probabilities)
-        return record
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> list[Round]:
+        rounds = []
+        for number, turn in enumerate(turns, first):
+            row = Round(
+                round=number,
+                tier=self.tier,
+                opinion=turn.answer.record_value(self.record),
+                **turn.answer.round_fields(),
+            )
+            rounds.append(row)
+        return rounds
+
+    def record(self, opinion: Opinion) -> ScoreOpinion:
+        """Return an opinion as it stands in a round."""
+        return ScoreOpinion(
+            outcome=opinion.outcome,
+            scores=opinion.scores,
+            reasoning=opinion.reasoning,
+            dimensions=list(opinion.dimensions),
+            findings=list(opinion.findings),
+            said=opinion.said,
+            samples=opinion.samples,
+            expected=list(opinion.expected),
+            probabilities=decisions.rounded(opinion.probabilities),
+        )
 
     def _earned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.judging import jury, pointwise, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
@@ -16,6 +16,7 @@ from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import AskedQuestion
 from judgekit.judging.questionnaire import Control, Questionnaire, TypedQuestion
+from judgekit.judging.verdict import SelectOpinion, SelectRound
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.rubric.schema import SelectRubric
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import TierName
+    from judgekit.judging.question import ModelTurn
     from judgekit.judging.questionnaire import Answers, Context, Points
     from judgekit.judging.settings import JudgeSettings
 
@@ -250,16 +252,27 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         return unmarked | jury.marks(answered, len(voices), self.settings.jury)
 
-    def record(self, opinion: Marks) -> dict[str, Any]:
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Marks]]) -> list[SelectRound]:
+        rounds = []
+        for number, turn in enumerate(turns, first):
+            row = SelectRound(
+                round=number,
+                tier=self.tier,
+                opinion=turn.answer.record_value(self.record),
+                **turn.answer.round_fields(),
+            )
+            rounds.append(row)
+        return rounds
+
+    def record(self, opinion: Marks) -> SelectOpinion:
+        """Return an opinion as it stands in a round."""
         marks = {name: mark for name, mark in opinion.items() if mark}
         probabilities = {}
         for name, mark in marks.items():
             if mark.probability is not None:
                 probabilities[name] = mark.probability
-        record: dict[str, Any] = {
-            "keep": [name for name, mark in marks.items() if mark.outcome == "accept"],
-            "unjudged": [name for name in opinion if name not in marks],
-        }
-        if probabilities:
-            record["probabilities"] = probabilities
-        return record
+        return SelectOpinion(
+            keep=[name for name, mark in marks.items() if mark.outcome == "accept"],
+            unjudged=[name for name in opinion if name not in marks],
+            probabilities=probabilities,
+        )

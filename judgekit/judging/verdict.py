@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from judgekit.config import TIE, DepthName, ModeName, TierName
@@ -20,6 +33,8 @@ if TYPE_CHECKING:
 
 
 MOST_SHOWN = 200  # characters of a line for a person
+# A number as it was said: a whole one is written as such again.
+Number: TypeAlias = int | float
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
@@ -29,7 +44,7 @@ Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 # added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
 LATER_FIELDS: frozenset[str] = frozenset({"because"})
 # Kinds of failures that such clients don't know, and what they are told instead.
-_EARLIER_KINDS = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
+_EARLIER_KINDS: dict[object, str] = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
 READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
 READS_ON = "ignore"
 
@@ -76,36 +91,6 @@ class Failure(_Record):
     message: str
 
 
-class Round(_Record):
-    """One tier's turn: an opinion or a failure."""
-
-    round: int
-    tier: TierName
-    model: str
-    opinion: dict[str, Any] | None = None
-    failure: Failure | None = None
-    latency_ms: int = 0
-    usage: Usage = Usage()
-
-
-class CompareRound(_Record):
-    """One call: an opinion or a failure. `order` holds the letters as the model saw them, one when scored.
-
-    `criterion` is the one that was asked about alone; of several replies `sample` is the number, from 1.
-    """
-
-    round: int
-    tier: TierName
-    model: str
-    order: list[Letter]
-    criterion: str | None = None
-    sample: int | None = None
-    opinion: dict[str, Any] | None = None
-    failure: Failure | None = None
-    latency_ms: int = 0
-    usage: Usage = Usage()
-
-
 class Dismissed(_Record):
     """Who looked at a finding and found no problem, and when."""
 
@@ -123,6 +108,156 @@ class Finding(_Record):
     quote: str = ""
     quote_hash: str = Field(default="", exclude_if=operator.not_)
     dismissed: Dismissed | None = Field(default=None, exclude_if=operator.not_)
+
+
+class _OpinionRecord(_Record):
+    """What a model said, as a round has it: only what was said is written.
+
+    Readers go by which keys are there, and lines of a ledger have fewer than verdicts.
+    """
+
+    @model_serializer(mode="wrap")
+    def _write_what_was_said(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields: dict[str, object] = write(self)
+        return {name: value for name, value in fields.items() if name in self.model_fields_set}
+
+
+class ScoreOpinion(_OpinionRecord):
+    """Scores of a text, and the outcome that the rubric's thresholds make of them.
+
+    `said` is the model's own word, which decides nothing, and `dimensions` are those that its reasoning
+    mentions. The rest is there only if it says something: of how many replies the scores are the mean
+    (`samples`), which scores are means over the scale's points (`expected`), how likely a decision model
+    calls each point (`probabilities`), and the name by which it was asked if another one answered (`asked`).
+    """
+
+    outcome: str | None = None  # another word than `Outcome` in records of other programs
+    scores: dict[str, Number] = {}
+    reasoning: str = ""
+    dimensions: list[str] = []
+    findings: list[Finding] = []
+    said: str | None = None
+    samples: int = Field(default=1, exclude_if=lambda samples: samples == 1)
+    expected: list[str] = Field(default=[], exclude_if=operator.not_)
+    probabilities: dict[str, dict[str, Number]] = Field(default={}, exclude_if=operator.not_)
+    asked: str = Field(default="", exclude_if=operator.not_)
+
+
+class SelectOpinion(_OpinionRecord):
+    """The candidates that a model keeps, and those on which it gave no answer, by id.
+
+    `probabilities` say how likely each is to be kept; absent if the model gave none.
+    """
+
+    keep: list[str] = []
+    unjudged: list[str] = []
+    probabilities: dict[str, Number] = Field(default={}, exclude_if=operator.not_)
+
+
+class PairOpinion(_OpinionRecord):
+    """Which of two texts a model prefers, by its letter, or `tie`.
+
+    `probabilities` of a decision model stand under `better`, by letter; absent if the model gave none.
+    """
+
+    better: str = TIE
+    reasoning: str = ""
+    probabilities: dict[str, dict[str, Number]] = Field(default={}, exclude_if=operator.not_)
+
+
+OpinionRecord: TypeAlias = ScoreOpinion | SelectOpinion | PairOpinion
+
+
+def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
+    """Read an opinion of any version: of a field with another shape than ours nothing is said.
+
+    What is no object is left for pydantic to refuse.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        odd_names = {problem["loc"][0] for problem in error.errors()}
+    return kind.model_validate(
+        {name: field for name, field in value.items() if name not in odd_names}
+    )
+
+
+def _read_compared(value: object) -> object:
+    """Read an opinion of a comparison: on two texts, or on one of those that are ranked."""
+    is_of_pair = isinstance(value, Mapping) and "better" in value
+    return _read_opinion(PairOpinion if is_of_pair else ScoreOpinion, value)
+
+
+# Published schemas promise an object and no keys: earlier records have others.
+_PUBLISHED_OPINION: Final = WithJsonSchema(
+    {"anyOf": [{"additionalProperties": True, "type": "object"}, {"type": "null"}]}
+)
+
+
+class RoundFields(TypedDict):
+    """What every round says of its call."""
+
+    model: str
+    failure: Failure | None
+    latency_ms: int
+    usage: Usage
+
+
+class Round(_Record):
+    """One tier's turn: an opinion or a failure."""
+
+    round: int
+    tier: TierName
+    model: str
+    opinion: Annotated[
+        ScoreOpinion | None,
+        BeforeValidator(partial(_read_opinion, ScoreOpinion)),
+        _PUBLISHED_OPINION,
+    ] = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+class SelectRound(_Record):
+    """One tier's turn on candidates: an opinion or a failure."""
+
+    round: int
+    tier: TierName
+    model: str
+    opinion: Annotated[
+        SelectOpinion | None,
+        BeforeValidator(partial(_read_opinion, SelectOpinion)),
+        _PUBLISHED_OPINION,
+    ] = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+class CompareRound(_Record):
+    """One call: an opinion or a failure. `order` holds the letters as the model saw them, one when scored.
+
+    `criterion` is the one that was asked about alone; of several replies `sample` is the number, from 1.
+    """
+
+    round: int
+    tier: TierName
+    model: str
+    order: list[Letter]
+    criterion: str | None = None
+    sample: int | None = None
+    opinion: Annotated[
+        PairOpinion | ScoreOpinion | None, BeforeValidator(_read_compared), _PUBLISHED_OPINION
+    ] = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+AnyRound: TypeAlias = Round | SelectRound | CompareRound
 
 
 class ReviewedFinding(Finding):
@@ -255,7 +390,7 @@ class Selection(_Record):
     stale: str | None = None
     by_decisions: bool = False
     decisions: list[Decision]
-    rounds: list[Round] = []
+    rounds: list[SelectRound] = []
     degraded: str | None = None
     duration_ms: int
     cost_usd: float | None = None
@@ -263,10 +398,11 @@ class Selection(_Record):
     cost_complete: bool | None = None
 
 
-def drop_later_fields(record: dict[str, Any]) -> None:
+def drop_later_fields(record: dict[str, object]) -> None:
     """Delete fields of a verdict's `record`, and rename failures, that an earlier client refuses."""
     for failure in _find_children(_find_children([record], "rounds"), "failure"):
-        failure["kind"] = _EARLIER_KINDS.get(failure["kind"], failure["kind"])
+        kind = failure["kind"]
+        failure["kind"] = _EARLIER_KINDS.get(kind, kind)
     for path in LATER_FIELDS:
         *parents, name = path.split(".")
         owners = [record]
@@ -276,7 +412,7 @@ def drop_later_fields(record: dict[str, Any]) -> None:
             owner.pop(name, None)
 
 
-def _find_children(owners: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
     """Collect the objects under `name` in all `owners`, those in lists included."""
     children = []
     for owner in owners:
@@ -293,7 +429,7 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     )
 
 
-def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
+def failures(rounds: Sequence[AnyRound]) -> str | None:
     """Say in one line which tiers failed, and why; None where none did.
 
     Of a model's failures of one kind in a tier the first counts.
@@ -400,7 +536,7 @@ class Comparison(_Record):
         return _three_lines(headline, details, reason)
 
 
-def _models(rounds: Sequence[Round | CompareRound]) -> str:
+def _models(rounds: Sequence[AnyRound]) -> str:
     """Return the models of some rounds in words."""
     return ", ".join(dict.fromkeys(row.model for row in rounds)) or "no model was asked"
 

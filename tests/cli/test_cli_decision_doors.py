@@ -105,7 +105,7 @@ def test_python_judges_documents_with_it(server: DecisionServer, document: str) 
     assert verdict.verdict == "accept"
     (round_,) = verdict.rounds
     assert round_.opinion is not None
-    assert round_.opinion["probabilities"]["semantic"]["4"] == 0.75
+    assert round_.opinion.probabilities["semantic"]["4"] == 0.75
     assert len(server.requests) == 1
 
 

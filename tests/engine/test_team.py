@@ -729,4 +729,6 @@ def test_a_decision_model_of_the_server_gives_probabilities_and_says_that_it_is_
         answer = client.post("/v1/judge", json=body)
     verdict = Verdict.model_validate_json(answer.content)
     assert (verdict.verdict, verdict.judge_tier) == ("accept", "quick")
-    assert "probabilities" in (verdict.rounds[0].opinion or {})
+    opinion = verdict.rounds[0].opinion
+    assert opinion is not None
+    assert opinion.probabilities

@@ -40,7 +40,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.hooks import claude_code, entries, judged
 from judgekit.hooks.context import PATIENCE
 from judgekit.judging import fence, search
-from judgekit.judging.verdict import Decision, RubricRef, Selection
+from judgekit.judging.verdict import Decision, RubricRef, Selection, SelectOpinion
 from judgekit.providers import litellm, replay
 from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import Limits
@@ -140,7 +140,7 @@ def test_a_recording_holds_on_another_installation(
     assert words(here) == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
     kept = [
-        [own.opinion and sorted(own.opinion["keep"]) for own in found.rounds]
+        [own.opinion and sorted(own.opinion.keep) for own in found.rounds]
         for found in (here, there)
     ]
     assert kept[0] == kept[1] != []
@@ -302,7 +302,7 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
     ]
     (one,) = selection.rounds
     likely = {"a": 1.0, "b": 0.75, "c": 0.5}
-    assert one.opinion == {"keep": ["a", "b"], "unjudged": [], "probabilities": likely}
+    assert one.opinion == SelectOpinion(keep=["a", "b"], unjudged=[], probabilities=likely)
     assert one.usage.input_tokens == 400
 
 

@@ -27,6 +27,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import file_of
+from judgekit.judging.verdict import PairOpinion
 from judgekit.providers import replay
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -129,8 +130,11 @@ def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
         panel = Pairing(dict(zip("qdt", said, strict=True)))
         comparison = compare(panel, THREE, mode=mode)
         assert (ended(comparison), comparison.lead) == (end, lead)
-        opinions = [own.opinion["better"] if own.opinion else None for own in comparison.rounds]
-        assert opinions == [{"T": "tie", "F": None}.get(word, word) for word in words]
+        opinions = [own.opinion for own in comparison.rounds]
+        preferred = [isinstance(own, PairOpinion) and own.better for own in opinions]
+        assert [better or None for better in preferred] == [
+            {"T": "tie", "F": None}.get(word, word) for word in words
+        ]
         assert ["".join(own.order) for own in comparison.rounds] == ["AB", "BA"] * (len(words) // 2)
         decided = end[1] is not None
         assert (comparison.decided, comparison.degraded is None) == (decided, "F" not in words)
@@ -194,7 +198,7 @@ def test_reasons_call_the_texts_by_their_letters() -> None:
     labels = {sha256: label for label, sha256 in panel.requests[0].labels.items()}
     told = f"A names rivers, B and x{labels[panel.subject.file('B').sha256]} do not."
     assert comparison.reasoning == told
-    assert {own.opinion["reasoning"] for own in comparison.rounds if own.opinion} == {told}
+    assert {own.opinion.reasoning for own in comparison.rounds if own.opinion} == {told}
 
 
 def test_a_recording_serves_both_orders_and_the_swapped_texts(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_the_tiebreaker_sees_both_opinions_and_no_names_in_an_order_by_the_subje
 def test_an_unreadable_reply_is_asked_again_once_and_a_models_own_verdict_ignored() -> None:
     verdict, gateway = run(quick=["I like it.", scores(1, 1, 1, verdict="GO")])
     assert verdict.rounds[0].opinion is not None
-    assert verdict.rounds[0].opinion["said"] == "GO"
+    assert verdict.rounds[0].opinion.said == "GO"
     again = gateway.requests[1]
     assert (verdict.verdict, again.call_key.part) == ("reject", "reask")
     assert again.messages[-2].content == "I like it."
@@ -200,7 +200,7 @@ def test_what_a_pointwise_model_would_accept_is_weighed_against_an_idle_subject(
     gateway = ScriptedGateway({"quick": [sure, sure, sure, last]})
     verdict = judge(gateway, mode="lenient", panel=ALONE)
     (own,) = verdict.rounds
-    assert (own.opinion and own.opinion["outcome"]) == outcome
+    assert (own.opinion and own.opinion.outcome) == outcome
     assert failures(verdict) == ([None] if outcome else ["timeout"])
     assert verdict.verdict == (outcome or "undetermined")
     assert own.usage.input_tokens == (200 if outcome else 150)
@@ -311,7 +311,7 @@ def test_most_samples_must_be_readable() -> None:
     for readable, verdict in ((2, "accept"), (1, "undetermined")):
         judged, gateway = sat({"a": answer}, "", "a", samples=3)
         opinion = judged.rounds[0].opinion
-        assert (judged.verdict, opinion and opinion["samples"]) == (verdict, opinion and readable)
+        assert (judged.verdict, opinion and opinion.samples) == (verdict, opinion and readable)
         parts = sorted(request.call_key.part for _, request in gateway.requests)
         again = [part for part in parts if part.endswith("reask")]
         assert again == [f"sample{at}/reask" for at in range(readable + 1, 4)]
@@ -408,7 +408,7 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
         return run("lenient", quick=[said], deep=[said])[0]
 
     verdict = judged("Accurate. A section is missing.")
-    dimensions = [each.opinion and each.opinion["dimensions"] for each in verdict.rounds]
+    dimensions = [each.opinion and each.opinion.dimensions for each in verdict.rounds]
     assert dimensions == [["semantic", "pragmatic", "syntactic"]] * len(verdict.rounds)
     unexplained = judged("Nothing is wrong.", {"issue": "The link is broken."})
     assert "    no reason given for pragmatic\n" in verdict_text(unexplained.record())

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import ScoreOpinion, Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
 
@@ -243,7 +243,7 @@ def semantic(verdict: Verdict) -> float:
     return verdict.scores["semantic"]
 
 
-def opinion(verdict: Verdict) -> dict[str, Any]:
+def opinion(verdict: Verdict) -> ScoreOpinion:
     found = verdict.rounds[0].opinion
     assert found is not None
     return found
@@ -262,13 +262,13 @@ def test_scores_are_expectations_and_decide() -> None:
         verdict = judge(ScriptedGateway({"deep": [partial(telling, doubt)]}), TELLING)
         names = ["semantic", "pragmatic", "syntactic"]
         assert (verdict.scores, verdict.verdict) == (dict.fromkeys(names, score), outcome)
-        assert opinion(verdict)["expected"] == names
+        assert opinion(verdict).expected == names
     # Numbers stay where probabilities tell nothing.
     verdict = judge(
         ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "?": 0.5})]}), TELLING
     )
     assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
-    assert "expected" not in opinion(verdict)
+    assert not opinion(verdict).expected
 
 
 @pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
@@ -277,7 +277,7 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     verdict = judge(gateway, TELLING, samples=2)
     assert [request.sample for request in gateway.requests] == [0, 1, 2]
     assert semantic(verdict) == 4
-    assert opinion(verdict)["samples"] == 2
+    assert opinion(verdict).samples == 2
     assert verdict.rounds[0].usage.output_tokens == (30 if first == GOOD else 20)
 
 

@@ -100,8 +100,8 @@ class Targets:
             assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
             opinion = verdict.rounds[0].opinion
             assert opinion is not None
-            scores = list(opinion["scores"].values())
-            return Seen(opinion["outcome"] == "accept", (sum(scores) / len(scores) - 1) / 4)
+            scores = list(opinion.scores.values())
+            return Seen(opinion.outcome == "accept", (sum(scores) / len(scores) - 1) / 4)
         memory = pair.memory
         turns: tuple[str, ...] = ("user: Let us go on where we stopped.",)
         if place == "title" and written:
