@@ -18,7 +18,7 @@ from judgekit.ledger.rates import exact
 from judgekit.retrieval import transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.hooks.context import Shown
     from judgekit.hooks.relevance import Answers, Pair
@@ -31,12 +31,16 @@ FEWEST = 20  # labelled injections that say anything
 
 
 class PromptTrial(NamedTuple):
-    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off)."""
+    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off).
+
+    `because` says by path why the judging of a candidate ended.
+    """
 
     prompt: str
     hits: Sequence[Candidate]
     plain: Shown
     judged: Shown | None = None
+    because: Mapping[str, str] = {}
 
     @property
     def injected(self) -> list[Candidate]:
@@ -132,11 +136,12 @@ def run(
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
         without_judge = context.choose_without_judge(ranked, configured)
         plain = context.drop_repeats(without_judge, None, prompt)
-        judged = None
+        trial = PromptTrial(prompt, ranked.candidates, plain)
         if configured["judge"] == "on":
-            with_judge = _choose_by_judge(prompt, ranked, configured, tried) or without_judge
-            judged = context.drop_repeats(with_judge, None, prompt)
-        tried.trials.append(PromptTrial(prompt, ranked.candidates, plain, judged))
+            choice = _choose_by_judge(prompt, ranked, configured, tried)
+            judged = context.drop_repeats(choice.shown or without_judge, None, prompt)
+            trial = trial._replace(judged=judged, because=choice.because)
+        tried.trials.append(trial)
         progress(done)
     return tried
 
@@ -178,28 +183,40 @@ def _count_answers(memories: list[bool | None]) -> dict[str, int]:
     }
 
 
+class _Choice(NamedTuple):
+    """What is shown after judging (None: models had no part in it), and by path why each judging ended."""
+
+    shown: Shown | None = None
+    because: Mapping[str, str] = {}
+
+
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
-) -> Shown | None:
-    """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
+) -> _Choice:
+    """Choose what is shown after judging, as `hooks.judged` does; note in `tried` what models decided."""
     candidates = [hit for hit in ranked.candidates if not hit.damaged]
     if not candidates:
-        return None
+        return _Choice()
     if ranked.fallback is not None:  # they were found by their keywords, without a full-text search
         tried.unjudged.append(search.NO_FULL_TEXT)
-        return None
+        return _Choice()
     parts = judged.parts_of(candidates)
     reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
     if isinstance(reply, str):
         tried.unjudged.append(reply)
-        return None
+        return _Choice()
     kept, undecided, selection = reply
     tried.selections.append(selection)
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
+    because = {}
+    for hit, decision in zip(candidates, selection.decisions, strict=True):
+        because[hit.path] = decision.because
     if search.is_uncalibrated(selection):
-        return judged.drop_only(ranked, [*kept, *undecided], configured)
-    return judged.choose_decided(ranked, kept, undecided, configured, {})
+        shown = judged.drop_only(ranked, [*kept, *undecided], configured)
+    else:
+        shown = judged.choose_decided(ranked, kept, undecided, configured, {})
+    return _Choice(shown, because)
 
 
 def share(count: int, of: int) -> Share | None:
@@ -242,15 +259,17 @@ def rows(
     pairs = []
     for trial in trials:
         for hit in trial.injections(mentions=mentions):
-            pairs.append(
-                {
-                    "prompt": trial.prompt,
-                    "memory": hit.path,
-                    "relevant": answers.get(trial.pair(hit)),
-                    "title": hit.title,
-                    "confidence": hit.confidence if hit.rated else None,
-                    "plain": hit in trial.injected,
-                    "judged": trial.judged and hit in trial.injected_by_judge,
-                }
-            )
+            pair = {
+                "prompt": trial.prompt,
+                "memory": hit.path,
+                "relevant": answers.get(trial.pair(hit)),
+                "title": hit.title,
+                "confidence": hit.confidence if hit.rated else None,
+                "plain": hit in trial.injected,
+                "judged": trial.judged and hit in trial.injected_by_judge,
+            }
+            because = trial.because.get(hit.path)
+            if because:
+                pair["because"] = because
+            pairs.append(pair)
     return pairs

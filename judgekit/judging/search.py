@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field
 
 from judgekit import environment
 from judgekit.config import TIERS, ModeName, check, require
@@ -62,7 +63,8 @@ class Result(BaseModel, frozen=True):
     """One memory or document that was found; `kept_by` is the tier that kept it, "bm25" or "command".
 
     What `retrieval.command` found has no `bm25`, and no `confidence` but the program's own. A `status` is
-    there only for what is not in force any more: superseded, deprecated or rejected.
+    there only for what is not in force any more: superseded, deprecated or rejected. `because` is the row of
+    the table of escalation that ended the judging of it, if it was judged.
     """
 
     id: str
@@ -75,14 +77,16 @@ class Result(BaseModel, frozen=True):
     confidence: float | None
     confidence_label: str
     kept_by: str
-    status: str | None = None
+    status: str | None = Field(default=None, exclude_if=operator.not_)
+    because: str = Field(default="", exclude_if=operator.not_)
 
-    @model_serializer(mode="wrap")
-    def _without_empty_status(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        if self.status is None:
-            del fields["status"]
-        return fields
+
+class KeptHit(NamedTuple):
+    """A hit that stands: the tier that kept it, or "bm25", and why its judging ended, if it was judged."""
+
+    hit: Candidate
+    kept_by: str
+    because: str = ""
 
 
 class SearchResult(BaseModel, frozen=True):
@@ -122,7 +126,7 @@ def search(
     search_mode = mode or config.retrieval.search_mode
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
-    kept = [(candidate, "bm25") for candidate in ranked.candidates]
+    kept = [KeptHit(candidate, "bm25") for candidate in ranked.candidates]
     probabilities: dict[int, float] = {}
     degradations = [ranked.degraded]
     notes = [*ranked.notes, *map(describe_empty, ranked.empty_roots)]
@@ -142,9 +146,9 @@ def search(
         kept, degraded = choose_results(selection, ranked.candidates, search_mode, top_k)
         degradations.append(degraded)
     results = []
-    for candidate, kept_by in kept[:limit]:
-        place = ranked.candidates.index(candidate)
-        results.append(_result(candidate, kept_by, probabilities.get(place)))
+    for kept_hit in kept[:limit]:
+        place = ranked.candidates.index(kept_hit.hit)
+        results.append(_result(kept_hit, probabilities.get(place)))
     return SearchResult(
         query=encodable(query),
         mode=search_mode,
@@ -155,11 +159,11 @@ def search(
     )
 
 
-def _result(candidate: Candidate, kept_by: str, probability: float | None) -> Result:
+def _result(kept: KeptHit, probability: float | None) -> Result:
     """Return a hit with the tier that kept it, and with what a decision model gave it."""
-    fields = candidate.shown()
-    if kept_by != "bm25":
-        fields["kept_by"] = kept_by
+    fields = kept.hit.shown() | {"because": kept.because}
+    if kept.kept_by != "bm25":
+        fields["kept_by"] = kept.kept_by
     if probability is not None:
         fields["confidence"] = probability
     return Result(**fields)
@@ -318,26 +322,26 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
 
 def choose_results(
     selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
-) -> tuple[list[tuple[Candidate, str]], str | None]:
+) -> tuple[list[KeptHit], str | None]:
     """Return the candidates that stand, each with what kept it, and what the answer lacks, if something.
 
-    That is the tier that decided, or "bm25" where none did: of these, strict mode takes only the best, up to
-    `top_k`. Where no model was asked, `selection` is the reason.
+    Of those that no tier decided on, strict mode takes only the best, up to `top_k`. If no model was asked,
+    `selection` is the reason.
     """
     if isinstance(selection, str):
         if mode == "strict":
             sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
             candidates = sure[:top_k]
-        return [(hit, "bm25") for hit in candidates], selection
+        return [KeptHit(hit, "bm25") for hit in candidates], selection
     fallback = candidates
     if mode == "strict":
         fallback = [hit for hit in candidates[:top_k] if hit.rated]
-    kept: list[tuple[Candidate, str]] = []
+    kept = []
     for candidate, decision in zip(candidates, selection.decisions, strict=True):
         if decision.decision == "kept":
-            kept.append((candidate, decision.tier or ""))
+            kept.append(KeptHit(candidate, decision.tier or "", decision.because))
         elif decision.decision == "undetermined" and candidate in fallback:
-            kept.append((candidate, "bm25"))
+            kept.append(KeptHit(candidate, "bm25", decision.because))
     return kept, selection.degraded
 
 

@@ -138,16 +138,18 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         """Return what the tiers decide about one candidate, by its id."""
-        end = self._step_for(candidate, state)
+        step = self._step_for(candidate, state)
+        end = step if isinstance(step, End) else UNASKED
         # `improve` means exactly between keeping and dropping: it decides nothing.
-        if not isinstance(end, End) or end.tier is None or end.verdict == "improve":
-            return Decision(id=candidate, decision="undetermined")
+        if end.tier is None or end.verdict == "improve":
+            return Decision(id=candidate, decision="undetermined", because=end.because)
         mark = state.opinions[end.tier][candidate]
         return Decision(
             id=candidate,
             decision="kept" if end.verdict == "accept" else "dropped",
             tier=end.tier,
             probability=mark.probability if mark else None,
+            because=end.because,
         )
 
 

@@ -368,12 +368,16 @@ class Verdict(_Record):
 
 
 class Decision(_Record):
-    """What was decided about one candidate, and by which tier (None: nobody decided)."""
+    """What was decided about one candidate, and by which tier (None: nobody decided).
+
+    `because` is the row of the table of escalation that ended its judging.
+    """
 
     id: str
     decision: Literal["kept", "dropped", "undetermined"]
     tier: TierName | None = None
     probability: float | None = None
+    because: str = Field(default="", exclude_if=operator.not_)
 
 
 class Selection(_Record):

@@ -230,6 +230,8 @@ def test_the_judges_part_is_measured_beside(judgekit: Run, use: Use) -> None:
     assert (found["hook"]["injected"], found["judged"]["injected"]) == (3, 2)
     assert found["judge"]["dropped"] == {"memories": 1, "relevant": 0, "irrelevant": 1}
     assert (found["judge"]["prompts"], found["judge"]["unjudged"]) == (3, 0)
+    # The hook asks one tier.
+    assert {row["because"] for row in found["injections"]} == {"the only tier decides"}
     with Loopback(fails(401)) as server:
         use(server)
         Path("one.txt").write_text("What about the lantern wick, then?\n")

@@ -61,7 +61,8 @@ def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(
         None,
     )
     first = done.json["results"][0]
-    assert [*first, "status"] == list(Result.model_fields)  # said of what is not in force alone
+    # A status is said of what is not in force alone, and `because` of what was judged.
+    assert [*first, "status", "because"] == list(Result.model_fields)
     assert (first["id"], first["title"]) == (sample_store.JWT.id, sample_store.JWT.title)
     assert first["path"] == sample_store.JWT.path
     assert (first["kept_by"], first["confidence_label"], done.code) == ("bm25", "high", 0)
@@ -234,6 +235,29 @@ def test_how_many_results(
         keeping(*alone[3:]), "search", "lantern", "--judge", "--mode", "strict", "--json"
     )
     assert [each["title"] for each in done.json["results"]] == alone[3:13]
+
+
+@pytest.mark.parametrize(
+    ("mode", "because"),
+    [("lenient", "quick needs no confirmation"), ("strict", "quick and deep agree")],
+)
+@pytest.mark.usefixtures("project")
+def test_each_result_says_why_its_judging_ended(served: Served, mode: str, because: str) -> None:
+    done, _ = served(keeping_all, "search", QUERY, "--judge", "--mode", mode, "--json")
+    assert {result["because"] for result in done.json["results"]} == {because}
+
+
+@pytest.mark.usefixtures("project")
+def test_a_result_on_which_no_tier_decided_says_why(served: Served) -> None:
+    done, _ = served(fails(400), "search", QUERY, "--judge", "--json")
+    reasons = {(result["kept_by"], result["because"]) for result in done.json["results"]}
+    assert reasons == {("bm25", "a confirmation is missing")}
+
+
+@pytest.mark.usefixtures("project")
+def test_what_no_model_judged_has_no_reason(judgekit: Run) -> None:
+    done = judgekit("search", QUERY, "--json")
+    assert not any("because" in result for result in done.json["results"])
 
 
 KEYS = {

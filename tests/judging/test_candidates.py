@@ -289,6 +289,21 @@ def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[list[str], Selec
     return words(selection), selection, gateway
 
 
+@pytest.mark.parametrize(
+    ("name", "decision", "because"),
+    [
+        ("a", "kept", "quick and deep agree"),
+        ("b", "dropped", "two of three agree"),
+        ("c", "dropped", "quick needs no confirmation"),
+    ],
+)
+def test_each_candidate_says_why_its_judging_ended(name: str, decision: str, because: str) -> None:
+    gateway = ScriptedGateway({"quick": [keep(A, B)], "deep": [keep(A)], "tiebreaker": [keep()]})
+    decisions = {own.id: own for own in judge(gateway).decisions}
+    assert decisions[name].decision == decision
+    assert decisions[name].because == because
+
+
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:
     def drawn(request: Request) -> str:
         """Keep the first always, the second in three samples of four, the third in two of them."""
@@ -357,14 +372,16 @@ def test_where_nothing_was_decided_bm25_decides() -> None:
     ]
     for mode, decided, kept in cases:
         found, degraded = search.choose_results(selection(**decided), FOUND, mode, top_k=2)
-        assert "".join(hit.id for hit, _ in found) == kept
+        assert "".join(own.hit.id for own in found) == kept
         assert (degraded is not None) == ("undetermined" in decided.values())
-        for hit, keeper in found:
-            assert keeper == ("bm25" if decided[hit.id] == "undetermined" else "quick")
+        for own in found:
+            is_open = decided[own.hit.id] == "undetermined"
+            assert own.kept_by == ("bm25" if is_open else "quick")
         # Without any judge.
         alone, why = search.choose_results("no model found", FOUND, mode, top_k=2)
         expected = "ac" if mode == "strict" else "abcd"
-        assert ("".join(hit.id for hit, _ in alone), why) == (expected, "no model found")
+        assert "".join(own.hit.id for own in alone) == expected
+        assert why == "no model found"
 
 
 @pytest.fixture
