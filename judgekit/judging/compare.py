@@ -200,7 +200,6 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return read_pair(
             state.opinions,
             cut=state.cut,
-            models=self.settings.model_names,
             favouring_families=favouring_families,
         )
 

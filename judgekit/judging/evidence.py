@@ -61,6 +61,7 @@ class TierEvidence:
     is_own_family: bool = False
     """Whether only models of the family that wrote the winner came to that."""
     models: frozenset[str] = frozenset()
+    """Those that were heard: none of a tier that failed."""
     families: frozenset[str] = frozenset()
     """Those behind the outcome."""
     standing: Standing | None = None
@@ -139,7 +140,6 @@ def read_pair(
     votes: Mapping[TierName, TierVote],
     *,
     cut: Collection[TierName] = (),
-    models: Mapping[TierName, Collection[str]] = {},
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
     """Read all tiers' votes on a pair from the side of the first winner.
@@ -156,7 +156,7 @@ def read_pair(
             agreement=vote.agreement,
             sees_all=tier not in cut,
             is_own_family=bool(vote.families) and vote.families <= favouring,
-            models=frozenset(models.get(tier, ())),
+            models=vote.models,
             families=vote.families,
         )
     return evidence
@@ -173,13 +173,13 @@ def read_ranking(
     """
     evidence = {}
     for ranked in tiers:
-        models = frozenset(voter.model for voter in ranked.means_by_voter)
         if not ranked.means:
-            evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut, models=models)
+            evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
             continue
         order = contending(ranked.means, float("inf"))
         near = contending(ranked.means, margins.get(ranked.tier, 0.0))
         level = contending(ranked.means, 0.0)
+        models = frozenset(voter.model for voter in ranked.voters)
         families = frozenset(voter.family for voter in ranked.voters)
         is_measured = ranked.is_known and not ranked.is_cut
         evidence[ranked.tier] = TierEvidence(
@@ -194,7 +194,7 @@ def read_ranking(
                 near=len(near),
                 level=len(level),
                 leader=ranked.leader,
-                heard=frozenset(voter.model for voter in ranked.voters),
+                heard=models,
             ),
         )
     return evidence

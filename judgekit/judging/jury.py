@@ -238,6 +238,8 @@ class TierVote(NamedTuple):
     """How many families agree with the word; None where all do."""
     families: frozenset[str] = frozenset()
     """Those for the word."""
+    models: frozenset[str] = frozenset()
+    """Those that have a vote, in a tier that has a word."""
     votes: tuple[Vote, ...] = ()
     """What each model said."""
 
@@ -307,6 +309,7 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
         reasoning=reasons[0] if reasons else "",
         agreement=_agreement(family_words, word),
         families=frozenset(families),
+        models=frozenset(endpoint.model for endpoint, _ in answered),
         votes=tuple(vote for _, vote in answered),
     )
 

@@ -199,10 +199,9 @@ WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 def pair_sample(label: str, quick: str, deep: str) -> Sample:
     """Return a pair by what is right, what the jury of the quick tier says, and what the deep tier says."""
-    judges: dict[str, Any] = {
-        "quick": {"jury": [{"choice": WORDS[each]} for each in quick]},
-        "deep": {"choice": deep},
-    }
+    one = {"model": "0", "family": "none"}
+    jury = [{**one, "model": str(at), "choice": WORDS[each]} for at, each in enumerate(quick)]
+    judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {**one, "choice": deep}}
     case = {"id": "x", "prompt": "p", "a": "1", "b": "2", "label": label, "judges": judges}
     (found,) = READER.samples(Case.model_validate(case))
     return found

@@ -151,6 +151,33 @@ def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
         assert ended(other) == (end[0].translate(swap) if end[0] in "AB" else end[0], *end[1:])
 
 
+@pytest.mark.parametrize(
+    "deep",
+    [
+        pytest.param("m", id="it stands in all tiers"),
+        pytest.param("other", id="the other model fails"),
+    ],
+)
+def test_one_model_alone_is_single(deep: str) -> None:
+    panel = {"quick": "m", "deep": deep, "tiebreaker": "m"}
+    comparison = compare(Pairing({"m": "A", "other": "F"}), panel, mode="strict")
+    assert comparison.verdict == "A"
+    assert comparison.consensus == "single"
+
+
+@pytest.mark.parametrize(("split", "consensus"), [("A", "unanimous"), ("B", "majority")])
+@pytest.mark.parametrize("place", ["quick", "deep"])
+def test_two_tiers_that_agree_are_a_majority_if_the_families_of_one_were_split(
+    place: str, split: str, consensus: str
+) -> None:
+    panel: dict[str, Sequence[str]] = {"quick": ["one"], "deep": ["one"]}
+    panel[place] = ["x/1", "y/1", "z/1"]
+    gateway = Pairing({"one": "A", "x/1": "A", "y/1": "A", "z/1": split})
+    comparison = compare(gateway, panel, mode="strict")
+    assert comparison.because == "quick and deep agree"
+    assert comparison.consensus == consensus
+
+
 def test_one_order_alone_is_no_opinion() -> None:
     class Half(Pairing):
         def word(self, model: str, request: Request) -> str:

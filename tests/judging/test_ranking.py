@@ -151,6 +151,22 @@ def test_only_while_the_best_are_near_they_go_up() -> None:
         assert ("timeout" in str(comparison.degraded)) == any("0" in digits for digits in said)
 
 
+@pytest.mark.parametrize(
+    ("deep", "digits"),
+    [
+        pytest.param("m", "54", id="it stands in all tiers"),
+        pytest.param("other", "00", id="the other model fails"),
+        pytest.param("other", "40", id="the other model fails on one text"),
+    ],
+)
+def test_one_model_alone_is_single(deep: str, digits: str) -> None:
+    by_tier = {"quick": "44", "deep": digits, "tiebreaker": "54"}
+    panel = {"quick": "m", "deep": deep, "tiebreaker": "m"}
+    comparison = rank(Ranking({"m": by_tier, "other": digits}), panel, "AB")
+    assert comparison.verdict == "A"
+    assert comparison.consensus == "single"
+
+
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
     for letters in ("AA", "AAA"):
