@@ -13,9 +13,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
@@ -26,10 +27,15 @@ import judgekit
 from judgekit.cli.formats import table
 from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS
-from judgekit.judging.escalation import ALL, TABLE, VOTED
+from judgekit.judging.escalation import ALL, TABLE, VOTED, decide
+from judgekit.judging.evidence import TierEvidence
+from judgekit.judging.steps import Ask, EscalationRules
+from judgekit.judging.verdict import Consensus, VerdictWord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from judgekit.config import Outcome
 
 ROOT = Path(__file__).parents[1]
 CLI_PAGE = Path("docs/cli.md")
@@ -43,7 +49,7 @@ _HTML_LINK = re.compile(
     r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE
 )
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
-_TABLE = re.compile(r"<!-- table of escalation -->\n.*?<!-- /table -->", re.DOTALL)
+_TABLE = re.compile(r"<!-- table of (?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
 
@@ -172,10 +178,13 @@ def _block(command: str, text: str) -> str:
     return f"<!-- help: {command} -->\n```text\n{text}```\n<!-- /help -->"
 
 
-# The table of escalation
+# The tables of escalation
+
+OUTCOMES: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
+CONFIRM: dict[str, Literal["accept", "reject"]] = {"strict": "accept", "lenient": "reject"}
 
 
-def escalation_table() -> str:
+def row_table() -> list[str]:
     """Write the rows of the table in words: those of their functions."""
     lines = ["| row | for | applies if | then |", "| --- | --- | --- | --- |"]
     tasks_in_words = {ALL: "all", VOTED: "all but rankings"}
@@ -184,7 +193,7 @@ def escalation_table() -> str:
         name = f"*{row.name}*" if row.overrules else row.name
         condition = _words_of(row.applies).removeprefix("Whether ")
         lines.append(f"| {name} | {tasks} | {condition} | {_words_of(row.come_to)} |")
-    return "\n".join(["<!-- table of escalation -->", *lines, "<!-- /table -->"])
+    return lines
 
 
 def _words_of(function: Callable[..., object]) -> str:
@@ -192,16 +201,61 @@ def _words_of(function: Callable[..., object]) -> str:
     return " ".join((function.__doc__ or "").split()).removesuffix(".")
 
 
-def stale_escalation_table(root: Path) -> Iterator[str]:
-    """Yield a problem if docs/escalation.md does not hold the table as it is."""
-    if escalation_table() not in text_of(root, ESCALATION_PAGE):
-        yield f"{ESCALATION_PAGE}: the table is old; renew it with: python -m tests.docs --write"
+def outcome_table() -> list[str]:
+    """Write which outcomes of three tiers come to which verdict, in each mode."""
+    columns = {}
+    ends = set[tuple[str, str]]()
+    for mode, confirm in CONFIRM.items():
+        columns[mode] = _walk_outcomes(EscalationRules(confirm))
+        ends |= columns[mode].keys()
+    lines = [
+        f"| verdict | consensus | {' | '.join(columns)} |",
+        f"| --- | --- |{' --- |' * len(columns)}",
+    ]
+    order = [*get_args(VerdictWord), *get_args(Consensus)]
+    for verdict, consensus in sorted(ends, key=lambda end: tuple(map(order.index, end))):
+        cells = [" ".join(column[verdict, consensus]) for column in columns.values()]
+        lines.append(f"| {verdict} | {consensus} | {' | '.join(cells)} |")
+    return lines
 
 
-def write_escalation_table(root: Path) -> None:
+def _walk_outcomes(rules: EscalationRules) -> dict[tuple[str, str], list[str]]:
+    """Map each verdict and consensus to the outcomes of the tiers that come to it, in letters."""
+    letters_by_end = defaultdict[tuple[str, str], list[str]](list)
+    waiting = [""]
+    while waiting:
+        letters = waiting.pop(0)
+        evidence = {}
+        for tier, letter in zip(rules.tiers, letters, strict=False):
+            evidence[tier] = TierEvidence(OUTCOMES[letter])
+        step = decide(evidence, rules)
+        if isinstance(step, Ask):
+            waiting += [letters + letter for letter in OUTCOMES]
+        else:
+            letters_by_end[step.verdict, step.consensus].append(letters)
+    return letters_by_end
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {"escalation": row_table, "outcomes": outcome_table}
+
+
+def escalation_table(name: str) -> str:
+    return "\n".join([f"<!-- table of {name} -->", *TABLES[name](), "<!-- /table -->"])
+
+
+def stale_escalation_tables(root: Path) -> Iterator[str]:
+    """Yield a problem for each table that docs/escalation.md does not hold as it is."""
+    for name in TABLES:
+        if escalation_table(name) not in text_of(root, ESCALATION_PAGE):
+            renew = "renew it with: python -m tests.docs --write"
+            yield f"{ESCALATION_PAGE}: the table of {name} is old; {renew}"
+
+
+def write_escalation_tables(root: Path) -> None:
     page = root / ESCALATION_PAGE
-    text = _TABLE.sub(lambda _: escalation_table(), text_of(root, ESCALATION_PAGE))
-    page.write_text(text, encoding="utf-8")
+    text = text_of(root, ESCALATION_PAGE)
+    renewed = _TABLE.sub(lambda match: escalation_table(match["name"]), text)
+    page.write_text(renewed, encoding="utf-8")
 
 
 # What pages show
@@ -356,7 +410,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     *(
         broken_links,
         stale_help,
-        stale_escalation_table,
+        stale_escalation_tables,
         undocumented_names,
         unparsable_blocks,
         unknown_commands,
@@ -371,7 +425,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
 def main(arguments: Sequence[str]) -> int:
     if "--write" in arguments:
         write_help(ROOT)
-        write_escalation_table(ROOT)
+        write_escalation_tables(ROOT)
     problems = [problem for check in CHECKS for problem in check(ROOT)]
     for problem in problems:
         sys.stderr.write(f"{problem}\n")

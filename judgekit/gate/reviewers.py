@@ -19,7 +19,7 @@ from judgekit.errors import JudgekitError
 from judgekit.gate import policy, remotes
 from judgekit.judging import shared
 from judgekit.ledger import OverrideLine, store
-from judgekit.ledger.records import newest_override
+from judgekit.ledger.records import is_override_of, newest_override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,8 +68,9 @@ class ReviewedOverrides:
     ) -> OverrideLine | None:
         """Find the newest override of a file that counts here; notes those that don't, with who and why."""
         counting = []
+        hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
-            if not _is_of(override, document):
+            if not is_override_of(override, document.task_id, hashes):
                 continue
             reason = self._objection(override, change, without_terminal=without_terminal)
             if not reason:
@@ -80,7 +81,7 @@ class ReviewedOverrides:
         return newest_override(
             counting,
             document.task_id,
-            [file.sha256 for file in document.files],
+            hashes,
             without_terminal=without_terminal,
         )
 
@@ -96,12 +97,6 @@ class ReviewedOverrides:
         if not override.terminal and not without_terminal:
             return "it was given without a terminal"
         return ""
-
-
-def _is_of(override: OverrideLine, document: Document) -> bool:
-    hashes = [file.sha256 for file in document.files]
-    found = newest_override([override], document.task_id, hashes, without_terminal=True)
-    return found is not None
 
 
 def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:

@@ -282,13 +282,15 @@ def newest_override(
             continue
         if not record.terminal and not without_terminal:
             continue
-        if same_blob(record.task_id, task_id) and _is_of_subjects(record, task_id, subjects):
+        if is_override_of(record, task_id, subjects):
             overrides.append(record)
     return max(overrides, key=lambda override: override.timestamp, default=None)
 
 
-def _is_of_subjects(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:
-    """Whether an override was given for files with these SHA-256."""
+def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
+    """Whether an override was given for a task whose files have these SHA-256, whoever gave it and where."""
+    if not same_blob(override.task_id, task_id):
+        return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
     # An id of another kind stays the same when the content changes; a short hash is soon another's.

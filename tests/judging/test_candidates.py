@@ -279,6 +279,14 @@ def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
     assert selection.degraded == "quick: timeout (no answer in 3 s)"
 
 
+def test_a_round_lists_the_candidates_of_a_batch_that_failed() -> None:
+    gateway = ScriptedGateway({"quick": [keep("Title 3."), TIMEOUT]})
+    (row,) = judge(gateway, count=16, tiers=ALONE).rounds
+    assert isinstance(row.opinion, SelectOpinion)
+    assert row.opinion.keep == ["m3"]
+    assert row.opinion.unjudged == [f"m{number}" for number in range(8, 16)]
+
+
 def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[list[str], Selection, ByModel]:  # noqa: ANN401
     gateway = ByModel(answers)
     panel = {
