@@ -32,12 +32,12 @@ class Exit(enum.IntEnum):
 class JudgekitError(Exception):
     """Base of all errors that judgekit raises on purpose: its text is one line for each problem.
 
-    `exit_code` is what a command ends with; `kind` and `status` (of HTTP) are what the engine and a shared
-    judge answer.
+    `exit_code` is what a command ends with; `wire_name` and `status` (of HTTP) are what the engine and a
+    shared judge answer. The name stands there as `error.kind`.
     """
 
     exit_code: Exit = Exit.INTERNAL
-    kind: str = "internal"
+    wire_name: str = "internal"
     status: int = 500
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,9 +46,9 @@ class JudgekitError(Exception):
 
 
 def _restored(
-    kind: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
+    error_class: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
 ) -> JudgekitError:
-    error = kind.__new__(kind, *args)
+    error = error_class.__new__(error_class, *args)
     error.args = args
     error.__dict__.update(state)
     return error
@@ -65,7 +65,7 @@ class UsageError(_NamingError):
     """The command line asks for something that does not exist or does not go together."""
 
     exit_code = Exit.USAGE
-    kind = "usage"
+    wire_name = "usage"
     status = 422
 
 
@@ -73,7 +73,7 @@ class InputError(_NamingError):
     """What should be judged or searched cannot be read: missing, binary, not UTF-8, outside its root."""
 
     exit_code = Exit.BAD_INPUT
-    kind = "input"
+    wire_name = "input"
     status = 422
 
 
@@ -81,7 +81,7 @@ class ConfigError(_NamingError):
     """A YAML or JSON file that a user tunes is wrong; says file, line, key, expectation and remedy."""
 
     exit_code = Exit.BAD_CONFIG
-    kind = "config"
+    wire_name = "config"
     status = 422
 
     def __init__(
@@ -121,12 +121,12 @@ class StoreError(JudgekitError):
         retry_after: float = 2,
         *,
         status: Literal[429, 503] = 503,
-        kind: str = "store",
+        wire_name: str = "store",
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.status = status
-        self.kind = kind
+        self.wire_name = wire_name
 
 
 NO_SQLITE = (
@@ -209,6 +209,10 @@ class GatewayError(JudgekitError):
         self.usage = usage
         self.objections: frozenset[str] = frozenset()
         self.room: int | None = None
+
+    @property
+    def wire_name(self) -> str:  # type: ignore[override]  # it follows the kind, which may change
+        return self.kind.value
 
 
 CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "local", "mixed"]

@@ -163,7 +163,7 @@ def test_errors_speak_of_python(server: Loopback) -> None:
     [
         GatewayError(FailureKind.RATE_LIMIT, "slow down", retry_after=3.0, usage=Usage(1, 2)),
         ConfigError("expected a number", path="config.yaml", line=3, key="judge.deadline"),
-        StoreError("busy", 5, status=429, kind="limit"),
+        StoreError("busy", 5, status=429, wire_name="limit"),
         FieldError("text", "expected a text"),
         InputError("a.md: empty"),
     ],

@@ -107,7 +107,9 @@ class AdmissionMiddleware:
             answer = self._holder_of(bearer)
             holder = await answer if isawaitable(answer) else answer
         except StoreError as error:
-            raise _RefusedError(error.status, error.kind, str(error), error.retry_after) from None
+            raise _RefusedError(
+                error.status, error.wire_name, str(error), error.retry_after
+            ) from None
         except JudgekitError as error:
             self._log.fault(error)
             problem = "the server cannot read its token file"
@@ -149,12 +151,12 @@ class AdmissionMiddleware:
 
 
 class _RefusedError(Exception):
-    """A request is not let in: the answer's status, kind and message, and seconds until it may be."""
+    """A request is not let in: the answer's status, name and message, and seconds until it may be."""
 
-    def __init__(self, status: int, kind: str, message: str, retry_after: float = 0) -> None:
+    def __init__(self, status: int, wire_name: str, message: str, retry_after: float = 0) -> None:
         super().__init__(message)
         self._status = status
-        self._kind = kind
+        self._wire_name = wire_name
         self._retry_after = retry_after
 
     def response(self) -> Response:
@@ -162,7 +164,7 @@ class _RefusedError(Exception):
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["retry-after"] = f"{self._retry_after:g}"
-        return Response(error_body(self._kind, str(self)), self._status, headers)
+        return Response(error_body(self._wire_name, str(self)), self._status, headers)
 
 
 def _size_of_body(headers: Mapping[bytes, bytes]) -> int:
@@ -173,9 +175,9 @@ def _size_of_body(headers: Mapping[bytes, bytes]) -> int:
     return -1
 
 
-def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
+def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
     return json.dumps(
-        {"error": {"kind": kind, "message": message, "exit_code": exit_code}}
+        {"error": {"kind": wire_name, "message": message, "exit_code": exit_code}}
     ).encode()
 
 

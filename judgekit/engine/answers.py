@@ -36,7 +36,7 @@ _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
 _ERRORS: dict[str, type[Exception]] = {
-    kind.kind: kind for kind in (ConfigError, InputError, UsageError)
+    error.wire_name: error for error in (ConfigError, InputError, UsageError)
 }
 
 
@@ -70,11 +70,11 @@ def _error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
-    kind = _ERRORS.get(str(error.get("kind")), NoEngine)
+    error_class = _ERRORS.get(str(error.get("kind")), NoEngine)
     message = str(error.get("message"))
-    if kind is ConfigError:
+    if error_class is ConfigError:
         return ConfigError.of([*map(ConfigError, message.split("\n"))])
-    return kind(message)
+    return error_class(message)
 
 
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON

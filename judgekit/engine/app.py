@@ -398,40 +398,42 @@ def say_errors(app: FastAPI, log: Log) -> None:
             log.fault(error)
         return answer_to(error)
 
-    for kind in (*_EXPECTED, Exception):
-        app.add_exception_handler(kind, respond)
+    for error_class in (*_EXPECTED, Exception):
+        app.add_exception_handler(error_class, respond)
 
 
 def answer_to(error: Exception) -> Response:
-    """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
+    """Return the answer that an error becomes: its name, its one line, and the exit code of a command."""
     headers: dict[str, str] = {}
     if isinstance(error, JudgekitError):
-        kind = error.kind
+        wire_name = error.wire_name
         status = error.status
         exit_code = error.exit_code
         message = str(error)
         if isinstance(error, StoreError):
             headers["retry-after"] = f"{error.retry_after:.0f}"
     elif isinstance(error, RequestValidationError):
-        kind, message = _problem_of_body(error)
+        wire_name, message = _problem_of_body(error)
         status = InputError.status
         exit_code = InputError.exit_code
     elif isinstance(error, HTTPException):
-        kind = InputError.kind
+        wire_name = InputError.wire_name
         status = error.status_code
         exit_code = InputError.exit_code
         message = str(error.detail)
         headers.update(error.headers or {})  # which methods are allowed
     else:
-        kind = JudgekitError.kind
+        wire_name = JudgekitError.wire_name
         status = JudgekitError.status
         exit_code = JudgekitError.exit_code
         message = f"internal error ({type(error).__name__}); see the engine's log"
-    return Response(error_body(kind, message, int(exit_code)), status, headers, media_type=JSON)
+    return Response(
+        error_body(wire_name, message, int(exit_code)), status, headers, media_type=JSON
+    )
 
 
 def _problem_of_body(error: RequestValidationError) -> tuple[str, str]:
-    """Return the kind and the line of the first thing that is wrong with a request's body."""
+    """Return the name and the line of the first thing that is wrong with a request's body."""
     sent = {}
     for detail in error.errors():
         location = detail["loc"]
@@ -439,4 +441,4 @@ def _problem_of_body(error: RequestValidationError) -> tuple[str, str]:
     first = problem(error.errors(), sent | {"body": error.body})
     where = ".".join(str(part) for part in first.location[1:]) or _NO_BODY
     is_too_long = error.errors()[0]["type"].endswith("too_long")
-    return "size" if is_too_long else InputError.kind, f"{where}: {first.text}"
+    return "size" if is_too_long else InputError.wire_name, f"{where}: {first.text}"

@@ -51,7 +51,7 @@ _threads = ThreadPoolExecutor(64, thread_name_prefix="judgekit-flow")
 class NotReady(JudgekitError):  # noqa: N818 - no error of the caller, who judges in its own process
     """What judging needs cannot be loaded here; the text says why."""
 
-    kind = "not_ready"
+    wire_name = "not_ready"
     status = 503
 
 

@@ -295,7 +295,7 @@ class Database:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
             if earlier is None or earlier[2] is None:
                 raise StoreError(
-                    "this request is being judged; ask again for its verdict", 1, kind="busy"
+                    "this request is being judged; ask again for its verdict", 1, wire_name="busy"
                 )
             return str(earlier[2])
 
@@ -354,7 +354,7 @@ def _check_budget(
     if spent + usd > budget.usd:
         when = "at midnight UTC" if budget.per == "day" else "when the month ends (UTC)"
         message = f"{limit} does not allow {usd:g} more ({spent:.4f} spent); it begins anew {when}"
-        raise StoreError(message, left_seconds + 1, status=429, kind="budget")
+        raise StoreError(message, left_seconds + 1, status=429, wire_name="budget")
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
 

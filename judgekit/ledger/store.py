@@ -301,7 +301,7 @@ class LedgerError(JudgekitError):
     """Lines could not be written: the text says why and what to do; `written` of them are in the ledger."""
 
     exit_code = Exit.BAD_CONFIG
-    kind = "ledger"
+    wire_name = "ledger"
     status = 503
 
     def __init__(self, folder: Path, error: OSError, written: int = 0) -> None:

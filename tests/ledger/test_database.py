@@ -306,7 +306,7 @@ def test_a_request_has_one_attempt_at_a_time_and_one_answer(
             try:
                 return shared.claim(attempt("ada", "many", number), 60, 0, None) is None
             except StoreError as error:
-                return (error.status, error.kind) != (503, "busy")
+                return (error.status, error.wire_name) != (503, "busy")
 
         assert sum(pool.map(claims, range(24))) == 1
     assert shared.claim(first, 60, 0, None) is None
