@@ -130,7 +130,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _parameters_to_hash(endpoint: Endpoint) -> dict[str, Any]:
+def _parameters_to_hash(endpoint: Endpoint) -> dict[str, str]:
     """Return the parameters of a call that are no secrets; of a command's environment the addresses."""
     secrets = secret_values(endpoint)
     parameters = {}

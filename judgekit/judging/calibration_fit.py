@@ -7,7 +7,7 @@ cannot be seen, so that's not bound.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.judging import pointwise
 from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
@@ -81,7 +81,7 @@ def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
 def profile_sha256(endpoint: Endpoint) -> str | None:
     """Return a hash of all that its profile says about how a model is asked; None of a recording."""
     profile = endpoint.profile
-    how_it_asks: dict[str, Any]
+    how_it_asks: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
         how_it_asks = {
             "arguments": profile.of_model(profile.arguments, endpoint.model, {}),

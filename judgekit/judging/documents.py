@@ -7,9 +7,17 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    BinaryIO,
+    ClassVar,
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    TypedDict,
+)
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
@@ -85,6 +93,43 @@ _HOW: dict[Giving, str] = {
 }
 
 
+class SentFile(TypedDict):
+    """A file as an engine takes it; `shown` is its alias."""
+
+    path: str
+    text: str
+    sha256: str
+    total: int
+    shown: NotRequired[str]
+
+
+class SentAuthor(TypedDict):
+    """An author as an engine takes it."""
+
+    name: str | None
+    family: str | None
+
+
+class SentDocument(TypedDict):
+    """A document as an engine and a team's server take it."""
+
+    files: list[SentFile]
+    task_id: str
+    description: str
+    acceptance: str
+    reference: NotRequired[str]
+    author: SentAuthor
+    commit: str | None
+
+
+class SentComparison(TypedDict):
+    """Texts to compare as an engine takes them."""
+
+    prompt: str
+    files: list[SentFile]
+    authors: Sequence[str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file: path, beginning, SHA-256 of the bytes, characters of all; an `alias` stands for the path."""
@@ -100,9 +145,9 @@ class File:
         """The path that models see."""
         return self.alias or self.path
 
-    def body(self, clean_name: Callable[[str], str] = str) -> dict[str, Any]:
+    def body(self, clean_name: Callable[[str], str] = str) -> SentFile:
         """Return it as an engine takes it, with names as `clean_name` changes them."""
-        body = {
+        body: SentFile = {
             "path": clean_name(self.path),
             "text": self.text,
             "sha256": self.sha256,
@@ -138,25 +183,23 @@ class Document:
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def body(self, clean_name: Callable[[str], str] = str) -> dict[str, Any]:
+    def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
         """Return it as an engine and a team's server take it, with names as `clean_name` changes them."""
-        # An older server refuses keys that it does not know: these are sent only where they are set.
-        task = {}
-        for role, text in asdict(self.task).items():
-            if text or role != "reference":
-                task[role] = text
-        files = [file.body(clean_name) for file in self.files]
-        author = {
-            "name": self.author.name and clean_name(self.author.name),
-            "family": self.author.family,
-        }
-        return {
-            "files": files,
+        body: SentDocument = {
+            "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
-            **task,
-            "author": author,
+            "description": self.task.description,
+            "acceptance": self.task.acceptance,
+            "author": {
+                "name": self.author.name and clean_name(self.author.name),
+                "family": self.author.family,
+            },
             "commit": self.commit,
         }
+        # An older server refuses keys that it doesn't know: this one is sent only if it's set.
+        if self.task.reference:
+            body["reference"] = self.task.reference
+        return body
 
     @property
     def size(self) -> int:
@@ -218,7 +261,7 @@ class ComparisonInput:
     files: tuple[File, ...]
     authors: tuple[str | None, ...] = ()
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> SentComparison:
         return {
             "prompt": self.prompt,
             "files": [file.body() for file in self.files],

@@ -8,7 +8,7 @@ import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -228,7 +228,7 @@ def judged_hook(
     prompt: str,
     hits: Sequence[Candidate],
     parts: Sequence[str],
-    payload: Mapping[str, Any],
+    payload: Mapping[str, object],
     project: str,
 ) -> Judged | str:
     """Return the kept and the undecided of `hits`, and what models selected; or why no model is asked.

@@ -29,7 +29,7 @@ from judgekit.redaction import redact
 from judgekit.text import counted, short_line, unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
@@ -114,7 +114,7 @@ class Shared:
             update={"subjects": subjects, "task_id": document.task_id, "author": author}
         )
 
-    async def _ask_for_verdict(self, body: dict[str, Any], timeout: float) -> bytes:
+    async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
         """Return the answer; it is asked for again, under one key, where one of several servers goes."""
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
 from judgekit import errors
 from judgekit.judging.question import ModelTurn, Subject
@@ -15,9 +15,34 @@ from judgekit.judging.verdict import rubric_ref
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import ModeName, TierName
+    from judgekit.errors import CostSource
     from judgekit.judging.settings import JudgeSettings
+    from judgekit.judging.verdict import RubricRef
     from judgekit.providers.base import Endpoint
+
+
+class CommonFields(TypedDict):
+    """What every record says: the rules, the rounds, the time, and the cost in US dollars."""
+
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    calibration: str | None
+    rounds: list[Any]
+    duration_ms: int
+    cost_usd: float | None
+    cost_source: CostSource | None
+    cost_complete: bool
+
+
+class VerdictFields(CommonFields):
+    """What verdicts and comparisons say besides: an id, the time, secrets, substitutes."""
+
+    id: str
+    timestamp: datetime
+    redacted: int
+    substitutes: list[str]
 
 
 @dataclass(slots=True)
@@ -40,8 +65,7 @@ class JudgingState(Generic[Subject]):
     voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
     """The opinions of models, in tiers that came to one."""
 
-    def common_fields(self, settings: JudgeSettings) -> dict[str, Any]:
-        """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
+    def common_fields(self, settings: JudgeSettings) -> CommonFields:
         usages = [answer.usage for answer in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
         return {
@@ -56,8 +80,7 @@ class JudgingState(Generic[Subject]):
             "cost_complete": not any(usage.unpriced_calls for usage in usages),
         }
 
-    def verdict_fields(self, settings: JudgeSettings) -> dict[str, Any]:
-        """Return what verdicts and comparisons say beside that: an id, the time, secrets, substitutes."""
+    def verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
         providers = set()
         for tier in self.opinions:
             providers |= {model.profile.provider for model in settings.models_by_tier[tier]}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING, TypedDict, cast
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Literal
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
 
 
 _REASONS = {
@@ -18,15 +19,37 @@ _REASONS = {
 _OPEN = ("", "reject", "improve", "escalate", "undetermined", "tie")
 
 
-def is_wordless(verdict: Mapping[str, Any]) -> bool:
+class _Opinion(TypedDict, total=False):
+    """What of an opinion tells a model that decides from one that writes, in JSON of any version."""
+
+    probabilities: object
+    keep: object
+    findings: Sequence[object]
+    asked: str
+
+
+class _Round(TypedDict):
+    """A round with such an opinion, in JSON."""
+
+    tier: str
+    model: str
+    opinion: _Opinion | None
+
+
+def _rounds_of(record: Mapping[str, object]) -> Sequence[_Round]:
+    return cast("Sequence[_Round]", record.get("rounds") or ())
+
+
+def is_wordless(verdict: Mapping[str, object]) -> bool:
     """Whether all opinions of the tier that settled a verdict's record are those of decision models.
 
     What such models find is found by code, from probabilities: a verdict may be wordless and have findings.
     """
     opinions = []
-    for row in verdict.get("rounds") or ():
-        if row["tier"] == verdict.get("judge_tier") and row["opinion"]:
-            opinions.append(row["opinion"])
+    for row in _rounds_of(verdict):
+        opinion = row["opinion"]
+        if row["tier"] == verdict.get("judge_tier") and opinion:
+            opinions.append(opinion)
     return bool(opinions) and all("probabilities" in opinion for opinion in opinions)
 
 
@@ -51,7 +74,7 @@ class Deciders:
     def __bool__(self) -> bool:
         return bool(self._answered) or self._has_reasons
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, object]) -> None:
         """Count the rounds of a verdict's record, and an acceptance that no calibration vouches for."""
         if (
             record.get("verdict", "") not in _OPEN
@@ -60,7 +83,7 @@ class Deciders:
         ):
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
-        for row in record.get("rounds") or ():
+        for row in _rounds_of(record):
             opinion = row["opinion"]
             if not opinion:
                 continue
