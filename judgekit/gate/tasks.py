@@ -19,6 +19,7 @@ from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
 from judgekit.judging.request import AS_CONFIGURED, JudgeRequest
+from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
 from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
 from judgekit.judging.wordless import is_wordless
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
@@ -100,9 +101,9 @@ def require_findings(verdict: Verdict) -> Verdict:
     if not would_hold or verdict.findings or not is_wordless(verdict.record()):
         return verdict
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
-    degraded = "; ".join(filter(None, (why, verdict.degraded)))
-    changes = {"verdict": "undetermined", "because": NO_FINDING, "degraded": degraded}
-    return verdict.model_copy(update=changes)
+    undetermined = verdict.model_copy(update={"verdict": "undetermined", "because": NO_FINDING})
+    reservation = Reservation(ReservationKind.NO_FINDING, why)
+    return with_reservation(undetermined, reservation, first=True)
 
 
 def decide_without_models(

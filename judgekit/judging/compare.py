@@ -23,9 +23,15 @@ from judgekit.judging.jury import (
 )
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.question import AnyRubric
+from judgekit.judging.reservations import (
+    Reservation,
+    ReservationKind,
+    failures,
+    in_words,
+)
 from judgekit.judging.rows import find_families, independence_problem
 from judgekit.judging.steps import CUT_TEXTS, EQUAL_TEXTS, OWN_FAMILY, End, EscalationRules
-from judgekit.judging.verdict import Comparison, Contestant, failures
+from judgekit.judging.verdict import Comparison, Contestant
 from judgekit.redaction import redact
 from judgekit.rubric.schema import CompareRubric
 
@@ -48,7 +54,7 @@ class ComparisonResult(NamedTuple):
     verdict: str = "undetermined"
     lead: float | None = None
     reasoning: str = ""
-    degraded: str | None = None
+    reservation: Reservation | None = None
     truncated: bool = False
     families: tuple[str, ...] = ()
 
@@ -80,24 +86,24 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         state: Compared,
         end: End,
         result: ComparisonResult,
-        note: str = "",
+        note: Reservation | None = None,
         scores: Mapping[str, SubjectScore] = {},
     ) -> Comparison:
         """Return the record of what the tiers came to; equal texts are a tie, whatever that was.
 
         `scores` holds by letter the mean of a subject and the tier that gave it. `note` joins the other
-        reasons of `degraded`.
+        reservations.
         """
         subject = state.subject
         if subject.is_one_text:
             end = EQUAL_TEXTS
             result = _tie_of_equal_texts(subject)
-        degradations = [
+        reservations = [
             self._why_not_judged(state),
-            result.degraded,
-            failures(state.rounds),
+            result.reservation,
+            *failures(state.rounds),
             note,
-            self.settings.calibration_warning,
+            self._why_uncalibrated(),
         ]
         # A prompt may hold half a surrogate pair, which UTF-8 alone would refuse.
         prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
@@ -110,7 +116,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             judge_tier=end.tier,
             lead=None if result.lead is None else round(result.lead, DIGITS),
             reasoning=result.reasoning,
-            degraded="; ".join(filter(None, degradations)) or None,
+            degraded=in_words(filter(None, reservations)),
             truncated=result.truncated,
             families=result.families,
             independent=independence.is_independent(subject.author_families, result.families),
@@ -120,12 +126,19 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             return outgoing.redact_replies(comparison)
         return comparison
 
-    def _why_not_judged(self, state: Compared) -> str | None:
+    def _why_not_judged(self, state: Compared) -> Reservation | None:
         """Return why no model was asked; None where one was, and where equal texts need none."""
         if state.rounds or state.subject.is_one_text:
             return None
         reason = state.refused or self.settings.no_model_reason
-        return f"not judged: {reason}" if reason else None
+        if not reason:
+            return None
+        return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
+
+    def _why_uncalibrated(self) -> Reservation | None:
+        """Return why a calibration was not used, if there is one."""
+        warning = self.settings.calibration_warning
+        return Reservation(ReservationKind.CALIBRATION, warning) if warning else None
 
     def families(self, state: Compared, end: End) -> tuple[str, ...]:
         """Return the families behind an end, in order of the alphabet."""
@@ -133,10 +146,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
         """Return the result of a win by the winner's own family alone, if somebody else is to decide."""
+        problem = independence_problem(
+            self.evidence(state), self.rules(state), end.overruled or end
+        )
+        reservation = Reservation(ReservationKind.OWN_FAMILY, problem) if problem else None
         return ComparisonResult(
-            degraded=independence_problem(
-                self.evidence(state), self.rules(state), end.overruled or end
-            ),
+            reservation=reservation,
             truncated=truncated,
             families=self.families(state, end),
         )
@@ -218,7 +233,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         for tier, letters in self.cut_texts(state).items():
             if tier in votes:
                 cuts.append(f"{letters} for {tier}")
-        note = f"cut: {', '.join(cuts)}" if cuts else ""
+        note = None
+        if cuts:
+            note = Reservation(ReservationKind.CUT, f"cut: {', '.join(cuts)}")
         return self.comparison(state, end, self._result(state, end), note)
 
     def _result(self, state: Compared, end: End) -> ComparisonResult:
@@ -231,7 +248,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         if end.tier is None:
             return ComparisonResult(
                 verdict=end.verdict,
-                degraded=NOT_WHOLE if end.because == CUT_TEXTS else None,
+                reservation=NOT_WHOLE if end.because == CUT_TEXTS else None,
                 truncated=bool(state.cut),
                 families=self.families(state, end),
             )
@@ -260,7 +277,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return letters_by_tier
 
 
-NOT_WHOLE = "no model saw the whole of both texts, so the result is open"
+NOT_WHOLE = Reservation(
+    ReservationKind.CUT, "no model saw the whole of both texts, so the result is open"
+)
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:

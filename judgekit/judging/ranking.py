@@ -18,6 +18,7 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import ModelTurn, TierQuestion
+from judgekit.judging.reservations import Reservation, ReservationKind
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.standing import RankedTier, Voter, contending, lead_of, rank, usual_margins
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from judgekit.judging.state import JudgingState
     from judgekit.providers.base import Endpoint, Messages
 
+_NOT_WHOLE = Reservation(
+    ReservationKind.CUT, "no model saw the whole of the best texts, so the result is open"
+)
 NAME = "text"  # what models are told: a path may say who wrote it
 
 
@@ -202,8 +206,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     ) -> ComparisonResult:
         """Build the record's part on the winner: by how much, and by whom."""
         if end.because == CUT_TEXTS:
-            why = "no model saw the whole of the best texts, so the result is open"
-            return ComparisonResult(degraded=why, truncated=True)
+            return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY:
             return self.refused_result(state, end, truncated=False)
         if end.tier is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
 from judgekit.judging.kinds import kind_of
+from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 LEAST_QUOTE = 10  # characters: shorter ones are in many texts
 MOST_CUTS = 5  # in a quote
 MOST_REVIEWED = 40  # findings of one text
+_NOT_CHECKED = Reservation(
+    ReservationKind.NO_REVIEW, "no finding could be checked, so the first scores stand"
+)
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
 
@@ -145,9 +149,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
         verdict = await _score_again(judge, state, review)
     else:
         verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
-        why = "no finding could be checked, so the first scores stand"
-        degraded = "; ".join(filter(None, (verdict.degraded, why)))
-        verdict = verdict.model_copy(update={"degraded": degraded})
+        verdict = with_reservation(verdict, _NOT_CHECKED)
     findings = []
     for finding in review:
         is_unchecked = not (finding.checked or finding.dropped)

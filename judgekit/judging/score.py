@@ -11,11 +11,18 @@ from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.evidence import Evidence, Speakers, read_document
 from judgekit.judging.kinds import DECIDES, kind_of
 from judgekit.judging.orchestrator import Judge
+from judgekit.judging.reservations import (
+    Reservation,
+    ReservationKind,
+    failures,
+    has_kind,
+    in_words,
+)
 from judgekit.judging.rows import find_families, independence_problem
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
 from judgekit.judging.steps import OWN_FAMILY, End, EscalationRules
-from judgekit.judging.verdict import JudgedFile, Round, Verdict, failures
+from judgekit.judging.verdict import JudgedFile, Round, Verdict
 from judgekit.redaction import redact
 from judgekit.rubric.schema import ScoreRubric
 
@@ -115,7 +122,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             truncated=self._is_truncated(state, end),
             consensus=end.consensus,
             because=end.because,
-            degraded=self._degraded_reason(end, state),
+            degraded=in_words(self._reservations(end, state)),
             author=document.author,
             independent=independence.is_independent(document.author_families, families),
             commit=document.commit,
@@ -136,34 +143,57 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return bool(state.cut)
         return settled.tier in state.cut
 
-    def _degraded_reason(self, end: End, state: JudgingState[Document]) -> str | None:
-        """Say in one line what the verdict lacks, if there is something."""
-        if state.rounds:
-            failure = failures(state.rounds)
-        else:
-            failure = f"not judged: {state.refused or self.settings.no_model_reason}"
+    def _reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
+        """List what the verdict lacks."""
         evidence = self.evidence(state)
-        rules = self.rules(state)
-        own_family = None
         end_before = end
+        reservations = []
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled
-            own_family = independence_problem(evidence, rules, end_before)
-        uncovered = None
-        if self.settings.finality:
-            uncovered = self._uncovered_reason(self.settings.finality, state)
-        reasons = [own_family, failure, self.settings.calibration_warning, uncovered]
+            problem = independence_problem(evidence, self.rules(state), end_before)
+            if problem:
+                reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
+        if state.rounds:
+            reservations += failures(state.rounds)
+        else:
+            reason = f"not judged: {state.refused or self.settings.no_model_reason}"
+            reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
+        reservations += self._calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
-            reasons.append(decisions.uncalibrated_reason(_names(state, answered)))
+            reason = decisions.uncalibrated_reason(_names(state, answered))
+            reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
+        if end_before.verdict == "undetermined":
+            obstacle = self._obstacle(state, reservations)
+            if obstacle:
+                reservations.insert(0, obstacle)
+        return reservations
+
+    def _obstacle(
+        self, state: JudgingState[Document], others: Sequence[Reservation]
+    ) -> Reservation | None:
+        """Say why the acceptances of some tiers came to nothing; None if `others` do, or there are none."""
+        evidence = self.evidence(state)
+        rules = self.rules(state)
         accepting = {tier for tier in evidence if evidence[tier].outcome == "accept"}
-        if end_before.verdict == "undetermined" and accepting:
-            if not any(evidence[tier].sees_all for tier in accepting):
-                if failure is None:
-                    reasons.insert(0, "no model saw the whole text, so it cannot be accepted")
-            elif rules.needs_proof and accepting <= set(rules.deciding):
-                reasons.insert(0, decisions.unproven_reason(_names(state, accepting)))
-        return "; ".join(filter(None, reasons)) or None
+        if not accepting:
+            return None
+        if not any(evidence[tier].sees_all for tier in accepting):
+            if has_kind(others, ReservationKind.FAILURE):
+                return None
+            reason = "no model saw the whole text, so it cannot be accepted"
+            return Reservation(ReservationKind.CUT, reason)
+        if rules.needs_proof and accepting <= set(rules.deciding):
+            reason = decisions.unproven_reason(_names(state, accepting))
+            return Reservation(ReservationKind.UNPROVEN, reason)
+        return None
+
+    def _calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
+        """List why a calibration was not used, or not for all opinions."""
+        reasons = [self.settings.calibration_warning]
+        if self.settings.finality:
+            reasons.append(self._uncovered_reason(self.settings.finality, state))
+        return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
         """Whether decision models alone came to an end, and no calibration says when to believe them."""

@@ -11,9 +11,15 @@ from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import Evidence, read_candidate
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.prompt import candidate_text
+from judgekit.judging.reservations import (
+    Reservation,
+    ReservationKind,
+    failures,
+    in_words,
+)
 from judgekit.judging.select_question import SelectQuestion
 from judgekit.judging.steps import EACH_HAS_ITS_OWN, UNASKED, Ask, End, EscalationRules, Step
-from judgekit.judging.verdict import Decision, Selection, failures
+from judgekit.judging.verdict import Decision, Selection
 from judgekit.redaction import redact
 from judgekit.rubric.schema import SelectRubric
 
@@ -112,16 +118,17 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         """Return the decision on each candidate; `degraded` says why some are undetermined, if so."""
         del end  # each candidate has its own
         decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
-        degraded = None
+        reservations = []
         if any(decision.decision == "undetermined" for decision in decided):
-            degraded = failures(state.rounds) or self._unproven_reason(state)
+            reservations = failures(state.rounds) or self._why_unproven(state)
         if state.refused:
-            degraded = f"not judged: {state.refused}"
+            reason = f"not judged: {state.refused}"
+            reservations = [Reservation(ReservationKind.NOT_JUDGED, reason)]
         return Selection(
             stale=self.settings.calibration_warning,
             by_decisions=self._is_by_decisions(state),
             decisions=decided,
-            degraded=degraded,
+            degraded=in_words(reservations),
             **state.common_fields(self.settings),
         )
 
@@ -129,12 +136,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         """Whether decision models were asked, and no others."""
         return bool(state.rounds) and set(state.opinions) <= set(self.settings.deciding_tiers)
 
-    def _unproven_reason(self, state: JudgingState[Candidates]) -> str | None:
-        """Say why candidates are undecided that every tier kept; None where that is not so."""
+    def _why_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
+        """Say why candidates are undecided that every tier kept; nothing if that isn't so."""
         is_strict = self.settings.mode == "strict"
         if not is_strict or not self._is_by_decisions(state):
-            return None
-        return decisions.unproven_reason(row.model for row in state.rounds)
+            return []
+        reason = decisions.unproven_reason(row.model for row in state.rounds)
+        return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         """Return what the tiers decide about one candidate, by its id."""

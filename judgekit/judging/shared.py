@@ -21,6 +21,7 @@ from judgekit import environment
 from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
+from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
 from judgekit.judging.steps import OWN_FAMILY
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
@@ -230,7 +231,7 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
     )
     if not reason:
         return verdict
-    return verdict.model_copy(
+    undetermined = verdict.model_copy(
         update={
             "verdict": "undetermined",
             "consensus": "none",
@@ -241,9 +242,10 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
             "because": OWN_FAMILY,
             "reasoning": "",
             "findings": [],
-            "degraded": "; ".join(filter(None, (reason, verdict.degraded))),
         }
     )
+    reservation = Reservation(ReservationKind.OWN_FAMILY, reason)
+    return with_reservation(undetermined, reservation, first=True)
 
 
 def _passes(failure: Exception, tries: int) -> bool:

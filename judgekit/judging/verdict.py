@@ -433,26 +433,6 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     )
 
 
-def failures(rounds: Sequence[AnyRound]) -> str | None:
-    """Say in one line which tiers failed, and why; None where none did.
-
-    Of a model's failures of one kind in a tier the first counts.
-    """
-    tiers_by_reason: dict[str, dict[str, None]] = {}  # each tier once, in order
-    kinds_seen = set()
-    for row in rounds:
-        if row.failure is None:
-            continue
-        kind = (row.tier, row.model, row.failure.kind)
-        if kind in kinds_seen:
-            continue
-        kinds_seen.add(kind)
-        reason = f"{row.failure.kind} ({row.failure.message})"
-        tiers_by_reason.setdefault(reason, {})[row.tier] = None
-    parts = [f"{', '.join(tiers)}: {reason}" for reason, tiers in tiers_by_reason.items()]
-    return "; ".join(parts) or None
-
-
 Word = Annotated[str, StringConstraints(pattern="^([A-Z]|tie|escalate|undetermined)$")]
 
 

@@ -1,0 +1,86 @@
+"""What a record has to say against itself: each reservation by its kind, and all of them in words."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from judgekit.judging.verdict import AnyRound, Verdict
+
+_BETWEEN = "; "
+
+
+class ReservationKind(enum.Enum):
+    """What a reservation is about."""
+
+    NOT_JUDGED = enum.auto()
+    """No model was asked."""
+    FAILURE = enum.auto()
+    """A tier's model gave no opinion."""
+    CUT = enum.auto()
+    """Models saw only a part of a text."""
+    OWN_FAMILY = enum.auto()
+    """Nobody but the author's own family accepts it, or prefers it."""
+    UNPROVEN = enum.auto()
+    """Decision models would accept it, which isn't enough in strict mode."""
+    UNCALIBRATED = enum.auto()
+    """Decision models accept it, and nothing shows how far to believe them."""
+    CALIBRATION = enum.auto()
+    """A calibration wasn't used, or not for all opinions."""
+    NO_REVIEW = enum.auto()
+    """No finding could be checked by another family."""
+    NO_FINDING = enum.auto()
+    """Nobody said what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One thing that a verdict, a comparison or a selection lacks, in a line for a person."""
+
+    kind: ReservationKind
+    text: str
+
+
+def in_words(reservations: Iterable[Reservation]) -> str | None:
+    """Join reservations into what a record says as `degraded`; None without any."""
+    return _BETWEEN.join(reservation.text for reservation in reservations) or None
+
+
+def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool:
+    return any(reservation.kind is kind for reservation in reservations)
+
+
+def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
+    """Add a reservation to a verdict, behind what it says already or as the `first`."""
+    texts = [verdict.degraded, reservation.text]
+    if first:
+        texts.reverse()
+    degraded = _BETWEEN.join(filter(None, texts))
+    return verdict.model_copy(update={"degraded": degraded})
+
+
+def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
+    """List which tiers failed, and why: those with the same reason in one line.
+
+    Of a model's failures of one kind in a tier the first counts.
+    """
+    tiers_by_reason: dict[str, dict[str, None]] = {}  # each tier once, in order
+    failures_seen = set()
+    for row in rounds:
+        if row.failure is None:
+            continue
+        failure = (row.tier, row.model, row.failure.kind)
+        if failure in failures_seen:
+            continue
+        failures_seen.add(failure)
+        reason = f"{row.failure.kind} ({row.failure.message})"
+        tiers_by_reason.setdefault(reason, {})[row.tier] = None
+    reservations = []
+    for reason, tiers in tiers_by_reason.items():
+        text = f"{', '.join(tiers)}: {reason}"
+        reservations.append(Reservation(ReservationKind.FAILURE, text))
+    return reservations
