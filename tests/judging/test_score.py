@@ -176,6 +176,16 @@ def test_a_cut_document_is_not_accepted() -> None:
             assert "x" * 5000 in shown[1]
 
 
+def test_of_a_cut_document_a_failure_is_said_alone() -> None:
+    """Had the tier that failed answered, it might have seen the whole text."""
+    down = GatewayError(FailureKind.TIMEOUT, "no answer")
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [down], "tiebreaker": [down]})
+    subject = text_document("x" * 5000, total=6_000_000)
+    verdict = judge(gateway, mode="lenient", subject=subject)
+    assert verdict.verdict == "undetermined"
+    assert verdict.degraded == "deep, tiebreaker: timeout (no answer)"
+
+
 def rated(score: str) -> Reply:
     return reply(score, "small", call_usage(50, 1), logprobs=({score: -0.01},))
 
