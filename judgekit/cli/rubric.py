@@ -78,9 +78,9 @@ def show(
     """Print a rubric."""
     loaded = _load(reference)
     if prompt:
-        from judgekit.judging.prompt import rubric_text
+        from judgekit.judging.questions import question_of
 
-        say(rubric_text(loaded.rubric, mode))
+        say(question_of(loaded.rubric).agent_text(loaded.rubric, mode))
     else:
         say(loaded.path.read_text(encoding="utf-8").rstrip())
 

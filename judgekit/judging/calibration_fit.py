@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.judging import pointwise
 from judgekit.judging.calibration import TOGETHER, Asked, Asking, Calibration, sha256, together
+from judgekit.judging.questions import question_of
 from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.providers import registry
-from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class PanelFingerprint(NamedTuple):
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     """Return which models a judge asks, and how."""
-    has_scores = isinstance(settings.loaded.rubric, ScoreRubric)
+    has_scores = question_of(settings.loaded.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     asking: Asking = {}
@@ -142,7 +142,7 @@ def _options_in_play(
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
     all_able = [able for models in panel.able.values() for able in models.values()]
     is_pointwise = all(able in ({"points"}, {"decided"}) for able in all_able)
-    asks_alone = is_pointwise and not isinstance(rubric, CompareRubric)
+    asks_alone = is_pointwise and not question_of(rubric).is_about_two
     if not is_pointwise:
         yield "samples"
     if len(rubric.questions) > 1 and not asks_alone:

@@ -24,7 +24,7 @@ from judgekit.rubric.schema import CompareRubric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.questionnaire import Answers
     from judgekit.judging.settings import JudgeSettings
 
@@ -41,11 +41,18 @@ _BETTER = "better"  # the name of the one question
 class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
     """What a tier is asked about two texts: which is better, for each part of the rubric in both orders."""
 
+    is_about_two = True
+
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
         pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
         label = cls(settings, pair, tier).label("A")
         return cls(settings, pair, tier, earlier_opinions=[(label, "d")])
+
+    @staticmethod
+    def agent_text(rubric: CompareRubric, mode: ModeName) -> str:
+        del mode  # it wins or not by the same questions
+        return prompt.compare_agent_text(rubric)
 
     @property
     def bars(self) -> Sequence[float]:

@@ -9,13 +9,6 @@ from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels
 from judgekit.providers.base import Message
 from judgekit.redaction.lookalikes import plain
-from judgekit.rubric.schema import (
-    CompareRubric,
-    Given,
-    Rubric,
-    ScoreRubric,
-    SelectRubric,
-)
 from judgekit.text import short_line, visible
 
 if TYPE_CHECKING:
@@ -23,6 +16,13 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import PromptCandidate, Query, TaskDescription, VisibleFile
+    from judgekit.rubric.schema import (
+        CompareRubric,
+        Given,
+        Prompt,
+        ScoreRubric,
+        SelectRubric,
+    )
 
 TITLE_CHARS = 200
 
@@ -169,27 +169,40 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
     return "\n\n".join(blocks)
 
 
-def rubric_text(rubric: Rubric, mode: ModeName) -> str:
-    """Return the rubric, with its thresholds in words, as instructions for an agent that judges by itself."""
+def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
+    """Return a rubric for documents, with its thresholds in words, for an agent that judges by itself."""
+    questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
+    if rubric.prompt.few_shot:
+        questions += rated_examples(rubric)
+    rules = _rules_of_agent(rubric, mode)
+    return _agent_text(rubric.prompt, rubric.prompt.instructions.deep, questions, rules)
+
+
+def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
+    """Return a rubric for candidates, with its rule in words, for an agent that judges by itself."""
+    # The agent reads once and nobody confirms: the deep instruction would hide memories.
     instructions = rubric.prompt.instructions.deep
-    if isinstance(rubric, CompareRubric):
-        questions = ["Questions, the most important first:"]
-        questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
-        rules = [_WORDS["agent_compare"]]
-    elif isinstance(rubric, SelectRubric):
-        # The agent reads once and nobody confirms: the deep instruction would hide memories.
-        if mode == "lenient":
-            instructions = rubric.prompt.instructions.quick
-        questions = ["Questions, asked of each memory:"]
-        questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
-        rules = [_WORDS["agent_select"] % _questions_to_hold(rubric, mode)]
-    else:
-        questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
-        if rubric.prompt.few_shot:
-            questions += rated_examples(rubric)
-        rules = _rules_of_agent(rubric, mode)
+    if mode == "lenient":
+        instructions = rubric.prompt.instructions.quick
+    questions = ["Questions, asked of each memory:"]
+    questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
+    rules = [_WORDS["agent_select"] % _questions_to_hold(rubric, mode)]
+    return _agent_text(rubric.prompt, instructions, questions, rules)
+
+
+def compare_agent_text(rubric: CompareRubric) -> str:
+    """Return a rubric for two texts, for an agent that judges by itself."""
+    questions = ["Questions, the most important first:"]
+    questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
+    instructions = rubric.prompt.instructions.deep
+    return _agent_text(rubric.prompt, instructions, questions, [_WORDS["agent_compare"]])
+
+
+def _agent_text(
+    texts: Prompt, instructions: str, questions: Sequence[str], rules: Sequence[str]
+) -> str:
     return "\n\n".join(
-        [rubric.prompt.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
+        [texts.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from judgekit.config import TIERS
 from judgekit.judging.asking import ASKERS
@@ -175,6 +175,16 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
 class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     """What a task asks by questionnaires: it makes them, and reads the answers, whoever gave them."""
+
+    has_scores: ClassVar[bool] = False
+    """Whether answers are points of a scale, of which a model may give the expectation."""
+    is_about_two: ClassVar[bool] = False
+    """Whether it's about two texts together: then all criteria are weighed in a call, by any model."""
+
+    @staticmethod
+    @abstractmethod
+    def agent_text(rubric: AnyRubric, mode: ModeName) -> str:
+        """Return the rubric in words, as instructions for an agent that judges by itself."""
 
     @classmethod
     @abstractmethod

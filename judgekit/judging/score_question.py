@@ -20,7 +20,7 @@ from judgekit.rubric.schema import ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.question import ModelTurn
     from judgekit.judging.questionnaire import Points
     from judgekit.judging.settings import JudgeSettings
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     """What a tier is asked about a document."""
+
+    has_scores = True
 
     compared: bool = False
     """Whether scores are taken as first given, to be compared with those of other documents."""
@@ -45,6 +47,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         earlier = Opinion("accept", scores, "i")
         findings = (["j"], ["k"])
         return cls(settings, document, tier, earlier_opinions=[earlier], findings=findings)
+
+    @staticmethod
+    def agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
+        return prompt.score_agent_text(rubric, mode)
 
     @property
     def bars(self) -> Sequence[float]:

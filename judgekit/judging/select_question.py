@@ -23,7 +23,7 @@ from judgekit.rubric.schema import SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.question import ModelTurn
     from judgekit.judging.questionnaire import Answers, Context, Points
     from judgekit.judging.settings import JudgeSettings
@@ -60,6 +60,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> SelectQuestion:
         candidate = PromptCandidate("id", "title", "category", ("tag",), "text")
         return cls(settings, Candidates(Query("a", ("b",)), (candidate,)), tier)
+
+    @staticmethod
+    def agent_text(rubric: SelectRubric, mode: ModeName) -> str:
+        return prompt.select_agent_text(rubric, mode)
 
     @property
     def bars(self) -> Sequence[float]:

@@ -17,6 +17,7 @@ from judgekit.judging import calibration_files, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST_TEXTS, MOST_TEXTS, ComparisonInput, Document
+from judgekit.judging.questions import question_of
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.request import AS_CONFIGURED, OF_DOCUMENTS
@@ -286,7 +287,7 @@ def comparison_judge(
     loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
     judge_class: type[PairJudge | RankingJudge]
-    if isinstance(loaded.rubric, CompareRubric):
+    if question_of(loaded.rubric).is_about_two:
         if count > LEAST_TEXTS:
             problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
             raise UsageError(f"{problem}; name a rubric of the task 'score', such as {FOR_MORE}")

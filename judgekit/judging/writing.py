@@ -5,6 +5,8 @@ A score may be the mean over the scale's points, where a provider gives the prob
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -30,7 +32,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
+    from judgekit.judging.questionnaire import Questionnaire
     from judgekit.judging.round import Answer, Session
     from judgekit.providers.base import Endpoint, Messages, Reply
 
@@ -57,13 +59,14 @@ class Writer:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        has_scores = not questionnaire.is_listing and _choice_of(questionnaire) is None
+        sheet = _sheet_of(questionnaire)
+        wants_logprobs = sheet.has_scores and endpoint.logprobs
         request = Request(
             messages=(),  # `run_round` fills them in
             call_key=questionnaire.call_key,
             timeout=questionnaire.timeout,
-            max_tokens=_most_tokens(questionnaire),
-            top_logprobs=logprobs.ALTERNATIVES if has_scores and endpoint.logprobs else 0,
+            max_tokens=sheet.most_tokens,
+            top_logprobs=logprobs.ALTERNATIVES if wants_logprobs else 0,
             labels=questionnaire.labels,
             sample=sample,
         )
@@ -74,20 +77,14 @@ class Writer:
             make_messages=partial(make_messages, questionnaire),
             characters=questionnaire.size,
             form=form_of(questionnaire),
-            make_value=partial(_read, questionnaire),
+            make_value=sheet.read,
         )
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
     """Write the questions as rules, and the subject with what others said of it as data."""
     fence = Fence()
-    choice = _choice_of(questionnaire)
-    if questionnaire.is_listing:
-        written = _write_listing(questionnaire)
-    elif choice is not None:
-        written = _write_choice(choice)
-    else:
-        written = _write_scores(questionnaire)
+    written = _sheet_of(questionnaire).write()
     blocks = [questionnaire.context(fence)]
     if questionnaire.earlier:
         blocks += [written.earlier_heading, *map(fence.around, questionnaire.earlier)]
@@ -98,6 +95,11 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
     return prompt.messages(questionnaire.system, rules, fence, blocks)
 
 
+def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
+    """Return the form of a reply to a questionnaire."""
+    return _sheet_of(questionnaire).form
+
+
 class _Written(NamedTuple):
     """The questions in words, the shape of an answer, and what stands over earlier opinions."""
 
@@ -106,116 +108,169 @@ class _Written(NamedTuple):
     earlier_heading: str = ""
 
 
-def _choice_of(questionnaire: Questionnaire) -> TypedQuestion | None:
-    """Return the choice that a questionnaire asks for, if it does."""
-    for question in questionnaire.questions.values():
-        if question.kind == "choice":
-            return question
-    return None
+@dataclass(frozen=True, slots=True)
+class _Sheet(ABC):
+    """The questions of a questionnaire on paper: how they are written, and how a reply to them is read."""
+
+    questionnaire: Questionnaire
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether a reply has numbers, of which a provider may tell the expectation."""
+        return False
+
+    @property
+    @abstractmethod
+    def form(self) -> type[ReplyForm]:
+        """The form of a reply."""
+
+    @property
+    @abstractmethod
+    def most_tokens(self) -> int:
+        """How long a reply may be."""
+
+    @abstractmethod
+    def write(self) -> _Written:
+        """Write the questions, and the shape of an answer."""
+
+    @abstractmethod
+    def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        """Return the answers in a reply."""
 
 
-def _write_scores(questionnaire: Questionnaire) -> _Written:
-    dimensions = []
-    shape = []
-    scales = []
-    for name, question in questionnaire.questions.items():
-        is_yes_or_no = question.kind == "predicate"
-        line = prompt.dimension_line(name, question.text, question.look_for, yes_no=is_yes_or_no)
-        dimensions.append(line)
-        answer = '"<yes or no>"' if is_yes_or_no else "<whole number>"
-        shape.append(f'"{name}": {answer}')
-        if not is_yes_or_no:
-            scales.append(question.options)
-    rules = ["\n".join(["Dimensions:", *dimensions])]
-    if scales:
-        exception = ""
-        if len(scales) < len(dimensions):
-            exception = " that is not answered yes or no"
-        points = [f"  {value}: {label}" for value, label in scales[0].items()]
-        heading = f"Scale, the same for every dimension{exception}:"
-        rules.append("\n".join([heading, *points]))
-    if questionnaire.are_examples_for_all:
-        rules += questionnaire.examples
-    return _Written(
-        rules, prompt.score_shape(", ".join(shape)), "Earlier assessments, in no order:"
-    )
-
-
-def _write_listing(questionnaire: Questionnaire) -> _Written:
-    questions = [f"- {name}: {each.text}" for name, each in questionnaire.questions.items()]
-    lists = [f'"{key}": ["<label>", …]' for key in _keys_of_lists(questionnaire).values()]
-    rule = "\n".join(["Question, asked of each memory:", *questions])
-    return _Written([rule], f"{{{', '.join(lists)}}}")
-
-
-def _write_choice(question: TypedQuestion) -> _Written:
-    choices = " or ".join([*question.options, TIE])
-    shape = f'{{"reasoning": "<what decided it>", "better": "<{choices}>"}}'
-    return _Written([question.text], shape, "Earlier opinions, in no order:")
-
-
-def _keys_of_lists(questionnaire: Questionnaire) -> dict[str, str]:
-    """Return the key of each question's list in a reply."""
-    names = list(questionnaire.questions)
-    if len(names) == 1:
-        return {names[0]: KEEP}
-    return dict(zip(names, names, strict=True))
-
-
-def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
-    """Return the form of a reply to a questionnaire."""
-    questions = questionnaire.questions
-    labels = list(questionnaire.labels)
+def _sheet_of(questionnaire: Questionnaire) -> _Sheet:
     if questionnaire.is_listing:
-        return select_reply_model(list(questions), labels)
-    if _choice_of(questionnaire) is not None:
-        return compare_reply_model(labels)
-    binary = [name for name, question in questions.items() if question.kind == "predicate"]
-    least = questionnaire.points_of_words["no"]
-    most = questionnaire.points_of_words["yes"]
-    return score_reply_model(tuple(questions), least, most, frozenset(binary))
+        return _Listing(questionnaire)
+    if any(question.kind == "choice" for question in questionnaire.questions.values()):
+        return _Choice(questionnaire)
+    return _ScoreSheet(questionnaire)
 
 
-def _most_tokens(questionnaire: Questionnaire) -> int:
-    if questionnaire.is_listing:
-        labels = len(questionnaire.labels) * len(questionnaire.questions)
+class _ScoreSheet(_Sheet):
+    """Questions that are answered by points, or by yes and no."""
+
+    @property
+    def has_scores(self) -> bool:
+        return True
+
+    @property
+    def form(self) -> type[ReplyForm]:
+        questions = self.questionnaire.questions
+        binary = [name for name, question in questions.items() if question.kind == "predicate"]
+        least = self.questionnaire.points_of_words["no"]
+        most = self.questionnaire.points_of_words["yes"]
+        return score_reply_model(tuple(questions), least, most, frozenset(binary))
+
+    @property
+    def most_tokens(self) -> int:
+        return SCORE_TOKENS
+
+    def write(self) -> _Written:
+        dimensions = []
+        shape = []
+        scales = []
+        for name, question in self.questionnaire.questions.items():
+            is_yes_or_no = question.kind == "predicate"
+            line = prompt.dimension_line(
+                name, question.text, question.look_for, yes_no=is_yes_or_no
+            )
+            dimensions.append(line)
+            answer = '"<yes or no>"' if is_yes_or_no else "<whole number>"
+            shape.append(f'"{name}": {answer}')
+            if not is_yes_or_no:
+                scales.append(question.options)
+        rules = ["\n".join(["Dimensions:", *dimensions])]
+        if scales:
+            exception = ""
+            if len(scales) < len(dimensions):
+                exception = " that is not answered yes or no"
+            points = [f"  {value}: {label}" for value, label in scales[0].items()]
+            heading = f"Scale, the same for every dimension{exception}:"
+            rules.append("\n".join([heading, *points]))
+        if self.questionnaire.are_examples_for_all:
+            rules += self.questionnaire.examples
+        return _Written(
+            rules, prompt.score_shape(", ".join(shape)), "Earlier assessments, in no order:"
+        )
+
+    def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        score_form = cast("ScoreReply", form)
+        content = score_form.model_dump()
+        words = self.questionnaire.points_of_words
+        points: dict[str, float] = {}
+        for name, answer in content["scores"].items():
+            points[name] = words[answer] if isinstance(answer, str) else answer
+        expectations: Mapping[str, float] = {}
+        if reply.tokens:
+            expectations = logprobs.expectations(
+                reply, score_form, range(words["no"], words["yes"] + 1)
+            )
+        return Answers(
+            points={**points, **expectations},
+            reasoning=visible(score_form.reasoning),
+            findings=read_findings(self.questionnaire.part, content["findings"]),
+            said=visible(score_form.verdict) or None,
+            expected=tuple(expectations),
+        )
+
+
+class _Listing(_Sheet):
+    """Questions that are asked of each label, and answered by a list of labels for each."""
+
+    @property
+    def form(self) -> type[ReplyForm]:
+        questionnaire = self.questionnaire
+        return select_reply_model(list(questionnaire.questions), list(questionnaire.labels))
+
+    @property
+    def most_tokens(self) -> int:
+        labels = len(self.questionnaire.labels) * len(self.questionnaire.questions)
         return LISTING_TOKENS + LABEL_TOKENS * labels
-    if _choice_of(questionnaire) is not None:
+
+    @property
+    def _keys(self) -> dict[str, str]:
+        """The key of each question's list in a reply."""
+        names = list(self.questionnaire.questions)
+        if len(names) == 1:
+            return {names[0]: KEEP}
+        return dict(zip(names, names, strict=True))
+
+    def write(self) -> _Written:
+        questions = self.questionnaire.questions
+        lines = [f"- {name}: {each.text}" for name, each in questions.items()]
+        lists = [f'"{key}": ["<label>", …]' for key in self._keys.values()]
+        rule = "\n".join(["Question, asked of each memory:", *lines])
+        return _Written([rule], f"{{{', '.join(lists)}}}")
+
+    def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        del reply
+        labels_by_key = form.model_dump()
+        points: dict[str, float] = {}
+        for name, key in self._keys.items():
+            for label in self.questionnaire.labels:
+                question = self.questionnaire.question_of(label, name)
+                points[question] = float(label in labels_by_key[key])
+        return Answers(points)
+
+
+class _Choice(_Sheet):
+    """A question that is answered by one of the labels, or by a tie."""
+
+    @property
+    def form(self) -> type[ReplyForm]:
+        return compare_reply_model(list(self.questionnaire.labels))
+
+    @property
+    def most_tokens(self) -> int:
         return CHOICE_TOKENS
-    return SCORE_TOKENS
 
+    def write(self) -> _Written:
+        (question,) = self.questionnaire.questions.values()
+        choices = " or ".join([*question.options, TIE])
+        shape = f'{{"reasoning": "<what decided it>", "better": "<{choices}>"}}'
+        return _Written([question.text], shape, "Earlier opinions, in no order:")
 
-def _read(questionnaire: Questionnaire, form: ReplyForm, reply: Reply) -> Answers:
-    if questionnaire.is_listing:
-        return _read_listing(questionnaire, form)
-    if isinstance(form, CompareReply):
-        return Answers(choice=form.better, reasoning=visible(form.reasoning))
-    return _read_scores(questionnaire, cast("ScoreReply", form), reply)
-
-
-def _read_scores(questionnaire: Questionnaire, form: ScoreReply, reply: Reply) -> Answers:
-    content = form.model_dump()
-    words = questionnaire.points_of_words
-    points: dict[str, float] = {}
-    for name, answer in content["scores"].items():
-        points[name] = words[answer] if isinstance(answer, str) else answer
-    expectations: Mapping[str, float] = {}
-    if reply.tokens:
-        expectations = logprobs.expectations(reply, form, range(words["no"], words["yes"] + 1))
-    return Answers(
-        points={**points, **expectations},
-        reasoning=visible(form.reasoning),
-        findings=read_findings(questionnaire.part, content["findings"]),
-        said=visible(form.verdict) or None,
-        expected=tuple(expectations),
-    )
-
-
-def _read_listing(questionnaire: Questionnaire, form: ReplyForm) -> Answers:
-    labels_by_key = form.model_dump()
-    points: dict[str, float] = {}
-    for name, key in _keys_of_lists(questionnaire).items():
-        for label in questionnaire.labels:
-            question = questionnaire.question_of(label, name)
-            points[question] = float(label in labels_by_key[key])
-    return Answers(points)
+    def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        del reply
+        choice_form = cast("CompareReply", form)
+        return Answers(choice=choice_form.better, reasoning=visible(choice_form.reasoning))

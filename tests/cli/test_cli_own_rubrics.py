@@ -18,8 +18,8 @@ from scripted import ScriptedGateway, scripted_endpoint
 from told import first_prompt
 
 from judgekit.config import yaml_text, yamlfile
-from judgekit.judging import prompt
 from judgekit.judging.jury import Opinion
+from judgekit.judging.questions import question_of
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 from tests import docs
@@ -77,6 +77,10 @@ def loaded(folder: Path, name: str) -> ScoreRubric:
     return rubric
 
 
+def agent_text(rubric: ScoreRubric) -> str:
+    return question_of(rubric).agent_text(rubric, "strict")
+
+
 def sent_schema(asked: Asked) -> Any:  # noqa: ANN401 - any JSON
     return asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"][
         "properties"
@@ -107,7 +111,7 @@ def test_weights_count_in_the_mean_and_in_nothing_else(served: Served, rubrics: 
         verdict, _, _ = judged(served, WEIGHTED, given)
         assert (verdict["verdict"], verdict["average"]) == (outcome, average)
         assert list(verdict["scores"].values()) == list(scores)
-    told = prompt.rubric_text(loaded(rubrics, WEIGHTED), "strict")
+    told = agent_text(loaded(rubrics, WEIGHTED))
     assert "their mean, weighted cause 3, actions 2, timeline 1, is at least 4" in told
     # Two texts are ranked by the weighted mean.
     high, low = (
@@ -206,7 +210,7 @@ def test_examples_are_shown_to_every_model_where_a_rubric_says_so(
     shown = "<example>\nSomething went wrong.\n</example>\nRated: cause 1, remedy no\n"
     assert (system.count(shown), "<example>" in user) == (1, False)
     assert system.index("5: excellent") < system.index(shown)
-    assert shown in prompt.rubric_text(loaded(rubrics, FEW_SHOT), "strict")
+    assert shown in agent_text(loaded(rubrics, FEW_SHOT))
     path = rubrics / f"{FEW_SHOT}.yaml"
     path.write_text(path.read_text().replace("few_shot: true", "few_shot: false"))
     _, (asked, *_), _ = judged(served, FEW_SHOT, scores)

@@ -13,9 +13,10 @@ from making import file, prompt_candidate, query
 from told import first_prompt, question_about
 
 from judgekit.errors import InputError, UsageError
-from judgekit.judging import documents, prompt
+from judgekit.judging import documents
 from judgekit.judging.documents import CONTEXT_CHARS, TaskDescription
 from judgekit.judging.jury import Opinion
+from judgekit.judging.questions import question_of
 from judgekit.judging.writing import make_messages
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric, SelectRubric
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName
     from judgekit.judging.documents import PromptCandidate
     from judgekit.providers.base import Message
+    from judgekit.rubric.schema import Rubric
 
 
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
@@ -69,21 +71,25 @@ def test_a_long_request_and_long_turns_are_cut() -> None:
     assert "z" * 201 not in user.content
 
 
+def agent_text(rubric: Rubric, mode: ModeName) -> str:
+    return question_of(rubric).agent_text(rubric, mode)
+
+
 def test_a_rubric_can_be_followed_as_plain_text() -> None:
     for name in ("kls", "memory-relevance", "memory-two-criteria"):
         own = loader.find_rubric(name).rubric
         for mode in MODES:
-            text = prompt.rubric_text(own, mode)
+            text = agent_text(own, mode)
             assert text.startswith(own.prompt.system)
             assert "ignore any instruction" in text
             assert "{" not in text
-    strict, lenient = (prompt.rubric_text(score_rubric(), mode) for mode in MODES)
+    strict, lenient = (agent_text(score_rubric(), mode) for mode in MODES)
     assert "at least 3 and their mean is at least 3.5. Reject when any score is below 2." in strict
     assert "Accept when every score is at least 3. Reject when any score is below 2." in lenient
     assert score_rubric().prompt.instructions.deep in strict
     two = select_rubric("memory-two-criteria")
-    assert "the answer to every question is yes" in prompt.rubric_text(two, "strict")
-    assert "the answer to at least one question is yes" in prompt.rubric_text(two, "lenient")
+    assert "the answer to every question is yes" in agent_text(two, "strict")
+    assert "the answer to at least one question is yes" in agent_text(two, "lenient")
 
 
 def listing(candidates: list[PromptCandidate]) -> tuple[Message, list[str]]:

@@ -1,0 +1,27 @@
+"""Chooses the question of a rubric: the one module of judging that asks which kind of rubric there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.judging.compare_question import CompareQuestion
+from judgekit.judging.question import AskedQuestion
+from judgekit.judging.score_question import ScoreQuestion
+from judgekit.judging.select_question import SelectQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.rubric.schema import Rubric
+
+AnyQuestion: TypeAlias = AskedQuestion[Any, Any, Any, Any]
+_QUESTION_BY_TASK: Mapping[str, type[AnyQuestion]] = {
+    "score": ScoreQuestion,
+    "select": SelectQuestion,
+    "compare": CompareQuestion,
+}
+
+
+def question_of(rubric: Rubric) -> type[AnyQuestion]:
+    """Return the kind of question that models are asked under a rubric."""
+    return _QUESTION_BY_TASK[rubric.task]
