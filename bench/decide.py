@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.judged.relevance import grade
 from bench.judged.tables import SPLITS, halves, lines, shuffled
-from judgekit.evaluation.calibrate import choose_rules, walk
-from judgekit.evaluation.samples import Sample
+from judgekit.evaluation.calibrate import choose_rules
+from judgekit.evaluation.samples import Sample, walk
 from judgekit.judging.calibration import Promise
 from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise

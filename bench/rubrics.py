@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config import ModeName
-    from judgekit.evaluation.runner import Tried
+    from judgekit.evaluation.task import Tried
     from judgekit.rubric.loader import LoadedRubric
 
 HEAD = """# Rubrics on their own cases, measured

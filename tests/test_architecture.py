@@ -42,9 +42,10 @@ READS_OPINIONS = {
     "TierEvidence()": {"judging.evidence"},
     "End()": {"judging.rows", "judging.situation", "judging.steps"},
     "certainty()": {"judging.evidence"},
-    "margin()": {"judging.evidence", "judging.noise", "evaluation.samples"},
+    "margin()": {"judging.evidence", "judging.noise", "evaluation.document_task"},
     ".outcomes()": {"judging.evidence"},
     ".divided": {"judging.evidence", "judging.score"},
+    ".is_won()": {"judging.rows", "evaluation.ranking_task"},
     ".final()": {"judging.situation", "evaluation.calibrate"},
     ".decided()": {"judging.situation", "evaluation.calibrate"},
     ".stands()": {"judging.rows"},
@@ -52,10 +53,21 @@ READS_OPINIONS = {
         *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
         *("judging.jury", "judging.rows", "judging.score", "judging.score_question"),
         *("judging.select_question", "judging.situation"),
-        *("evaluation.calibrate", "evaluation.runner", "evaluation.samples"),
+        *("evaluation.pair_task", "evaluation.samples", "evaluation.selection_task"),
+        *("evaluation.calibrate", "evaluation.task"),
     },
 }
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it
+# What tells tasks and rubrics apart, and for each room the one module that asks.
+RUBRICS_AND_TASKS = {
+    *("ScoreRubric", "SelectRubric", "CompareRubric"),
+    *("DocumentJudge", "CandidateJudge", "PairJudge", "RankingJudge"),
+    *("Verdict", "Selection", "Comparison"),
+    *("ScoreReply", "SelectReply", "CompareReply"),
+    *("DocumentTask", "SelectionTask", "PairTask", "RankingTask"),
+    *("ScoreQuestion", "SelectQuestion", "CompareQuestion"),
+}
+ASKS_FOR_THE_TASK = {"judging": set[str](), "evaluation": {"evaluation.tasks"}}
 
 
 MODULES = {
@@ -122,6 +134,30 @@ def test_the_kind_of_a_model_is_told_in_one_place(flag: str) -> None:
         if module.startswith(("judging.", "evaluation.")) and flag in attributes:
             users.add(module)
     assert users <= {"judging.kinds"}
+
+
+@pytest.mark.parametrize("room", ASKS_FOR_THE_TASK)
+def test_the_task_of_a_rubric_is_asked_for_in_one_place(room: str) -> None:
+    """A task is added there, with a class of its own, and not wherever something depends on it."""
+    users = set()
+    for module, tree in MODULES.items():
+        if module.startswith(f"{room}.") and _names_checked(tree) & RUBRICS_AND_TASKS:
+            users.add(module)
+    assert users == ASKS_FOR_THE_TASK[room]
+
+
+def _names_checked(tree: ast.AST) -> set[str]:
+    """Return the names of the classes that a module asks for with `isinstance` or `match`."""
+    names = set()
+    for node in ast.walk(tree):
+        classes: list[ast.AST] = []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            classes = [node.args[1]]
+        elif isinstance(node, ast.MatchClass):
+            classes = [node.cls]
+        for tested in classes:
+            names |= {name.id for name in ast.walk(tested) if isinstance(name, ast.Name)}
+    return names
 
 
 def _uses(tree: ast.AST) -> set[str]:

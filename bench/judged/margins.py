@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.evaluation.calibrate import ranking_rules, walk_ranking
+from judgekit.evaluation.ranking_task import ranking_rules, walk_ranking
 from judgekit.judging import standing
 from judgekit.judging.steps import End
 

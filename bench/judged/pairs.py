@@ -13,7 +13,7 @@ from bench.judged.recorded import UNREADABLE, endpoint, recording, reply, stand_
 from bench.judged.tables import EQUAL_WITHIN, SPLITS, Row, Table, averages, lines, shuffled
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.samples import samples
+from judgekit.evaluation.tasks import read_samples
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput
@@ -141,7 +141,9 @@ def folded(
     found: list[tuple[float, float]] = []
     for fold in range(FOLDS):
         learnt = [case(duel, answers) for place, duel in enumerate(mixed) if place % FOLDS != fold]
-        finality = choose_rules(samples(learnt, RUBRIC.rubric, "lenient"), TIERS, PROMISE).finality
+        finality = choose_rules(
+            read_samples(learnt, RUBRIC.rubric, "lenient"), TIERS, PROMISE
+        ).finality
         words = judged.under(finality)
         found += [words[duel.id] for duel in mixed[fold::FOLDS]]
     return averages(found)

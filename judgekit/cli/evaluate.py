@@ -219,7 +219,7 @@ def read_cases(
     from judgekit.data import fields, labels
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import ENDINGS, JSON_LINES, find_source
-    from judgekit.evaluation import cases
+    from judgekit.evaluation import case_labels, cases
     from judgekit.evaluation.labels import LeftOut
 
     columns = labels.NamedColumns(id_, fields.parse_map(map_ or ()))
@@ -229,11 +229,11 @@ def read_cases(
         rows = open_rows(str(file), sys.stdin.buffer)
         if has_row_options or source is not JSON_LINES or _has_labelled_rows(rows):
             labelled, left_out = labels.labelled_cases(rows, columns)
-            return cases.with_understood_labels(labelled, rubric, mode, left_out), left_out
+            return case_labels.with_understood_labels(labelled, rubric, mode, left_out), left_out
     elif has_row_options:
         raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
     left_out = LeftOut()
-    return cases.with_understood_labels(cases.read(file), rubric, mode, left_out), left_out
+    return case_labels.with_understood_labels(cases.read(file), rubric, mode, left_out), left_out
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:

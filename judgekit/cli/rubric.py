@@ -22,7 +22,8 @@ from judgekit.text import counted, short_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.evaluation.runner import Agreement, Tried
+    from judgekit.evaluation.runner import Agreement
+    from judgekit.evaluation.task import Tried
     from judgekit.rubric.lint import Remark
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase

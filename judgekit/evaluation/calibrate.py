@@ -19,41 +19,28 @@ from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.config import TIE, TIERS, ModeName, Outcome, TierName
+from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
-from judgekit.evaluation.cases import COURSE, Case, Recorded
+from judgekit.evaluation.cases import COURSE, Case
 from judgekit.evaluation.likelihood import learn_likelihood
-from judgekit.evaluation.samples import (
-    WHOLE,
-    Sample,
-    SampleReader,
-    asked,
-    by_tier,
-    find_cut_tiers,
-    read_points,
-    samples,
-    usual_ways,
-)
+from judgekit.evaluation.samples import Sample, Walked, asked, usual_ways, walk
+from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
 from judgekit.judging import calibration
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
-from judgekit.judging.escalation import decide
-from judgekit.judging.evidence import FAILED, TierEvidence, read_ranking
 from judgekit.judging.finality import FinalityRules, towards
 from judgekit.judging.questions_hash import hash_questions
-from judgekit.judging.standing import MeansByVoter, RankedTier, count_calls, rank, usual_margins
-from judgekit.judging.steps import CALIBRATED, LEAD_CALIBRATED, Ask, End, EscalationRules, Step
+from judgekit.judging.steps import EscalationRules
 from judgekit.judging.verdict import RubricRef
-from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from judgekit.evaluation.ranking_task import RankedCase
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.standing import Margins
-    from judgekit.judging.steps import Task
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Rubric
 
 # Gates of a chain at most: each step should let in many more opinions than the one before.
 STEPS = 6
@@ -402,14 +389,6 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 # --- What rules come to on the labelled cases
 
 
-class Walked(NamedTuple):
-    """How one judging would end: its calls, whether it is right (None: undecided), whether by a gate."""
-
-    calls: Mapping[TierName, int]
-    right: bool | None
-    by_gate: bool
-
-
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
     """Return how many judgings are decided, how many of them wrong, how many end by a gate, and all calls."""
     calls = dict.fromkeys(tiers, 0)
@@ -428,148 +407,6 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
     return calibration.Measured(decided=decided, errors=errors, by_gate=by_gate, calls=calls)
 
 
-def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Return how the judging of a sample would end, each tier that is asked by one call."""
-    end, tiers = walk_tiers(sample, rules)
-    calls = dict.fromkeys(tiers, 1)
-    if end.tier is None:
-        return Walked(calls, right=None, by_gate=False)
-    last = rules.finality.last if rules.finality else None
-    by_gate = end.because == CALIBRATED and end.tier != last  # which ends it without a gate
-    return Walked(calls, sample.is_right(end.verdict), by_gate)
-
-
-def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Return how the judging of a sample would end, and the tiers that it asks."""
-    evidence: dict[TierName, TierEvidence] = {}
-    step = decide(evidence, rules)
-    while isinstance(step, Ask):
-        evidence[step.tier] = sample.voices.get(step.tier, FAILED)
-        step = decide(evidence, rules)
-    return step, list(evidence)
-
-
-class Turn(NamedTuple):
-    """One tier of a ranking: how many calls it took, and what is decided after it."""
-
-    calls: int
-    ranked: RankedTier
-    evidence: TierEvidence
-    step: Step
-
-    @property
-    def best(self) -> str | None:
-        """The subject that is first; None if too few models answered."""
-        return self.evidence.standing.order[0] if self.evidence.standing else None
-
-
-def ranking_rules(
-    letters: Sequence[str],
-    said: Mapping[TierName, MeansByVoter],
-    mode: ModeName,
-    finality: FinalityRules | None = None,
-) -> EscalationRules:
-    """Build the rules of a ranking of recorded scores; its models are those that gave them."""
-    return EscalationRules(
-        confirm="accept" if mode == "strict" else "reject",
-        tiers=tuple(said),
-        task="ranking",
-        mode=mode,
-        models={tier: {voter.model for voter in means} for tier, means in said.items()},
-        finality=finality,
-        letters=tuple(letters),
-    )
-
-
-def walk_ranking(
-    said: Mapping[TierName, MeansByVoter],
-    rules: EscalationRules,
-    margins: Margins,
-    *,
-    cut: Collection[TierName] = (),
-    apart: Collection[TierName] = (),
-) -> list[Turn]:
-    """Walk a ranking over recorded scores, tier after tier, to its end."""
-    turns: list[Turn] = []
-    ranked_tiers: list[RankedTier] = []
-    step = decide({}, rules)
-    while isinstance(step, Ask):
-        tier = step.tier
-        ranked = rank(
-            ranked_tiers,
-            tier,
-            step.about,
-            said[tier],
-            asked=len(rules.models[tier]),
-            is_cut=tier in cut,
-            is_known=tier not in apart,
-        )
-        ranked_tiers.append(ranked)
-        calls = count_calls(said[tier], step.about)
-        evidence = read_ranking(ranked_tiers, margins)
-        step = decide(evidence, rules)
-        turns.append(Turn(calls, ranked, evidence[tier], step))
-    return turns
-
-
-class RankedCase(NamedTuple):
-    """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
-
-    case: Case
-    rubric: ScoreRubric
-    mode: ModeName
-    said: Mapping[TierName, MeansByVoter]
-    best: str
-    apart: frozenset[TierName] = frozenset()
-
-    def turns(self, finality: FinalityRules | None) -> list[Turn]:
-        """Walk the ranking to its end."""
-        return walk_ranking(
-            self.said,
-            ranking_rules(self.case.letters, self.said, self.mode, finality),
-            usual_margins(self.rubric),
-            cut=find_cut_tiers(by_tier(self.case)),
-            apart=self.apart,
-        )
-
-    def walk(self, finality: FinalityRules | None) -> Walked:
-        """Return how the judging of the case would end."""
-        turns = self.turns(finality)
-        last = turns[-1]
-        end = last.step
-        assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
-        is_right = None
-        if end.tier is not None:
-            is_right = (last.best if end.verdict == "accept" else TIE) == self.best
-        calls = {turn.ranked.tier: turn.calls for turn in turns}
-        return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
-
-    def sample(self) -> Sample:
-        """Return the case as gates are learned from it: what each tier came to, as if no gate ended it."""
-        best_letter = None if self.best == TIE else self.best
-        voices = {}
-        ties = set()
-        wrong = set()
-        for turn in self.turns(FinalityRules()):
-            tier = turn.ranked.tier
-            evidence = turn.evidence
-            if isinstance(turn.step, End) and turn.step.tier is not None:
-                evidence = evidence.without_margin()  # it ends without a gate, too
-            voices[tier] = evidence
-            standing = evidence.standing
-            if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
-                ties.add(tier)
-            if turn.ranked.best != best_letter:
-                wrong.add(tier)
-        return Sample(
-            id=self.case.id,
-            label="accept",  # which plays no part beside `wrong`
-            voices=voices,
-            ties=frozenset(ties),
-            wrong=frozenset(wrong),
-        )
-
-
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
     """Return the cases with their scores; none where they are not about the best of several subjects.
 
@@ -577,29 +414,14 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
     """
     if not any(case.subjects for case in cases):
         return []
-    if not isinstance(rubric, ScoreRubric):
-        raise InputError(
-            f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
-        )
+    task = ranking_task(rubric, mode)
     ranked_cases = []
-    reader = SampleReader(rubric, mode)
     apart_by_case = usual_ways(cases).apart_by_case
     for case, apart in zip(cases, apart_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {wanted}")
-        scores_by_tier = {}
-        for tier, recorded in by_tier(case).items():
-            scores_by_tier[tier] = read_points(case, recorded)
-        ranked_case = RankedCase(
-            case=case,
-            rubric=rubric,
-            mode=mode,
-            said=scores_by_tier,
-            best=reader.labels(case)[WHOLE],
-            apart=apart,
-        )
-        ranked_cases.append(ranked_case)
+        ranked_cases.append(task.ranked_case(case, apart))
     return ranked_cases
 
 
@@ -620,72 +442,19 @@ class Opinions(NamedTuple):
 
         Returns the cases as they are where they compare texts, or where nobody was asked just now.
         """
-        are_about_several = any(case.subjects for case in self.cases)
-        if self.judge is None or isinstance(rubric, CompareRubric) or are_about_several:
+        if self.judge is None or any(case.subjects for case in self.cases):
             return self.cases
-        settings = self.judge.settings
-        rules = settings.escalation_rules(_task_of(rubric))
-        reader = SampleReader(rubric, mode)
+        task = choose_task(rubric, mode)
+        rules = self.judge.settings.escalation_rules(task.name)
         apart_by_case = usual_ways(self.cases).apart_by_case
         cases = []
         for case, apart in zip(self.cases, apart_by_case, strict=True):
-            course = _walk_case(case, apart, rules, rubric, reader)
-            cases.append(case.with_judges({COURSE: course}))
+            course = task.record_course(case, apart, rules)
+            if course is None:
+                cases.append(case)
+            else:
+                cases.append(case.with_judges({COURSE: course}))
         return cases
-
-
-def _walk_case(
-    case: Case,
-    apart: Collection[TierName],
-    rules: EscalationRules,
-    rubric: ScoreRubric | SelectRubric,
-    reader: SampleReader,
-) -> Recorded:
-    """Record the end that the tiers come to about a case."""
-    evidence_by_tier = {}
-    for tier in rules.tiers:
-        if tier in case.judges:
-            evidence_by_tier[tier] = reader.evidence(rubric, case, case.judges[tier])
-    # A tier that was not asked is none to wait for.
-    rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
-    ends = {}
-    asked_tiers = set[TierName]()
-    for part in next(iter(evidence_by_tier.values())):  # all tiers speak about the same parts
-        voices = {}
-        for tier, evidence_by_part in evidence_by_tier.items():
-            voices[tier] = evidence_by_part[part]
-            if tier in apart:
-                voices[tier] = voices[tier].without_margin()
-        sample = Sample(part, "accept", voices)  # nobody looks at its label
-        ends[part], tiers = walk_tiers(sample, rules_of_asked)
-        asked_tiers.update(tiers)
-    calls = sum(case.judges[tier].calls for tier in asked_tiers)
-    if WHOLE not in ends:
-        return _record_candidates(ends, calls)
-    end = ends[WHOLE]
-    if end.tier is None:
-        return Recorded(calls=calls, failure=end.verdict)
-    rated = reader.rated(case, case.judges[end.tier]) or {}
-    scores = {name: rated[name] for name in rubric.questions}
-    return Recorded(calls=calls, scores=scores)
-
-
-def _task_of(rubric: Rubric) -> Task:
-    if isinstance(rubric, CompareRubric):
-        return "pair"
-    return "candidate" if isinstance(rubric, SelectRubric) else "document"
-
-
-def _record_candidates(ends: Mapping[str, End], calls: int) -> Recorded:
-    """Record the candidates that are kept, and those that were not judged."""
-    keep = []
-    unjudged = []
-    for candidate_id, end in ends.items():
-        if end.verdict == "accept":
-            keep.append(candidate_id)
-        if end.tier is None:
-            unjudged.append(candidate_id)
-    return Recorded(calls=calls, keep=keep, unjudged=unjudged)
 
 
 class _Choice(NamedTuple):
@@ -726,7 +495,7 @@ def learn(
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
-        labelled = samples(cases, rubric, mode)
+        labelled = read_samples(cases, rubric, mode)
         usual_rules = _usual_rules(rubric, mode, models, ways.read)
         choice = _choose_for_samples(labelled, tiers, promise, usual_rules)
     saved = None
@@ -818,7 +587,7 @@ def _usual_rules(
     return EscalationRules(
         confirm=getattr(rubric.modes, mode).confirm,
         tiers=tuple(models_by_tier),
-        task=_task_of(rubric),
+        task=choose_task(rubric, mode).name,
         mode=mode,
         models=models_by_tier,
         deciding=deciding,

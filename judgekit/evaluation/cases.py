@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -21,26 +20,23 @@ from pydantic import (
     model_validator,
 )
 
-from judgekit.config import TIE
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
 from judgekit.judging.calibration import TOGETHER
-from judgekit.judging.documents import LEAST_TEXTS, LETTERS
+from judgekit.judging.documents import LETTERS
 from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.providers.replay import recorded_model
-from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
+from judgekit.rubric.schema import Better, ByMode, CaseCandidate
 from judgekit.text import RepeatedKeyError, lines_of, short_line, with_different_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
-    from judgekit.evaluation.labels import LeftOut
     from judgekit.providers.base import Endpoint
-    from judgekit.rubric.schema import Rubric
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
@@ -256,84 +252,6 @@ def read(path: Path) -> list[Case]:
                 f"pair: expected the id of an original case of this file, got {case.pair!r}"
             )
     return cases
-
-
-def with_understood_labels(
-    cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
-) -> list[Case]:
-    """Return the cases whose label means something to a rubric, with what it means as their label.
-
-    Counts the others in `left_out`. Raises `InputError` where all are left out.
-    """
-    labelled = []
-    for case in cases:
-        if labels.is_no_label(case.right(mode)):
-            left_out.blank += 1
-        else:
-            labelled.append(case)
-    if rubric is None or isinstance(rubric, SelectRubric):
-        meaningful = labelled
-    else:
-        readings = _Readings.of(labelled, rubric, mode)
-        meaningful = []
-        for case in labelled:
-            label = readings.translate(case, rubric, mode)
-            if label is None:
-                left_out.add_unknown(case.right(mode))
-            else:
-                meaningful.append(case.model_copy(update={"label": label}))
-    if labelled and not meaningful:
-        raise labelled[0].label_error()
-    if cases and not meaningful:
-        raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.told()}")
-    return meaningful
-
-
-class _Readings(NamedTuple):
-    """What labels mean, by `labels.key_of`: those of documents, unless they `are_scores`, and of winners."""
-
-    are_scores: bool
-    outcomes: Mapping[str, str]
-    winners: Mapping[str, str]
-
-    @classmethod
-    def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Readings:
-        """Read the labels of all cases; raises `UsageError` if they can be read in two ways."""
-        outcome_counts = Counter[str]()
-        winner_counts = Counter[str]()
-        most = LEAST_TEXTS
-        for case in cases:
-            label = case.right(mode)
-            if isinstance(label, list):
-                continue
-            if _has_winner(case, rubric):
-                winner_counts[labels.key_of(label)] += 1
-                most = max(most, len(case.subjects))
-            else:
-                outcome_counts[labels.key_of(label)] += 1
-        return cls(
-            labels.are_scores(outcome_counts),
-            labels.read_outcomes(outcome_counts),
-            labels.read_winners(winner_counts, most),
-        )
-
-    def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
-        """Return the winner, the score or the outcome that a label means; None where it means none."""
-        label = case.right(mode)
-        if isinstance(label, list):
-            return label  # which is for candidates; who reads the answers refuses it
-        key = labels.key_of(label)
-        if _has_winner(case, rubric):
-            letter = self.winners.get(key)
-            is_there = letter in (TIE, *LETTERS[: len(case.subjects) or LEAST_TEXTS])
-            return letter if is_there else None
-        if self.are_scores:
-            return labels.number_of(label)
-        return self.outcomes.get(key)
-
-
-def _has_winner(case: Case, rubric: Rubric) -> bool:
-    return isinstance(rubric, CompareRubric) or bool(case.subjects)
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from judgekit import environment
 from judgekit.config import TIE
@@ -27,7 +27,25 @@ if TYPE_CHECKING:
 
     from judgekit.evaluation.stats import Pair
 
-_TABLE: dict[str, Any] = environment.table(__file__, "labels.toml")
+
+class _Sides(TypedDict):
+    """What may stand before a winner's letter or number, and behind it."""
+
+    before: str
+    behind: str
+
+
+class _WordTable(TypedDict):
+    """What people and programs write; a text holds words with blanks between them."""
+
+    outcomes: dict[str, str]
+    signs: dict[str, str]
+    winners: dict[str, str]
+    letters: dict[str, dict[str, str]]
+    sides: _Sides
+
+
+_TABLE = cast("_WordTable", environment.table(__file__, "labels.toml"))
 _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40
@@ -41,19 +59,19 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
-def _words_of(section: str) -> dict[str, str]:
+def _names_by_word(words_by_name: Mapping[str, str]) -> dict[str, str]:
     names = {}
-    for name, words in _TABLE[section].items():
+    for name, words in words_by_name.items():
         names.update(dict.fromkeys(words.split(), name))
     return names
 
 
-_OUTCOME_WORDS = _words_of("outcomes")
-_OUTCOME_SIGNS = _words_of("signs")
+_OUTCOME_WORDS = _names_by_word(_TABLE["outcomes"])
+_OUTCOME_SIGNS = _names_by_word(_TABLE["signs"])
 _LETTERS = [
     {letter: word for word, letter in letters.items()} for letters in _TABLE["letters"].values()
 ]
-_WINNER_WORDS: dict[str, str | None] = {**_words_of("winners")}
+_WINNER_WORDS: dict[str, str | None] = {**_names_by_word(_TABLE["winners"])}
 _BEFORE = "|".join(_TABLE["sides"]["before"].split())
 _BEHIND = "|".join(_TABLE["sides"]["behind"].split())
 _SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)

@@ -11,8 +11,10 @@ from pydantic import Field
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
 from judgekit.evaluation.cases import COURSE
+from judgekit.evaluation.document_task import DISTANCE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
-from judgekit.evaluation.samples import DISTANCE, WHOLE, SampleReader
+from judgekit.evaluation.samples import WHOLE
+from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.finality import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Recorded, Variant
+    from judgekit.evaluation.tasks import AnyTask
     from judgekit.rubric.loader import LoadedRubric
 
 
@@ -181,13 +184,13 @@ def report(
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
-    reader = SampleReader(loaded.rubric, mode) if loaded else None
     items_by_judge: dict[str, list[Item]] = {}
     judges = []
     for judge, answers in answers_by_judge.items():
         items: list[Item] = []
         for case, recorded in answers:
-            items.extend(_read_items(case, judge, recorded, reader))
+            task = choose_task(loaded.rubric, mode, case) if loaded else None
+            items.extend(_read_items(case, judge, recorded, task))
         items_by_judge[judge] = items
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
@@ -422,27 +425,25 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
     return Probabilities(answers=len(probabilities), brier=brier, ece=ece, bins=bins)
 
 
-def _read_items(
-    case: Case, judge: str, recorded: Recorded, reader: SampleReader | None
-) -> Iterator[Item]:
+def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
     """Yield the document, the pair or each candidate of a case, with a judge's answer; raises `InputError`.
 
-    Without a `reader` the answer is a choice of words.
+    Without a `task` the answer is a choice of words.
     """
     score_pair = None
     rated = None
-    if reader is None:
+    if task is None:
         labels = {WHOLE: _choice_label(case, judge, recorded)}
         answers = {WHOLE: recorded.choice}
     elif case.score is not None:
-        rated = reader.rated(case, recorded)
-        score_pair = (case.score, reader.score(case, recorded))
-        answers = reader.words(case, recorded)
+        rated = task.rated(case, recorded)
+        score_pair = (case.score, task.score(case, recorded))
+        answers = task.words(case, recorded)
         labels = {WHOLE: f"{case.score:g}"}
     else:
-        rated = reader.rated(case, recorded)
-        answers = reader.words(case, recorded)
-        labels = reader.labels(case)
+        rated = task.rated(case, recorded)
+        answers = task.words(case, recorded)
+        labels = task.labels(case)
     probabilities = recorded.probabilities or {}
     cost = recorded.cost_usd
     calls = recorded.calls

@@ -15,7 +15,7 @@ from judgekit.judging.finality import DIGITS
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
-    from judgekit.config import ModeName, TierName
+    from judgekit.config import TierName
     from judgekit.rubric.schema import ScoreRubric
 
 EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
@@ -87,15 +87,6 @@ def lead_of(means: Mapping[str, float]) -> float:
     """Return how far the best subject is ahead of the next."""
     first, second, *_ = sorted(means.values(), reverse=True)
     return first - second
-
-
-def last_word(means: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
-    """Return the winner where no further tier can be asked; None for a tie.
-
-    In strict mode it must be ahead by more than `margin`; in lenient mode any lead wins.
-    """
-    near_best = contending(means, margin if mode == "strict" else 0.0)
-    return near_best[0] if len(near_best) == 1 else None
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:

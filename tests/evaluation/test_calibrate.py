@@ -8,9 +8,10 @@ import pytest
 from making import finality_rule, promise
 
 from judgekit.errors import InputError
-from judgekit.evaluation.calibrate import choose_rules, measured, walk, walk_tiers
+from judgekit.evaluation.calibrate import choose_rules, measured
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.evaluation.samples import Sample, SampleReader
+from judgekit.evaluation.samples import Sample, walk, walk_tiers
+from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.binomial import upper
 from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.steps import EscalationRules
@@ -164,8 +165,8 @@ def compared(
 ) -> list[Sample]:
     judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
     case = {"id": "c", "label": label, "prompt": "p", "a": "1", "b": "2", "judges": judges}
-    reader = SampleReader(loader.find_rubric("answer-preference").rubric, mode)
-    return list(reader.samples(Case.model_validate(case))) * count
+    task = choose_task(loader.find_rubric("answer-preference").rubric, mode)
+    return list(task.samples(Case.model_validate(case))) * count
 
 
 def test_a_tie_over_a_win_is_no_measurement() -> None:
@@ -198,7 +199,7 @@ def test_a_wrong_win_is_worse_than_a_tie_and_a_right_one_better(wrong: int, stan
 GOOD = {"semantic": 5, "pragmatic": 5, "syntactic": 4}
 BAD = {"semantic": 1, "pragmatic": 2, "syntactic": 2}
 DOCUMENTS, CANDIDATES, PAIRS = (
-    SampleReader(loader.find_rubric(name).rubric, "strict")
+    choose_task(loader.find_rubric(name).rubric, "strict")
     for name in ("kls", "memory-relevance", "answer-preference")
 )
 MEMORIES = {"query": "q", "candidates": [{"id": "m1", "title": "1"}, {"id": "m2", "title": "2"}]}

@@ -28,9 +28,10 @@ from making import (
 from scripted import scripted_endpoint
 
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases, walk_tiers
+from judgekit.evaluation.calibrate import choose_rules, read_ranked_cases
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.samples import Sample, SampleReader
+from judgekit.evaluation.samples import Sample, walk_tiers
+from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import TierEvidence, read_pair
 from judgekit.judging.jury import Vote, tier_vote
@@ -193,7 +194,7 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
 
 # --- Pairs in lenient mode, where a win may stand against a tie
 
-READER = SampleReader(loader.find_rubric("answer-preference").rubric, "lenient")
+TASK = choose_task(loader.find_rubric("answer-preference").rubric, "lenient")
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 
@@ -203,7 +204,7 @@ def pair_sample(label: str, quick: str, deep: str) -> Sample:
     jury = [{**one, "model": str(at), "choice": WORDS[each]} for at, each in enumerate(quick)]
     judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {**one, "choice": deep}}
     case = {"id": "x", "prompt": "p", "a": "1", "b": "2", "label": label, "judges": judges}
-    (found,) = READER.samples(Case.model_validate(case))
+    (found,) = TASK.samples(Case.model_validate(case))
     return found
 
 

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
 from making import PanelModels, call_usage, finality_rules, judge_settings, reply
-from scripted import PROFILE, NothingOpen, ScriptedGateway, scores, scripted_endpoint
+from scripted import PROFILE, NothingOpen, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
 from judgekit.evaluation import report, runner, samples
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import again, ask_about_case
-from judgekit.judging.compare import PairJudge
+from judgekit.evaluation.task import join_answers
+from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
 from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.question import ModelTurn
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.calibrate import Opinions
     from judgekit.evaluation.cases import Recorded
     from judgekit.evaluation.report import Flips, JudgeReport
+    from judgekit.evaluation.task import Tried
     from judgekit.judging.jury import JuryRule, PairWord
     from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
@@ -210,7 +212,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         samples=count,
         criteria="each" if criteria > 1 else "together",
     )
-    judge = PairJudge(ScriptedGateway({}), settings)
+    task = choose_task(PAIRS.rubric, "strict")
     votes, answers = [], []
     for endpoint in endpoints:
         words = data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls))
@@ -221,13 +223,12 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         vote = of_calls([one.value for one in each], criteria)
         votes.append(vote)
         turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
-        answers.append(runner._record_answer(judge, case(**PAIR), turn))
+        answers.append(task.record(case(**PAIR), turn, settings))
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = {"quick": runner._join_answers(answers, settings, is_cut=False)}
+    recorded = {"quick": join_answers(answers, settings, is_cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
-    reader = samples.SampleReader(PAIRS.rubric, "strict")
-    assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
-    (sample,) = reader.samples(answered)
+    assert task.words(answered, answered.judges["quick"]) == {"": expected.word}
+    (sample,) = task.samples(answered)
     assert sample.voices["quick"].margin == pytest.approx(expected.lead)
 
 
@@ -265,7 +266,7 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
         noted = {tier: recorded.cut for tier, recorded in answered.judges.items()}
         assert noted == {"quick": cut, "deep": False}
-        (sample,) = samples.SampleReader(PAIRS.rubric, "strict").samples(answered)
+        (sample,) = choose_task(PAIRS.rubric, "strict").samples(answered)
         assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
 
 
@@ -370,7 +371,7 @@ def larger(asked: Asked) -> Answer:
 
 def tried(
     monkeypatch: pytest.MonkeyPatch, rubric: str, *cases: RubricCase
-) -> tuple[list[runner.Tried], list[str]]:
+) -> tuple[list[Tried], list[str]]:
     answers = {"kls": lambda _: says(GOOD), "answer-preference": larger}
     with Loopback(answers.get(rubric, kept)) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)

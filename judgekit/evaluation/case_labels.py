@@ -1,0 +1,93 @@
+"""Reads the labels of cases: what each means depends on those of all cases, and on the task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.config import TIE
+from judgekit.evaluation import labels
+from judgekit.evaluation.tasks import choose_task
+from judgekit.judging.documents import LEAST_TEXTS, LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.config import ModeName
+    from judgekit.evaluation.cases import Case, Label
+    from judgekit.evaluation.labels import LeftOut
+    from judgekit.rubric.schema import Rubric
+
+
+def with_understood_labels(
+    cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
+) -> list[Case]:
+    """Return the cases whose label means something to a rubric, with what it means as their label.
+
+    Counts the others in `left_out`. Raises `InputError` if all are left out.
+    """
+    labelled = []
+    for case in cases:
+        if labels.is_no_label(case.right(mode)):
+            left_out.blank += 1
+        else:
+            labelled.append(case)
+    if rubric is None or choose_task(rubric, mode).label_kind == "candidates":
+        meaningful = labelled
+    else:
+        readings = _Readings.of(labelled, rubric, mode)
+        meaningful = []
+        for case in labelled:
+            label = readings.translate(case, rubric, mode)
+            if label is None:
+                left_out.add_unknown(case.right(mode))
+            else:
+                meaningful.append(case.model_copy(update={"label": label}))
+    if labelled and not meaningful:
+        raise labelled[0].label_error()
+    if cases and not meaningful:
+        raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.told()}")
+    return meaningful
+
+
+class _Readings(NamedTuple):
+    """What labels mean, by `labels.key_of`: those of documents, unless they `are_scores`, and of winners."""
+
+    are_scores: bool
+    outcomes: Mapping[str, str]
+    winners: Mapping[str, str]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Readings:
+        """Read the labels of all cases; raises `UsageError` if they can be read in two ways."""
+        outcome_counts = Counter[str]()
+        winner_counts = Counter[str]()
+        most = LEAST_TEXTS
+        for case in cases:
+            label = case.right(mode)
+            if isinstance(label, list):
+                continue
+            if choose_task(rubric, mode, case).label_kind == "winner":
+                winner_counts[labels.key_of(label)] += 1
+                most = max(most, len(case.subjects))
+            else:
+                outcome_counts[labels.key_of(label)] += 1
+        return cls(
+            labels.are_scores(outcome_counts),
+            labels.read_outcomes(outcome_counts),
+            labels.read_winners(winner_counts, most),
+        )
+
+    def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
+        """Return the winner, the score or the outcome that a label means; None where it means none."""
+        label = case.right(mode)
+        if isinstance(label, list):
+            return label  # which is for candidates; who reads the answers refuses it
+        key = labels.key_of(label)
+        if choose_task(rubric, mode, case).label_kind == "winner":
+            letter = self.winners.get(key)
+            is_there = letter in (TIE, *LETTERS[: len(case.subjects) or LEAST_TEXTS])
+            return letter if is_there else None
+        if self.are_scores:
+            return labels.number_of(label)
+        return self.outcomes.get(key)

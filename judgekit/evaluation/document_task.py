@@ -1,0 +1,187 @@
+"""Evaluates judges of documents: scores, and the outcome that a rubric's thresholds make of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from judgekit.errors import InputError, InvalidReply
+from judgekit.evaluation.cases import Recorded
+from judgekit.evaluation.samples import WHOLE
+from judgekit.evaluation.stats import OUTCOMES
+from judgekit.evaluation.task import (
+    RecordedAnswer,
+    SeparateTiersTask,
+    Tried,
+    UnaskedError,
+    gives_decisions,
+)
+from judgekit.judging import jury, service
+from judgekit.judging.documents import Document, TaskDescription, file_of
+from judgekit.judging.evidence import margin, read_document
+from judgekit.judging.jury import Opinion
+from judgekit.judging.score_source import score_source
+from judgekit.judging.verdict import Verdict
+from judgekit.replies import extract
+from judgekit.replies.forms import score_reply_model
+from judgekit.rubric.schema import ScoreRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from judgekit.evaluation.cases import Case
+    from judgekit.judging.evidence import TierEvidence
+    from judgekit.judging.named_inputs import NamedInputs
+    from judgekit.judging.orchestrator import Judge
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.state import JudgingState
+    from judgekit.judging.steps import End
+    from judgekit.providers.base import Gateway
+    from judgekit.rubric.loader import LoadedRubric
+
+DISTANCE = ""
+"""Stands for the distance from acceptance beside the scores of a document."""
+
+
+class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
+    """Documents, each judged by itself."""
+
+    name = "document"
+    label_kind = "outcome"
+    trials_at_once = service.AT_ONCE
+
+    def configured_judge(
+        self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
+    ) -> DocumentJudge:
+        """Return the judge that the configuration asks for: it may be a team's server."""
+        del loaded  # the request names it
+        judge, _ = service.document_judge(gateway, project, request)
+        return judge
+
+    def judge(self, judge: DocumentJudge) -> DocumentJudge:
+        return judge
+
+    def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
+        texts = {case.path or "text": read_text(case, inputs), **case.files}
+        files = tuple(map(file_of, texts, texts.values()))
+        task = TaskDescription(case.description, case.acceptance, case.reference)
+        return Document(files, case.path or case.id, task)
+
+    async def ask_tiers(
+        self,
+        judge: Judge[ScoreRubric, Document, Verdict],
+        case: Case,
+        state: JudgingState[Document],
+    ) -> None:
+        await super().ask_tiers(judge, case, state)
+        if not state.turns:
+            raise UnaskedError(case, str(state.refused))
+
+    def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
+        del case
+        opinion = turn.answer.value
+        if not opinion:
+            return {}
+        return {"scores": opinion.scores, "read": score_source(turn.endpoint, opinion)}
+
+    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+        evidence = read_document(
+            self._read_opinion(case, recorded),
+            self.rubric,
+            self.mode,
+            decides=gives_decisions(recorded),
+            sees_all=not recorded.cut,
+        )
+        return {WHOLE: evidence}
+
+    def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
+        """Return the opinion of a tier; None if too few of its jury could be read."""
+        decide = partial(self.rubric.decide, mode=self.mode)
+        votes = []
+        for juror in recorded.jurors:
+            scores = self._read_scores(case, juror)
+            if scores is not None:
+                votes.append((juror.endpoint, Opinion(decide(scores), scores)))
+        if not jury.has_quorum(len(votes), len(recorded.jurors)):
+            return None
+        return jury.opinion(votes, recorded.rule, decide)
+
+    def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
+        """Return the scores of one model, also from its reply; None if it gave none that can be read.
+
+        Raises `InputError` for scores of other dimensions than the rubric's.
+        """
+        scores = recorded.scores
+        dimensions = self.rubric.dimensions
+        if recorded.reply is not None:
+            scale = self.rubric.scale
+            binary = frozenset(name for name in dimensions if dimensions[name].scale)
+            model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary)
+            try:
+                answers = extract.read(recorded.reply, model).model_dump()["scores"]
+            except InvalidReply:
+                return None
+            scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
+        if scores is not None and set(scores) != set(dimensions):
+            expected = ", ".join(dimensions)
+            raise case.wrong(f"scores: expected {expected}, got {', '.join(scores)}")
+        return scores
+
+    def label_words(self, case: Case) -> Sequence[str]:
+        del case
+        return OUTCOMES
+
+    def score(self, case: Case, recorded: Recorded) -> float | None:
+        scale = self.rubric.scale
+        if case.score is not None and not scale.min <= case.score <= scale.max:
+            wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
+            raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
+        means = []
+        for juror in recorded.jurors:
+            scores = self._read_scores(case, juror)
+            if scores:
+                means.append(self.rubric.mean(scores))
+        if jury.has_quorum(len(means), len(recorded.jurors)):
+            return fmean(means)
+        return None
+
+    def rated(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
+        opinion = self._read_opinion(case, recorded)
+        if opinion is None:
+            return None
+        distance = margin(self.rubric, opinion.scores, self.mode, signed=True)
+        return {DISTANCE: distance, **opinion.scores}
+
+    def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
+        end = ends[WHOLE]
+        if end.tier is None:
+            return Recorded(calls=calls, failure=end.verdict)
+        rated = self.rated(case, case.judges[end.tier]) or {}
+        scores = {name: rated[name] for name in self.rubric.questions}
+        return Recorded(calls=calls, scores=scores)
+
+    def compare_with_label(self, case: Case, record: Verdict) -> Iterator[Tried]:
+        yield Tried(
+            case.id,
+            self.mode,
+            self.label_word(case),
+            said=record.verdict,
+            scores=record.scores,
+            why=record.degraded or record.reasoning,
+        )
+
+
+def read_text(case: Case, inputs: NamedInputs | None) -> str:
+    """Return the text of a case, or of the file at its path; raises `InputError`."""
+    if case.text is not None:
+        return case.text
+    if case.path is None or inputs is None:
+        raise case.wrong("expected text, a path, or what judges said")
+    try:
+        return inputs.read(case.path)
+    except InputError as error:
+        raise case.wrong(f"path: {error}") from None

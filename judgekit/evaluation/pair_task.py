@@ -1,0 +1,141 @@
+"""Evaluates judges of two texts: which of them is better, asked in both orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from judgekit.config import TIE
+from judgekit.evaluation.samples import WHOLE, Sample, by_tier, find_cut_tiers, without_margins
+from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
+from judgekit.judging import jury
+from judgekit.judging.compare import PairJudge
+from judgekit.judging.documents import ComparisonInput, file_of
+from judgekit.judging.evidence import read_pair
+from judgekit.judging.jury import ORDERS, TierVote, Vote
+from judgekit.judging.score_source import score_source
+from judgekit.judging.verdict import Comparison
+from judgekit.rubric.schema import CompareRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from judgekit.config import Outcome, TierName
+    from judgekit.evaluation.cases import Case, Recorded
+    from judgekit.judging.evidence import Evidence
+    from judgekit.judging.named_inputs import NamedInputs
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.round import Answer
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.settings import JudgeSettings
+    from judgekit.rubric.schema import Better
+
+_BETTER = (*jury.WINS, TIE)
+
+
+class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
+    """Two texts that answer one prompt."""
+
+    name = "pair"
+    label_kind = "winner"
+
+    def judge(self, judge: DocumentJudge) -> PairJudge:
+        return judge.as_judge(PairJudge)
+
+    def subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
+        del inputs
+        if not (case.a and case.b):
+            raise case.wrong("expected the texts a and b, or what judges said")
+        return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
+
+    def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
+        """Return the word in each order; if there were more calls, how far they lean together."""
+        del case
+        source = score_source(turn.endpoint, None)
+        words = [call.value.word if call.value else None for call in turn.calls]
+        if len(words) == len(ORDERS) and any(words):
+            return {"orders": {"AB": words[0], "BA": words[1]}, "read": source}
+        vote = turn.answer.value
+        if not vote:
+            return {}
+        shares = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
+        return {"probabilities": shares, "read": source}
+
+    def answered_calls(self, turn: ModelTurn[Vote]) -> Sequence[Answer[Any]]:
+        return turn.calls
+
+    def count_calls(self, turn: ModelTurn[Vote], settings: JudgeSettings) -> int:
+        del settings
+        return len(turn.calls)
+
+    def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
+        has_failed = any(call.failure for call in calls)
+        if not has_failed and any(call.value for call in calls):
+            return "invalid_reply"  # calls were read, and come to nothing together
+        return super().find_failure(calls)
+
+    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        return {WHOLE: _read_tier_vote(case, recorded).word}
+
+    def label_words(self, case: Case) -> Sequence[str]:
+        del case
+        return _BETTER
+
+    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+        votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
+        evidence = read_pair(votes, cut=find_cut_tiers(case))
+        # If no winner is the costly error, a tie over a win does not count as right.
+        is_lenient = self.mode == "lenient"
+        yield Sample(
+            id=case.id,
+            label=self._label_beside(jury.favourite(votes), case),
+            voices=without_margins(evidence, apart),
+            ties=_find_ties(evidence, up_to_a_win=is_lenient),
+            stands=is_lenient,
+        )
+
+    def _label_beside(self, favourite: str | None, case: Case) -> Outcome:
+        """Return "accept" if the label calls the favourite the better text, "improve" for a tie."""
+        label = self.labels(case)[WHOLE]
+        if label == TIE:
+            return "improve"
+        return "accept" if label == favourite else "reject"
+
+    def compare_with_label(self, case: Case, record: Comparison) -> Iterator[Tried]:
+        why = record.degraded or record.reasoning
+        yield Tried(case.id, self.mode, self.label_word(case), said=record.verdict, why=why)
+
+
+def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
+    """Return the tiers that see a tie; with `up_to_a_win` only those before the first that sees a winner."""
+    ties = []
+    for tier, opinion in evidence.items():
+        if up_to_a_win and opinion.outcome == "accept":
+            break
+        if opinion.outcome == "improve":
+            ties.append(tier)
+    return frozenset(ties)
+
+
+def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
+    """Return what a tier said about two texts; raises `InputError` for an answer about something else."""
+    votes = [(juror.endpoint, _read_vote(case, juror)) for juror in recorded.jurors]
+    return jury.tier_vote(votes, recorded.rule)
+
+
+def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
+    """Return which text one model prefers; None where it gave no answer that can be read."""
+    if recorded.orders is not None:
+        votes = [Vote(word) if word else None for word in recorded.orders.values()]
+        return jury.vote(votes)
+    probabilities = recorded.probabilities
+    if probabilities is not None:
+        if set(probabilities) != set(jury.WINS):
+            got = ", ".join(sorted(probabilities)) or "nothing"
+            raise case.wrong(f"probabilities: expected A and B, got {got}")
+        ahead = probabilities["A"] - probabilities["B"]
+        return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)  # a tie is a whole vote
+    if recorded.choice in _BETTER:
+        return Vote(cast("Better", recorded.choice))
+    if recorded.failure is None:
+        raise case.wrong(f"expected orders or a choice of {', '.join(_BETTER)}")
+    return None

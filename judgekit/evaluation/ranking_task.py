@@ -1,0 +1,268 @@
+"""Evaluates judges of several texts: which is the best by the scores that each is given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.config import TIE
+from judgekit.evaluation.samples import WHOLE, Sample, Walked, by_tier, find_cut_tiers
+from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
+from judgekit.judging.documents import ComparisonInput, file_of
+from judgekit.judging.escalation import decide
+from judgekit.judging.evidence import read_ranking
+from judgekit.judging.finality import FinalityRules
+from judgekit.judging.jury import Opinion
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.round import gather_limited
+from judgekit.judging.score_source import score_source
+from judgekit.judging.standing import Voter, count_calls, rank, usual_margins
+from judgekit.judging.steps import LEAD_CALIBRATED, Ask, End, EscalationRules
+from judgekit.judging.verdict import Comparison
+from judgekit.rubric.schema import ScoreRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from judgekit.config import ModeName, TierName
+    from judgekit.evaluation.cases import Case, Recorded
+    from judgekit.judging.evidence import TierEvidence
+    from judgekit.judging.named_inputs import NamedInputs
+    from judgekit.judging.orchestrator import Judge
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.round import Answer
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.settings import JudgeSettings
+    from judgekit.judging.standing import Margins, MeansByVoter, RankedTier
+    from judgekit.judging.state import JudgingState
+    from judgekit.judging.steps import Step
+
+
+class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Comparison]):
+    """Several texts that answer one prompt, each scored."""
+
+    name = "ranking"
+    label_kind = "winner"
+
+    def judge(self, judge: DocumentJudge) -> RankingJudge:
+        return judge.as_judge(RankingJudge)
+
+    def subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
+        del inputs
+        return ComparisonInput(case.prompt, tuple(map(file_of, case.letters, case.subjects)))
+
+    async def ask_tiers(
+        self,
+        judge: Judge[ScoreRubric, ComparisonInput, Comparison],
+        case: Case,
+        state: JudgingState[ComparisonInput],
+    ) -> None:
+        """Ask every tier about all texts: which of them go up to it depends on what is learned."""
+        del case
+        cut_tiers = []
+        ranking_judge = judge.as_judge(RankingJudge)
+        for tier, models in judge.models_by_tier.items():
+            question = ranking_judge.question(tier, state)
+            question = replace(question, letters=tuple(state.subject.letters))
+            calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
+            state.turns[tier] = await gather_limited(calls, state.session)
+            if question.is_cut:
+                cut_tiers.append(tier)
+        state.cut = cut_tiers
+
+    def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
+        """Return the mean points of each text."""
+        del case
+        sources = set()
+        points = {}
+        for letter, opinion in (turn.answer.value or {}).items():
+            sources.add(score_source(turn.endpoint, opinion))
+            points[letter] = [self.rubric.mean(opinion.scores)]
+        if not points:
+            return {}
+        return {"points": points, "read": sources.pop() if len(sources) == 1 else "partly"}
+
+    def answered_calls(self, turn: ModelTurn[dict[str, Opinion]]) -> Sequence[Answer[Any]]:
+        return turn.calls
+
+    def count_calls(self, turn: ModelTurn[dict[str, Opinion]], settings: JudgeSettings) -> int:
+        calls_about_one = super().count_calls(turn, settings)
+        return calls_about_one * len(turn.calls)
+
+    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        """Return the best text by this answer alone; a tie if another one is as good."""
+        points = read_points(case, recorded)
+        # However few of a jury answered, what they say is measured.
+        ranked = rank([], "quick", case.letters, points, asked=1)
+        standing = read_ranking([ranked], margins={})["quick"].standing
+        if standing is None:
+            return {WHOLE: None}
+        return {WHOLE: standing.order[0] if standing.is_won(self.mode) else TIE}
+
+    def label_words(self, case: Case) -> Sequence[str]:
+        return (*case.letters, TIE)
+
+    def ranked_case(self, case: Case, apart: Collection[TierName] = ()) -> RankedCase:
+        """Read the scores of a case; `apart` are tiers that were read otherwise."""
+        scores_by_tier = {}
+        for tier, recorded in by_tier(case).items():
+            scores_by_tier[tier] = read_points(case, recorded)
+        return RankedCase(
+            case=case,
+            rubric=self.rubric,
+            mode=self.mode,
+            said=scores_by_tier,
+            best=self.labels(case)[WHOLE],
+            apart=frozenset(apart),
+        )
+
+    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+        yield self.ranked_case(case, apart).sample()
+
+    def compare_with_label(self, case: Case, record: Comparison) -> Iterator[Tried]:
+        why = record.degraded or record.reasoning
+        yield Tried(case.id, self.mode, self.label_word(case), said=record.verdict, why=why)
+
+
+# --- What recorded scores come to, tier after tier
+
+
+class Turn(NamedTuple):
+    """One tier of a ranking: how many calls it took, and what is decided after it."""
+
+    calls: int
+    ranked: RankedTier
+    evidence: TierEvidence
+    step: Step
+
+    @property
+    def best(self) -> str | None:
+        """The subject that is first; None if too few models answered."""
+        return self.evidence.standing.order[0] if self.evidence.standing else None
+
+
+def ranking_rules(
+    letters: Sequence[str],
+    said: Mapping[TierName, MeansByVoter],
+    mode: ModeName,
+    finality: FinalityRules | None = None,
+) -> EscalationRules:
+    """Build the rules of a ranking of recorded scores; its models are those that gave them."""
+    return EscalationRules(
+        confirm="accept" if mode == "strict" else "reject",
+        tiers=tuple(said),
+        task="ranking",
+        mode=mode,
+        models={tier: {voter.model for voter in means} for tier, means in said.items()},
+        finality=finality,
+        letters=tuple(letters),
+    )
+
+
+def walk_ranking(
+    said: Mapping[TierName, MeansByVoter],
+    rules: EscalationRules,
+    margins: Margins,
+    *,
+    cut: Collection[TierName] = (),
+    apart: Collection[TierName] = (),
+) -> list[Turn]:
+    """Walk a ranking over recorded scores, tier after tier, to its end."""
+    turns: list[Turn] = []
+    ranked_tiers: list[RankedTier] = []
+    step = decide({}, rules)
+    while isinstance(step, Ask):
+        tier = step.tier
+        ranked = rank(
+            ranked_tiers,
+            tier,
+            step.about,
+            said[tier],
+            asked=len(rules.models[tier]),
+            is_cut=tier in cut,
+            is_known=tier not in apart,
+        )
+        ranked_tiers.append(ranked)
+        calls = count_calls(said[tier], step.about)
+        evidence = read_ranking(ranked_tiers, margins)
+        step = decide(evidence, rules)
+        turns.append(Turn(calls, ranked, evidence[tier], step))
+    return turns
+
+
+class RankedCase(NamedTuple):
+    """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
+
+    case: Case
+    rubric: ScoreRubric
+    mode: ModeName
+    said: Mapping[TierName, MeansByVoter]
+    best: str
+    apart: frozenset[TierName] = frozenset()
+
+    def turns(self, finality: FinalityRules | None) -> list[Turn]:
+        """Walk the ranking to its end."""
+        return walk_ranking(
+            self.said,
+            ranking_rules(self.case.letters, self.said, self.mode, finality),
+            usual_margins(self.rubric),
+            cut=find_cut_tiers(self.case),
+            apart=self.apart,
+        )
+
+    def walk(self, finality: FinalityRules | None) -> Walked:
+        """Return how the judging of the case would end."""
+        turns = self.turns(finality)
+        last = turns[-1]
+        end = last.step
+        assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
+        is_right = None
+        if end.tier is not None:
+            is_right = (last.best if end.verdict == "accept" else TIE) == self.best
+        calls = {turn.ranked.tier: turn.calls for turn in turns}
+        return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
+
+    def sample(self) -> Sample:
+        """Return the case as gates are learned from it: what each tier came to, as if no gate ended it."""
+        best_letter = None if self.best == TIE else self.best
+        voices = {}
+        ties = set()
+        wrong = set()
+        for turn in self.turns(FinalityRules()):
+            tier = turn.ranked.tier
+            evidence = turn.evidence
+            if isinstance(turn.step, End) and turn.step.tier is not None:
+                evidence = evidence.without_margin()  # it ends without a gate, too
+            voices[tier] = evidence
+            standing = evidence.standing
+            if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
+                ties.add(tier)
+            if turn.ranked.best != best_letter:
+                wrong.add(tier)
+        return Sample(
+            id=self.case.id,
+            label="accept",  # which plays no part beside `wrong`
+            voices=voices,
+            ties=frozenset(ties),
+            wrong=frozenset(wrong),
+        )
+
+
+def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
+    """Return by model and letter the scores that a text was given, none by a model that failed.
+
+    Raises `InputError` where a model that did not fail has no points, or points for other texts.
+    """
+    scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
+    for juror in recorded.jurors:
+        is_fit = juror.points is not None and set(juror.points) <= set(case.letters)
+        if juror.failure is None and not is_fit:
+            raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
+        voter = Voter(juror.model, juror.endpoint.family)
+        # A model may be on a jury several times.
+        scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
+        for letter, scores in (juror.points or {}).items():
+            scores_by_letter[letter].extend(scores)
+    return scores_by_voter

@@ -1,0 +1,186 @@
+"""Evaluates judges of candidates: which of them a request needs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from judgekit.errors import InvalidReply
+from judgekit.evaluation.cases import Recorded
+from judgekit.evaluation.task import RecordedAnswer, SeparateTiersTask, Tried, gives_decisions
+from judgekit.judging import documents, fence, jury
+from judgekit.judging.documents import Candidates, PromptCandidate
+from judgekit.judging.evidence import read_candidate
+from judgekit.judging.jury import Mark, Marks
+from judgekit.judging.score_source import score_source
+from judgekit.judging.select import CandidateJudge
+from judgekit.judging.verdict import Selection
+from judgekit.replies import extract
+from judgekit.replies.forms import KEEP, select_reply_model
+from judgekit.rubric.schema import SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from judgekit.evaluation.cases import Case
+    from judgekit.judging.evidence import TierEvidence
+    from judgekit.judging.named_inputs import NamedInputs
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.steps import End
+
+
+class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection]):
+    """Candidates of a request, each kept or dropped."""
+
+    name = "candidate"
+    label_kind = "candidates"
+
+    def judge(self, judge: DocumentJudge) -> CandidateJudge:
+        return judge.as_judge(CandidateJudge)
+
+    def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
+        del inputs
+        names = shown_ids(case)
+        candidates = []
+        for candidate in case.candidates:
+            name = names[candidate.id]
+            candidates.append(PromptCandidate.of(candidate, name, candidate.text))
+        return Candidates(documents.Query(case.query), tuple(candidates))
+
+    def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
+        """Return the probabilities of candidates or, if no mark has one, the ids that are kept."""
+        marks = turn.answer.value
+        if not marks:
+            return {}
+        id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+        probabilities = {}
+        keep = []
+        unjudged = []
+        for name, mark in marks.items():
+            candidate_id = id_by_name[name]
+            if not mark:
+                unjudged.append(candidate_id)
+                continue
+            if mark.probability is not None:
+                probabilities[candidate_id] = mark.probability
+            if mark.outcome == "accept":
+                keep.append(candidate_id)
+        source = score_source(turn.endpoint, None)
+        if probabilities:
+            return {"probabilities": probabilities, "unjudged": unjudged, "read": source}
+        return {"keep": keep, "unjudged": unjudged, "read": source}
+
+    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+        votes = []
+        for juror in recorded.jurors:
+            votes.append((juror.endpoint, self._read_marks(case, juror)))
+        marks = jury.marks(votes, len(recorded.jurors), recorded.rule)
+        evidence = {}
+        for candidate in case.candidates:
+            evidence[candidate.id] = read_candidate(
+                marks.get(candidate.id),
+                decides=gives_decisions(recorded),
+                sees_all=not recorded.cut,
+            )
+        return evidence
+
+    def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
+        """Return the mark of each candidate that was judged; {} if the answer cannot be read.
+
+        Raises `InputError` for ids of no candidate.
+        """
+        ids = [candidate.id for candidate in case.candidates]
+        for key in ("probabilities", "keep", "unjudged"):
+            unknown_ids = sorted(set(getattr(recorded, key) or ()) - set(ids))
+            if unknown_ids:
+                got = ", ".join(unknown_ids)
+                raise case.wrong(f"{key}: expected ids of its candidates, got {got}")
+        marks: dict[str, Mark | None] = {}
+        if recorded.probabilities is not None:
+            marks = dict.fromkeys(ids)  # None without a probability
+            for candidate_id, probability in recorded.probabilities.items():
+                marks[candidate_id] = Mark(jury.leaning(probability), probability)
+            return marks
+        kept = recorded.keep
+        if recorded.reply is not None:
+            kept = self._read_kept(ids, recorded.reply)
+        if kept is None:
+            return marks
+        for candidate_id in ids:
+            if candidate_id not in recorded.unjudged:
+                marks[candidate_id] = Mark("accept" if candidate_id in kept else "reject")
+        return marks
+
+    def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
+        """Return the candidates that a reply keeps; None if it cannot be read."""
+        criteria = list(self.rubric.criteria)
+        try:
+            ids_by_key = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
+        except InvalidReply:
+            return None
+        ids_by_criterion = ids_by_key
+        if len(criteria) == 1:  # then the reply does not name it
+            ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
+        kept = []
+        for candidate_id in ids:
+            holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
+            if self.rubric.keeps(holds, self.mode):
+                kept.append(candidate_id)
+        return kept
+
+    def label_words(self, case: Case) -> Sequence[str]:
+        return [candidate.id for candidate in case.candidates]
+
+    def labels(self, case: Case) -> dict[str, str]:
+        label = case.right(self.mode)
+        ids = self.label_words(case)
+        if not (ids and isinstance(label, list) and set(label) <= set(ids)):
+            raise case.wrong("label: expected a list of ids of its candidates")
+        labels = dict.fromkeys(ids, "reject")
+        labels.update(dict.fromkeys(label, "accept"))
+        return labels
+
+    def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
+        del case
+        keep = []
+        unjudged = []
+        for candidate_id, end in ends.items():
+            if end.verdict == "accept":
+                keep.append(candidate_id)
+            if end.tier is None:
+                unjudged.append(candidate_id)
+        return Recorded(calls=calls, keep=keep, unjudged=unjudged)
+
+    def compare_with_label(self, case: Case, record: Selection) -> Iterator[Tried]:
+        label = case.right(self.mode)
+        assert isinstance(label, list)  # noqa: S101 - a case of a rubric lists the ids to keep
+        for decision in record.decisions:
+            name = f"{case.id}/{decision.id}"
+            expected = "kept" if decision.id in label else "dropped"
+            yield Tried(
+                name, self.mode, expected, said=decision.decision, why=record.degraded or ""
+            )
+
+
+def shown_ids(case: Case) -> dict[str, str]:
+    """Return by id the name of each candidate; the names decide in which order candidates are shown.
+
+    No model sees them. They are the ids, and in a swapped case others: of eight choices those that turn most
+    pairs of candidates.
+    """
+    ids = [candidate.id for candidate in case.candidates]
+    if case.variant != "swapped":
+        return dict(zip(ids, ids, strict=True))
+    usual_order = list(fence.labels(case.query, ids))
+
+    def count_turned_pairs(names: Mapping[str, str]) -> int:
+        order = fence.labels(case.query, list(names.values()))
+        place_by_name = {name: place for place, name in enumerate(order)}
+        places = [place_by_name[names[candidate_id]] for candidate_id in usual_order]
+        return sum(first > second for first, second in combinations(places, 2))
+
+    choices = []
+    for marks in range(1, 9):
+        choices.append({candidate_id: candidate_id + "'" * marks for candidate_id in ids})
+    return max(choices, key=count_turned_pairs)

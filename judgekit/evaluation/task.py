@@ -1,0 +1,314 @@
+"""What the evaluation of judges must know of a task: how a case is put to models, recorded, and read.
+
+Documents, candidates, pairs and rankings each have a module with a class of their own, and `tasks.py` chooses
+among them. What decides about recorded answers is read by `judgekit.judging.evidence`, as it is of live ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypedDict, cast
+
+from judgekit.config import TierName
+from judgekit.config import settings as configuration
+from judgekit.errors import InputError
+from judgekit.evaluation.cases import Recorded
+from judgekit.evaluation.samples import WHOLE, Sample, by_tier, walk_tiers, without_margins
+from judgekit.judging import service
+from judgekit.judging.calibration import TOGETHER
+from judgekit.judging.kinds import DECIDES, WRITES, kind_of
+from judgekit.judging.orchestrator import Record
+from judgekit.judging.question import AnyRubric, Opinion, Subject
+from judgekit.judging.score import DocumentJudge
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from judgekit.config import ModeName, Outcome
+    from judgekit.evaluation.cases import Case
+    from judgekit.judging.evidence import TierEvidence
+    from judgekit.judging.named_inputs import NamedInputs
+    from judgekit.judging.orchestrator import Judge
+    from judgekit.judging.question import ModelTurn
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.round import Answer
+    from judgekit.judging.score_source import ScoreSource
+    from judgekit.judging.settings import JudgeSettings
+    from judgekit.judging.state import JudgingState
+    from judgekit.judging.steps import End, EscalationRules, Task
+    from judgekit.providers.base import Gateway
+    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Better
+
+
+class RecordedAnswer(TypedDict, total=False):
+    """The fields of `Recorded` that say what one model answered, and how that was `read`."""
+
+    scores: dict[str, float]
+    keep: list[str]
+    unjudged: list[str]
+    probabilities: dict[str, float]
+    orders: dict[Literal["AB", "BA"], Better | None]
+    points: dict[str, list[float]]
+    failure: str
+    read: ScoreSource | None
+
+
+class Tried(NamedTuple):
+    """One question of a case, or about one of its candidates: the expected word and the judge's."""
+
+    case: str
+    mode: ModeName
+    expected: str
+    said: str
+    scores: dict[str, float] | None = None
+    why: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.expected == self.said
+
+
+class UnaskedError(InputError):
+    """No model was asked about a case, which lacks what its rubric needs, or may not be sent."""
+
+    def __init__(self, case: Case, why: str) -> None:
+        self.case_id = case.id
+        self.why = why
+        super().__init__(str(case.wrong(f"no model was asked (not judged: {why})")))
+
+
+@dataclass(frozen=True)
+class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
+    """One task under a rubric in a mode. What doesn't fit the rubric is an `InputError`."""
+
+    rubric: AnyRubric
+    mode: ModeName
+
+    name: ClassVar[Task]
+    label_kind: ClassVar[Literal["outcome", "winner", "candidates"]]
+    """What a label says: how good it is, which text is the best, or which candidates are to be kept."""
+    trials_at_once: ClassVar[int] = 1
+    """How many cases are judged at a time, if the provider bears it."""
+
+    # --- How models are asked
+
+    def configured_judge(
+        self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
+    ) -> DocumentJudge:
+        """Return the judge that the configuration asks for."""
+        config = configuration.load(project)
+        settings = service.judge_settings(config, loaded, project, request)
+        return DocumentJudge(gateway, settings, service.reply_cache(request))
+
+    @abstractmethod
+    def judge(self, judge: DocumentJudge) -> Judge[AnyRubric, Subject, Record]:
+        """Return the task's judge, with the settings of another."""
+
+    @abstractmethod
+    def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
+        """Return what a case is about; a document's path is one of the `inputs`.
+
+        Raises `InputError` if the case has no text.
+        """
+
+    async def ask_tiers(
+        self,
+        judge: Judge[AnyRubric, Subject, Record],
+        case: Case,
+        state: JudgingState[Subject],
+    ) -> None:
+        """Ask every tier, and note in the state what was said; raises `UnaskedError` if none may be asked."""
+        del case
+        await judge.run(state)
+
+    # --- How an answer is recorded
+
+    def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
+        """Record one model's answer to a case, or its failure, and what it cost."""
+        calls = self.answered_calls(turn)
+        answer = self.read_turn(case, turn)
+        if not answer:
+            answer = {"failure": self.find_failure(calls), "read": None}
+        usages = [call.usage for call in calls]
+        cost_usd = _sum_costs([usage.cost_usd for usage in usages])
+        latency_ms: int | None = turn.answer.latency_ms
+        # What was kept cost nothing this time, which says nothing about the next.
+        if any(usage.cost_source in ("cache", "mixed") for usage in usages):
+            cost_usd = None
+            latency_ms = None
+        return Recorded(
+            **answer,
+            model=turn.endpoint.model,
+            answered=TOGETHER.join(sorted(turn.answering_names())) or None,
+            family=turn.endpoint.family,
+            calls=self.count_calls(turn, settings),
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+            cost_usd=cost_usd,
+            latency_ms=latency_ms,
+        )
+
+    @abstractmethod
+    def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
+        """Return what a model answered; {} if nothing could be read."""
+
+    def answered_calls(self, turn: ModelTurn[Opinion]) -> Sequence[Answer[Any]]:
+        """Return the answers that a record adds up."""
+        return [turn.answer]
+
+    def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
+        """Return how many calls a model takes for the case, whether the cache knew the answers or not."""
+        questions = len(self.rubric.questions)
+        kind = kind_of(turn.endpoint)
+        if kind is WRITES:
+            return settings.calls_at_once(questions)
+        return 1 if kind is DECIDES else questions
+
+    def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
+        """Return why no answer of a model could be read: the first failure of its calls, if one failed."""
+        for call in calls:
+            if call.failure:
+                return call.failure.kind
+        return "not_recorded"
+
+    # --- How a recorded answer is read
+
+    @abstractmethod
+    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        """Return the answer about the subject, under `WHOLE`, or about each candidate; None is unreadable."""
+
+    @abstractmethod
+    def label_words(self, case: Case) -> Sequence[str]:
+        """Return the words that a label may be."""
+
+    def labels(self, case: Case) -> dict[str, str]:
+        """Return the label of the subject, under `WHOLE`, or of each candidate."""
+        label = case.right(self.mode)
+        words = self.label_words(case)
+        if label not in words:
+            raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
+        return {WHOLE: str(label)}
+
+    @abstractmethod
+    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+        """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
+
+    def score(self, case: Case, recorded: Recorded) -> float | None:
+        """Return the mean of a document's scores, over the jury; None if too few of it could be read.
+
+        Raises `InputError` for a label that is no score on the rubric's scale.
+        """
+        del recorded
+        raise case.wrong("label: expected words; a number is for a scored document")
+
+    def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
+        """Return a document's scores and, under `DISTANCE`, that from acceptance; None if it has none."""
+        del case, recorded
+        return None
+
+    def record_course(
+        self, case: Case, apart: Collection[TierName], rules: EscalationRules
+    ) -> Recorded | None:
+        """Record the end that the tiers come to about a case; None of texts that are compared."""
+        del case, apart, rules
+        return None
+
+    # --- How a record compares with a label
+
+    @abstractmethod
+    def compare_with_label(self, case: Case, record: Record) -> Iterator[Tried]:
+        """Yield what was expected and said: of each candidate of a selection, else of the case."""
+
+    def label_word(self, case: Case) -> str:
+        label = case.right(self.mode)
+        assert isinstance(label, str)  # noqa: S101 - no case of a rubric has a number
+        return label
+
+
+class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
+    """A task in which each tier's opinion is read by itself: of documents and candidates."""
+
+    @abstractmethod
+    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+        """Read a tier's evidence about a document, under `WHOLE`, or about each candidate."""
+
+    @abstractmethod
+    def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
+        """Record the ends of a document, under `WHOLE`, or of each candidate."""
+
+    def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
+        evidence = self.evidence(case, recorded)
+        return {part: opinion.outcome for part, opinion in evidence.items()}
+
+    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+        evidence_by_tier = {}
+        for tier, recorded in by_tier(case).items():
+            evidence_by_tier[tier] = self.evidence(case, recorded)
+        for part, label in self.labels(case).items():
+            voices = {tier: evidence[part] for tier, evidence in evidence_by_tier.items()}
+            yield Sample(
+                id=f"{case.id}/{part}" if part else case.id,
+                label=cast("Outcome", label),
+                voices=without_margins(voices, apart),
+            )
+
+    def record_course(
+        self, case: Case, apart: Collection[TierName], rules: EscalationRules
+    ) -> Recorded:
+        evidence_by_tier = {}
+        for tier in rules.tiers:
+            if tier in case.judges:
+                evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
+        # A tier that was not asked is none to wait for.
+        rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
+        ends = {}
+        asked_tiers = set[TierName]()
+        for part in next(iter(evidence_by_tier.values())):  # all tiers speak about the same parts
+            voices = {tier: evidence[part] for tier, evidence in evidence_by_tier.items()}
+            sample = Sample(
+                part, "accept", without_margins(voices, apart)
+            )  # nobody looks at its label
+            ends[part], tiers = walk_tiers(sample, rules_of_asked)
+            asked_tiers.update(tiers)
+        calls = sum(case.judges[tier].calls for tier in asked_tiers)
+        return self.record_ends(case, ends, calls)
+
+
+def gives_decisions(recorded: Recorded) -> bool:
+    """Whether an answer is that of decision models alone."""
+    return all(juror.read == "decided" for juror in recorded.jurors)
+
+
+def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
+    """Return what a tier says: the answer of its one model, or those of its jury with their sums."""
+    if len(answers) == 1:
+        joined = answers[0]
+    else:
+        waits = [answer.latency_ms for answer in answers]
+        known_waits = [wait for wait in waits if wait is not None]
+        joined = Recorded(
+            jury=list(answers),
+            calls=sum(answer.calls for answer in answers),
+            input_tokens=sum(answer.input_tokens for answer in answers),
+            output_tokens=sum(answer.output_tokens for answer in answers),
+            cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
+            # They are asked at the same time.
+            latency_ms=max(known_waits) if len(known_waits) == len(waits) else None,
+        )
+    conditions = {
+        "samples": settings.samples,
+        "criteria": settings.criteria,
+        "rule": settings.jury,
+        "redact": bool(settings.redact),
+        "cut": is_cut,
+    }
+    return joined.model_copy(update=conditions)
+
+
+def _sum_costs(amounts: Sequence[float | None]) -> float | None:
+    """Return the sum of amounts; None if one of them is not known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None

@@ -1,0 +1,58 @@
+"""Chooses the task of a case: the one module of evaluation that asks which kind of rubric there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.errors import InputError
+from judgekit.evaluation.document_task import DocumentTask
+from judgekit.evaluation.labels import is_binary
+from judgekit.evaluation.pair_task import PairTask
+from judgekit.evaluation.ranking_task import RankingTask
+from judgekit.evaluation.samples import usual_ways
+from judgekit.evaluation.selection_task import SelectionTask
+from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.config import ModeName
+    from judgekit.evaluation.cases import Case
+    from judgekit.evaluation.samples import Sample
+    from judgekit.evaluation.task import CaseTask
+    from judgekit.rubric.schema import Rubric
+
+AnyTask: TypeAlias = "CaseTask[Any, Any, Any, Any]"
+
+
+def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> AnyTask:
+    """Return the task of a case under a rubric; without a case, that of most cases."""
+    if isinstance(rubric, CompareRubric):
+        return PairTask(rubric, mode)
+    if isinstance(rubric, SelectRubric):
+        return SelectionTask(rubric, mode)
+    if case is not None and case.subjects:
+        return RankingTask(rubric, mode)
+    return DocumentTask(rubric, mode)
+
+
+def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
+    """Return the task of cases with several subjects; raises `InputError` for a rubric without scores."""
+    if not isinstance(rubric, ScoreRubric):
+        raise InputError(
+            f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
+        )
+    return RankingTask(rubric, mode)
+
+
+def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
+    """Return the labelled documents, pairs or candidates of all cases; raises `InputError`."""
+    apart_by_case = usual_ways(cases).apart_by_case
+    samples: list[Sample] = []
+    for case, apart in zip(cases, apart_by_case, strict=True):
+        samples.extend(choose_task(rubric, mode, case).samples(case, apart))
+    if choose_task(rubric, mode).label_kind == "winner":  # an improve is a tie there, and no reject
+        return samples
+    if not is_binary(sample.label for sample in samples):
+        return samples
+    return [sample._replace(binary=True) for sample in samples]
