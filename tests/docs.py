@@ -29,6 +29,7 @@ from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS
 from judgekit.judging.escalation import ALL, TABLE, VOTED, decide
 from judgekit.judging.evidence import TierEvidence
+from judgekit.judging.rows import TierDecides
 from judgekit.judging.steps import Ask, EscalationRules
 from judgekit.judging.verdict import Consensus, VerdictWord
 
@@ -196,9 +197,10 @@ def row_table() -> list[str]:
     return lines
 
 
-def _words_of(function: Callable[..., object]) -> str:
-    """Return a function's docstring as one line."""
-    return " ".join((function.__doc__ or "").split()).removesuffix(".")
+def _words_of(part: Callable[..., object]) -> str:
+    """Return the words of a part of a row as one line: of a function its docstring."""
+    words = part.words if isinstance(part, TierDecides) else part.__doc__ or ""
+    return " ".join(words.split()).removesuffix(".")
 
 
 def outcome_table() -> list[str]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A row of the table. The docstrings of its functions are its words in docs/escalation.md."""
+    """A row of the table: docs/escalation.md has the docstrings of its parts, or their `words`."""
 
     name: str
     applies: Callable[..., bool]
@@ -63,20 +63,20 @@ TABLE: list[Row] = [
     Row("the jury is divided", rows.is_divided_to_the_end, rows.escalate, VOTED),
     Row(CALIBRATED, rows.is_calibrated, rows.end_as_calibrated, VOTED),
     Row("the calibration's last word is to come", rows.is_reference_ahead, rows.ask_next, VOTED),
-    Row("the only tier decides", rows.is_only_tier, rows.end_as_only_tier, VOTED),
+    Row("the only tier decides", rows.is_only_tier, rows.ONLY_TIER_DECIDES, VOTED),
     Row("the only tier failed", rows.is_only_tier_failed, rows.leave_open, VOTED),
-    Row("quick needs no confirmation", rows.is_quick_final, rows.end_as_quick, VOTED),
+    Row("quick needs no confirmation", rows.is_quick_final, rows.QUICK_DECIDES, VOTED),
     Row("deep is next", rows.is_deep_unasked, rows.ask_deep, VOTED),
-    Row("quick and deep agree", rows.do_two_agree, rows.end_as_both, VOTED),
-    Row("deep decides", rows.is_deep_final, rows.end_as_deep, VOTED),
+    Row("quick and deep agree", rows.do_two_agree, rows.DEEP_AGREES, VOTED),
+    Row("deep decides", rows.is_deep_final, rows.DEEP_DECIDES, VOTED),
     Row("a third opinion would be one of the two", rows.would_third_repeat, rows.escalate, VOTED),
     Row("the tiebreaker is next", rows.is_third_unasked, rows.ask_third, VOTED),
     Row("the contradiction stays open", rows.is_contradiction_open, rows.escalate, VOTED),
     Row("a confirmation is missing", rows.is_open, rows.leave_open, VOTED),
-    Row("the tiebreaker confirms", rows.is_third_with_all, rows.end_as_all, VOTED),
-    Row("two of three agree", rows.is_third_with_one, rows.end_as_most, VOTED),
+    Row("the tiebreaker confirms", rows.is_third_with_all, rows.THIRD_AGREES, VOTED),
+    Row("two of three agree", rows.is_third_with_one, rows.THIRD_AGREES_WITH_ONE, VOTED),
     Row("no two agree", rows.is_third_against, rows.escalate, VOTED),
-    Row("the tiebreaker decides", rows.is_third_alone, rows.end_as_third, VOTED),
+    Row("the tiebreaker decides", rows.is_third_alone, rows.THIRD_DECIDES, VOTED),
     # What an end may not rest on
     Row(
         "a divided jury stays open", rows.is_divided_and_open, rows.escalate, VOTED, overrules=True

@@ -1,11 +1,11 @@
 """The rows of the table of escalation (`escalation.TABLE`): when each applies, and what it comes to.
 
-Their docstrings are the words of the table in docs/escalation.md.
+Their docstrings, or their `words`, are those of the table in docs/escalation.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from judgekit.judging import independence
@@ -303,39 +303,28 @@ def ask_third(_: Situation) -> Ask:
     return Ask("tiebreaker")
 
 
-def end_as_only_tier(now: Situation) -> End:
-    """Decide as it does."""
-    return _end_as(now, now.rules.tiers[0], "single")
+@dataclass(frozen=True)
+class TierDecides:
+    """An end with the outcome of `tier`, or of the only one there is; `words` are those of the table."""
+
+    words: str
+    tier: TierName | None
+    consensus: Consensus
+
+    def __call__(self, now: Situation) -> End:
+        tier = self.tier or now.rules.tiers[0]
+        outcome = now.outcomes[tier]
+        assert outcome is not None, "a tier that failed settles nothing"  # noqa: S101
+        return End(outcome, self.consensus, tier)
 
 
-def end_as_quick(now: Situation) -> End:
-    """Decide as quick does."""
-    return _end_as(now, "quick", "single")
-
-
-def end_as_both(now: Situation) -> End:
-    """Decide as both do."""
-    return _end_as(now, "deep", "unanimous")
-
-
-def end_as_deep(now: Situation) -> End:
-    """Decide as deep does."""
-    return _end_as(now, "deep", "single")
-
-
-def end_as_all(now: Situation) -> End:
-    """Decide as both do."""
-    return _end_as(now, "tiebreaker", "unanimous")
-
-
-def end_as_most(now: Situation) -> End:
-    """Decide as two of three do."""
-    return _end_as(now, "tiebreaker", "majority")
-
-
-def end_as_third(now: Situation) -> End:
-    """Decide as the tiebreaker does."""
-    return _end_as(now, "tiebreaker", "single")
+ONLY_TIER_DECIDES = TierDecides("Decide as it does", tier=None, consensus="single")
+QUICK_DECIDES = TierDecides("Decide as quick does", "quick", "single")
+DEEP_DECIDES = TierDecides("Decide as deep does", "deep", "single")
+DEEP_AGREES = TierDecides("Decide as both do", "deep", "unanimous")
+THIRD_DECIDES = TierDecides("Decide as the tiebreaker does", "tiebreaker", "single")
+THIRD_AGREES = TierDecides("Decide as both do", "tiebreaker", "unanimous")
+THIRD_AGREES_WITH_ONE = TierDecides("Decide as two of three do", "tiebreaker", "majority")
 
 
 def escalate(now: Situation, end: End | None = None) -> End:
@@ -369,12 +358,6 @@ def ask_for_reasons(now: Situation, _: End) -> Ask:
 def end_with_reasons(now: Situation, end: End) -> End:
     """Decide as both do, with its reasons."""
     return replace(end, consensus="unanimous", tier=now.tier_for_reasons)
-
-
-def _end_as(now: Situation, tier: TierName, consensus: Consensus) -> End:
-    outcome = now.outcomes[tier]
-    assert outcome is not None, "a tier that failed settles nothing"  # noqa: S101
-    return End(outcome, consensus, tier)
 
 
 def _accepting(now: Situation, end: End) -> set[TierName]:
