@@ -32,6 +32,7 @@ from judgekit import environment
 from judgekit.config import EXPECTED, check, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
+from judgekit.data.promised import AgreementOptions, promised_rows
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
@@ -204,6 +205,9 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     judge_turn: Literal["last", "all"] = "last",
     concurrency: int = AT_ONCE,
     as_completed: bool = False,
+    agree: float | None = None,
+    agree_on: Literal["verdict", "accepted"] = "verdict",
+    always_confirm: Literal["accept"] | None = None,
     **options: Unpack[JudgeArgs],
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Judge rows as they are read, and yield each with its result, in order or as they are complete.
@@ -212,23 +216,52 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     names columns ({"text": "answer"}) where their usual names do not; what a row leaves out, `description`
     (of texts to compare: their prompt), `acceptance`, `reference` and `author_family` say. A row that cannot
     be judged has an `error`. `max_cost_usd` is for all rows: those left when it is reached are not yielded.
+
+    With `agree` the first tier and `deep` judge, and at least this share of the verdicts is what `deep` alone
+    would have given, with 95 % confidence: the same word or, with `agree_on="accepted"`, accepted or not.
+    With `always_confirm="accept"` `deep` is asked about every row that the first tier accepts. All rows are
+    read first, and they come when all are judged.
+
     Raises `InputError` where there is no row or one is no mapping, `ConfigError` and `UsageError`.
     """
     require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
+    require("judge_rows", agree_on=agree_on)
+    check("judge_rows", agree=agree, always_confirm=always_confirm)
     request = _request("judge_rows", options)
     fixed = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
     project = Path(environment.project_root())
-    judged = judged_rows(
-        rows, row_options, project, request, concurrency, in_order=not as_completed
-    )
+    if agree is None:
+        judged = judged_rows(
+            rows, row_options, project, request, concurrency, in_order=not as_completed
+        )
+    else:
+        agreement = _agreement(agree, agree_on, always_confirm, task, options)
+        judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
     async with aclosing(judged):
         async for row in judged:
             yield row
+
+
+def _agreement(
+    share: float,
+    on: Literal["verdict", "accepted"],
+    always_confirm: Literal["accept"] | None,
+    task: str,
+    options: JudgeArgs,
+) -> AgreementOptions:
+    """Check what is asked of a promise of agreement; raises `UsageError`."""
+    if task != "judge":
+        raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
+    for name in ("model", "depth", "explain"):
+        if options.get(name):
+            problem = "the first tier and deep judge, as configured"
+            raise UsageError(f"agree and {name} do not go together: {problem}; leave {name} out")
+    return AgreementOptions(share, on, confirms_accepted=always_confirm is not None)
 
 
 def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:

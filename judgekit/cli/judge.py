@@ -84,6 +84,10 @@ def judge(
     on: row_options.On = None,
     ray_address: row_options.RayAddress = None,
     trust_results: row_options.TrustResults = False,
+    agree: row_options.Agree = None,
+    agree_on: row_options.AgreeOn = "verdict",
+    always_confirm: row_options.AlwaysConfirm = None,
+    noise: row_options.Noise = 0,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     options.check_filled(*options.FAMILY, author_family)
@@ -115,9 +119,17 @@ def judge(
         on=on,
         ray_address=ray_address,
         trust_results=trust_results,
+        agree=agree,
+        agree_on=agree_on,
+        always_confirm=always_confirm,
+        noise=noise,
     )
     if not files or dataset.has_row_options:
         dataset.check(files, format_, task_id)
+        if agree is not None:
+            _refuse_beside_agree(
+                {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
+            )
         run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
@@ -149,6 +161,14 @@ def judge(
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
     return code
+
+
+def _refuse_beside_agree(options_by_name: Mapping[str, object]) -> None:
+    """Raise `UsageError` for an option that says who judges: under a promise the first tier and deep do."""
+    for name, value in options_by_name.items():
+        if value:
+            problem = "the first tier and deep judge, as configured"
+            raise UsageError(f"--agree and {name} do not go together: {problem}; leave {name} out")
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 from typer import Option
 
 from judgekit import environment
+from judgekit.config import LEAST_AGREE, MOST_AGREE
 from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
 
@@ -106,6 +107,30 @@ _RAY = Option(
 
 RayAddress = Annotated[str | None, _RAY]
 
+_AGREE = Option(
+    "--agree",
+    min=LEAST_AGREE,
+    max=MOST_AGREE,
+    metavar="SHARE",
+    help="Let the first tier decide where this share of verdicts is deep's, with 95 % confidence.",
+)
+
+Agree = Annotated[float | None, _AGREE]
+
+_AGREE_ON = Option(help="When verdicts agree: the same word, or accepted or not.")
+
+AgreeOn = Annotated[Literal["verdict", "accepted"], _AGREE_ON]
+
+_CONFIRM = Option(help="Under --agree: ask deep about every row that the first tier accepts.")
+
+AlwaysConfirm = Annotated[Literal["accept"] | None, _CONFIRM]
+
+_NOISE = Option(
+    min=0, metavar="N", help="Under --agree: ask deep twice about N rows, to see if it agrees."
+)
+
+Noise = Annotated[int, _NOISE]
+
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
 
@@ -124,6 +149,10 @@ class DataOptions(NamedTuple):
     on: Literal["ray"] | None = None
     ray_address: str | None = None
     trust_results: bool = False
+    agree: float | None = None
+    agree_on: Literal["verdict", "accepted"] = "verdict"
+    always_confirm: Literal["accept"] | None = None
+    noise: int = 0
 
     @property
     def has_row_options(self) -> bool:
@@ -160,8 +189,22 @@ class DataOptions(NamedTuple):
             raise UsageError(
                 "--on ray reads a file, a folder or an address: name it with --data, and --out"
             )
+        self._check_agreement()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
+
+    def _check_agreement(self) -> None:
+        """Raise `UsageError` for options of a promise without one, and for what can't keep one."""
+        if self.agree is None:
+            for name in ("agree_on", "always_confirm", "noise"):
+                if getattr(self, name) != self._field_defaults[name]:
+                    raise UsageError(f"--{name.replace('_', '-')} is for --agree; give both")
+        elif self.on:
+            problem = "workers judge blocks of rows, and the promise is about all rows together"
+            raise UsageError(f"--agree and --on ray do not go together: {problem}")
+        elif self.batch:
+            problem = "the sample has to be answered before anything else is asked"
+            raise UsageError(f"--agree and --batch do not go together: {problem}")
 
 
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from judgekit.data.dataset import Dataset
+    from judgekit.data.promised import AgreementOptions, PromisedRows, PromisedRun
     from judgekit.data.rows import Rows
     from judgekit.data.runners import Runner
     from judgekit.data.runs import DatasetRun
@@ -77,6 +78,10 @@ def run(
         return _show_prompt(task, dataset, project, request)
     if options.out:
         _note_missing_key()
+    promised = None
+    if options.agree is not None:
+        promised = _promise(options, dataset, project, request)
+        dataset = promised.bound
     work = runs.DatasetRun(
         dataset=dataset,
         results=results.Results(output.emit),
@@ -91,6 +96,7 @@ def run(
         project=project,
         request=request,
         run_options=run_options,
+        promised=promised,
     )
     outcome = _judge_on_ray(job) if options.on else _judge_here(job)
     is_interrupted = outcome.is_interrupted and not work.gave_up
@@ -106,7 +112,8 @@ def run(
         others=outcome.others,
     )
     if sys.stderr is not None and not output.current.quiet:
-        sys.stderr.write(f"{output.printable(summary)}\n")
+        for line in (summary, *outcome.bought):
+            sys.stderr.write(f"{output.printable(line)}\n")
     if is_interrupted:
         return Exit.INTERRUPTED
     return _exit_code(work, run_options.exit_on)
@@ -123,6 +130,27 @@ def _note_missing_key() -> None:
         )
 
 
+def _promise(
+    options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
+) -> PromisedRows:
+    """Bind the rows to the promise that is asked for."""
+    from judgekit.data import promised
+
+    return promised.bind_rows(dataset, _agreement_options(options), project, request)
+
+
+def _agreement_options(options: DataOptions) -> AgreementOptions:
+    from judgekit.data.promised import AgreementOptions
+
+    assert options.agree is not None, "only then is it called"  # noqa: S101
+    return AgreementOptions(
+        share=options.agree,
+        on=options.agree_on,
+        confirms_accepted=options.always_confirm is not None,
+        noise=options.noise,
+    )
+
+
 class _Job(NamedTuple):
     """What is to be judged, and how."""
 
@@ -133,6 +161,7 @@ class _Job(NamedTuple):
     project: Path
     request: JudgeRequest
     run_options: RunOptions
+    promised: PromisedRows | None = None
 
 
 class _Outcome(NamedTuple):
@@ -143,6 +172,8 @@ class _Outcome(NamedTuple):
     is_interrupted: bool
     seconds: float
     others: Mapping[str, int] = MappingProxyType({})
+    bought: Sequence[str] = ()
+    """What a promise of agreement bought, in lines."""
 
 
 def _judge_here(job: _Job) -> _Outcome:
@@ -152,7 +183,7 @@ def _judge_here(job: _Job) -> _Outcome:
     options = job.options
     work = job.work
     source = job.source
-    total = work.dataset.check() if source.lasting else None
+    total = work.dataset.check() if source.lasting or job.promised else None
     results = open_results(
         options.out,
         output.emit,
@@ -162,10 +193,14 @@ def _judge_here(job: _Job) -> _Outcome:
     )
     with results:
         work.results = results
-        judge = partial(_make_runner(job), work.pending(), work.on_record)
+        promised_run = _make_promised_run(job)
+        judge = partial(promised_run or _make_runner(job), work.pending(), work.on_record)
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
-        return _Outcome(results.name, total, is_interrupted, seconds, results.others())
+        outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
+        if promised_run is not None:
+            return outcome._replace(bought=promised_run.tally().describe())
+        return outcome
 
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
@@ -192,6 +227,23 @@ def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
     if work.is_spent:  # the rows that are left have no verdict
         words.add("undetermined")
     return exit_code(words, exit_on)
+
+
+def _make_promised_run(job: _Job) -> PromisedRun | None:
+    """Build what judges the rows under a promise of agreement, if one is asked for."""
+    if job.promised is None:
+        return None
+    from judgekit.data.promised import PromisedJob, PromisedRun
+
+    promised_job = PromisedJob(
+        rows=job.promised,
+        project=job.project,
+        request=job.request,
+        at_once=job.run_options.jobs,
+        out=job.options.out,
+        is_fresh=job.options.fresh,
+    )
+    return PromisedRun(promised_job, job.work, note)
 
 
 def _make_runner(job: _Job) -> Runner:

@@ -93,6 +93,15 @@ def _one_of(words: Iterable[str]) -> Expected:
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
 
+LEAST_AGREE = 0.5
+MOST_AGREE = 0.999
+"""Between these is a share of rows that agreement is promised for."""
+
+
+def _is_share(value: object) -> bool:
+    return _is_number(value) and LEAST_AGREE <= value <= MOST_AGREE  # type: ignore[operator]  # it's a number
+
+
 _TEXT = "a text (str)", _is_text
 _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = "a str or a Path", _is_path
@@ -119,6 +128,9 @@ EXPECTED: dict[str, Expected] = {
     "as_completed": _FLAG,
     "task": _one_of(("judge", "compare")),
     "judge_turn": _one_of(("last", "all")),
+    "agree": (f"a share from {LEAST_AGREE} to {MOST_AGREE}", _is_share),
+    "agree_on": _one_of(("verdict", "accepted")),
+    "always_confirm": _one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
 """What each argument of a Python call must be, in words and as a check; any other one must be a text."""

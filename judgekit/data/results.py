@@ -476,7 +476,7 @@ class _File(Results):
             return False
 
     def _write_error(self, error: OSError) -> InputError:
-        return _write_error(self.name, str(self._path.parent), error)
+        return write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
         """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
@@ -617,7 +617,8 @@ def place_of(out: str) -> str:
         raise InputError(problem) from None
 
 
-def _write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
+def write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
+    """Build the error for a file of results that can't be written, with what to do about it."""
     remedy = f"free space or choose another {option}; run the same command again to go on"
     if error.errno == errno.ENOENT:
         remedy = f"make its folder or choose another {option}"
@@ -649,7 +650,7 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
             problem = f"{encodable(str(error.filename))}: no lock is taken there: {error.strerror}"
             raise UsageError(problem) from None
         except OSError as error:
-            raise _write_error(name, str(Path(path).parent), error, option) from None
+            raise write_error(name, str(Path(path).parent), error, option) from None
         yield
 
 

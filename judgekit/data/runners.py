@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from judgekit.data.fields import TaskName
     from judgekit.data.runs import Record
     from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.providers.base import Gateway
 
     OnRecord: TypeAlias = Callable[[PendingRow, Record | None], object]
@@ -72,15 +73,29 @@ async def judged(
     in_order: bool,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
-    async with aclosing(open_gateway(environment.environ())) as gateway:
-        judge_of = judges(gateway, project, request)
+    async with aclosing(judgements(rows, project, request, at_once, in_order=in_order)) as stream:
+        async for row, judgement in stream:
+            yield row, None if judgement is None else judgement.record()
 
-        async def judge(row: PendingRow) -> Record | None:
+
+async def judgements(
+    rows: Iterable[PendingRow],
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    *,
+    in_order: bool,
+    adapt: Callable[[Any], Any] = lambda judge: judge,
+) -> AsyncGenerator[tuple[PendingRow, Any], None]:
+    """Yield each row with its verdict or comparison, by judges that `adapt` makes; None for none."""
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        judge_of = judges(gateway, project, request, adapt)
+
+        async def judge(row: PendingRow) -> Verdict | Comparison | None:
             if not row.subject:
                 return None
-            judgement = await judge_of(row.subject).judge(row.subject)
-            record: Record = judgement.record()
-            return record
+            judgement: Verdict | Comparison = await judge_of(row.subject).judge(row.subject)
+            return judgement
 
         # How many are judged at once depends on the models that the first of them is for.
         head = []
@@ -93,8 +108,8 @@ async def judged(
                 break
         stream = map_concurrently(judge, chain(head, rest), limit, in_order=in_order)
         async with aclosing(stream):
-            async for row, record in stream:
-                yield row, record
+            async for row, judgement in stream:
+                yield row, judgement
 
 
 async def judged_rows(

@@ -166,8 +166,13 @@ class DatasetRun(Tally):
                 self.is_spent = True
         return self.is_spent
 
-    def on_record(self, pending: PendingRow, record: Record | None) -> dict[str, Any]:
-        """Return the row of results that was written for a record, or for a row that cannot be judged."""
+    def on_record(
+        self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
+    ) -> dict[str, Any]:
+        """Return the row of results that was written for a record, or for a row that cannot be judged.
+
+        If it `is_paid`, `note_calls` has counted the calls behind it.
+        """
         written = result(
             pending.row,
             pending.row_id,
@@ -185,10 +190,17 @@ class DatasetRun(Tally):
                 self.failures += 1
                 if record or not self.failed:
                     self.failed = f"row {pending.row_id} has no verdict: {written['error']}"
-            if record is not None:
+            if record is not None and not is_paid:
                 self._note_record(record, str(written["error"]))
+                self.deciders.add(record)
             self.give_up()
         return written
+
+    def note_calls(self, record: Record) -> None:
+        """Count the calls behind a record that isn't a result yet, or never will be."""
+        with self._lock:
+            self._note_record(record, str(record.get("degraded")))
+            self.give_up()
 
     def _note_record(self, record: Record, error: str) -> None:
         """Count what a verdict cost, what was left out of it, and whether its models refused."""
@@ -198,7 +210,6 @@ class DatasetRun(Tally):
         self.is_local |= record["cost_source"] == "local"
         self.redacted += record.get("redacted") or 0
         self.substitutes.update(record.get("substitutes") or ())
-        self.deciders.add(record)
         self.rounds += len(record["rounds"])
         self.doubled |= _find_doubled(record["rounds"])
         failures = [round_["failure"] for round_ in record["rounds"]]

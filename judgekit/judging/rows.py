@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from judgekit.judging import independence
-from judgekit.judging.steps import CALIBRATED, OWN_FAMILY, Ask, End
+from judgekit.judging.steps import CALIBRATED, OWN_FAMILY, PROMISED, Ask, End
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
@@ -89,6 +89,18 @@ def is_reference_ahead(now: Situation) -> bool:
         if tier not in now.evidence:
             return finality.last in now.rules.tiers[place:]
     return False
+
+
+def is_promised(now: Situation) -> bool:
+    """Whether this is a first opinion under a promise of agreement, of a whole jury.
+
+    It may not be an improve without reasons.
+    """
+    tier = now.rules.tiers[0]
+    outcome = now.outcomes[tier]
+    if not now.rules.is_promised or outcome is None or now.evidence[tier].is_divided:
+        return False
+    return not now.is_unexplained(tier, outcome)
 
 
 def is_only_tier(now: Situation) -> bool:
@@ -220,8 +232,10 @@ def is_acceptance_cut(now: Situation, end: End) -> bool:
 
 
 def is_unproven(now: Situation, end: End) -> bool:
-    """Whether decision models alone accept in strict mode, and no calibration lets it through."""
-    if end.verdict != "accept" or not now.rules.needs_proof or end.because == CALIBRATED:
+    """Whether decision models alone accept in strict mode, and no calibration or promise lets it through."""
+    if end.verdict != "accept" or not now.rules.needs_proof:
+        return False
+    if end.because in (CALIBRATED, PROMISED):
         return False
     return _accepting(now, end) <= set(now.rules.deciding)
 

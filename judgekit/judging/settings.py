@@ -61,6 +61,8 @@ class JudgeSettings:
     """Which opinions are final by a calibration."""
     calibration_warning: str | None = None
     """Why a calibration that is there is not used."""
+    is_promised: bool = False
+    """Whether the only tier gives a first opinion, which a promise of agreement may make final."""
 
     author_family: str | None = None
     """The families that wrote the texts, beside what these say themselves."""
@@ -122,6 +124,7 @@ class JudgeSettings:
             finality=self.finality,
             margin=self.margin if task == "document" else 0.0,
             needs_proof=self.mode == "strict" and task != "ranking",
+            is_promised=self.is_promised,
             explains=self.request.explain,
             independence=self.independence,
         )

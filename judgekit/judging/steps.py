@@ -21,6 +21,7 @@ CUT_TEXTS = "nobody saw all of the texts"
 LEAD_CALIBRATED = "a calibration lets the lead through"
 CALIBRATED = "a calibration lets it through"
 OWN_FAMILY = "the author's own family alone"
+PROMISED = "a promise of agreement may let it through"
 
 Task: TypeAlias = Literal["document", "candidate", "pair", "ranking"]
 
@@ -71,7 +72,9 @@ class EscalationRules:
     margin: float = 0.0
     """Without `finality`: an opinion with less is not final alone, if another model can be asked."""
     needs_proof: bool = False
-    """Whether decision models accept by a calibration only."""
+    """Whether decision models accept by a calibration, or under a promise, only."""
+    is_promised: bool = False
+    """Whether the only tier gives a first opinion, which a promise of agreement may make final."""
     explains: bool = False
     """Whether a rejection owes reasons."""
     independence: Independence = "prefer"

@@ -42,7 +42,7 @@ Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 
 # Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse a verdict with a field they don't know. A field
 # added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
-LATER_FIELDS: frozenset[str] = frozenset({"because"})
+LATER_FIELDS: frozenset[str] = frozenset({"because", "promise"})
 # Kinds of failures that such clients don't know, and what they are told instead.
 _EARLIER_KINDS: dict[object, str] = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
 READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
@@ -292,6 +292,31 @@ class Override(_Record):
     at: AwareDatetime
 
 
+class AgreementPromise(_Record):
+    """The promise of agreement under which a row was judged.
+
+    At least `share` of the run's rows have the verdict that `deep`, asked alone, would have given, with 95 %
+    confidence. Verdicts agree if they are the same word or, if `on` is "accepted", both accept or neither
+    does. `first_tier` said `first` (null: it had no opinion that could be final). `rate` is the share of rows
+    that `deep` was asked about whatever the first tier said; `sampled` says whether this row is one of them,
+    and `counted` whether it's one of those that say how good the final first opinions are.
+    """
+
+    share: float
+    on: Literal["verdict", "accepted"]
+    first_tier: TierName
+    first: Literal["accept", "improve", "reject"] | None = None
+    rate: float | None = None
+    sampled: bool = False
+    counted: bool = False
+
+    def __str__(self) -> str:
+        """Say it in brackets' words: promise 0.95, sampled 1 in 9."""
+        if not self.rate:
+            return f"promise {self.share:g}"
+        return f"promise {self.share:g}, sampled 1 in {1 / self.rate:.2g}"
+
+
 class Verdict(_Record):
     """What was decided about one subject (one document, or the files of one task).
 
@@ -302,6 +327,7 @@ class Verdict(_Record):
     again, the text may get the other answer.
     `depth` and `review` are absent where no rule chose the one, and where no finding had the other.
     `because` is the row of the table of escalation that ended the judging; an older version did not say.
+    `promise` is there if the row was judged under a promise of agreement.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -322,6 +348,7 @@ class Verdict(_Record):
     consensus: Consensus
     because: str = Field(default="", exclude_if=operator.not_)
     judge_tier: TierName | None = None
+    promise: AgreementPromise | None = Field(default=None, exclude_if=operator.not_)
     model: str | None = None
     rounds: list[Round] = []
     degraded: str | None = None
@@ -340,6 +367,8 @@ class Verdict(_Record):
     cost_complete: bool | None = None
     # By the name that a reply gave its model: the one under which it was asked. Only the ledger has it.
     configured: SkipJsonSchema[dict[str, str]] = Field(default={}, exclude=True)
+    # How far the opinion is from another outcome. Only a first opinion under a promise has it.
+    margin: SkipJsonSchema[float | None] = Field(default=None, exclude=True)
 
     @property
     def accepted(self) -> bool:
@@ -357,6 +386,8 @@ class Verdict(_Record):
         if scores and self.average is not None:
             scores += f" (mean {self.average:g})"
         judge = self.model or _models(self.rounds)
+        if self.promise and self.judge_tier:
+            judge = f"{judge}, decided by {self.judge_tier} ({self.promise})"
         reason = self.reasoning
         if self.human_override:
             judge = f"decided by {self.human_override.who}"

@@ -1,0 +1,214 @@
+"""What a promise of agreement bought: who decided the rows, how well they agree, and what that saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.evaluation import agreement
+from judgekit.evaluation.agreement import Promise
+from judgekit.judging.verdict import AgreementPromise
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.config import ModeName, TierName
+
+STRONG: TierName = "deep"
+
+
+class Call(NamedTuple):
+    """What a tier's opinion on a row cost in US dollars, and how long it took."""
+
+    usd: float | None
+    seconds: float
+
+
+class PromisedRow(NamedTuple):
+    """A row that was judged under a promise."""
+
+    promise: AgreementPromise
+    mode: ModeName
+    verdict: str
+    first: Call | None
+    """The call of the first tier; None if it wasn't asked."""
+    strong: Call | None
+    """That of `deep`; None if the first tier decides."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
+        """Read the record of a verdict; None if there's no promise in it."""
+        if not isinstance(record.get("promise"), dict):
+            return None
+        promise = AgreementPromise.model_validate(record["promise"])
+        return cls(
+            promise=promise,
+            mode=record["mode"],
+            verdict=record["verdict"],
+            first=_call_of(promise.first_tier, record),
+            strong=_call_of(STRONG, record),
+        )
+
+
+def _call_of(tier: str, record: Mapping[str, Any]) -> Call | None:
+    """Add up the rounds of a tier; None if it has none."""
+    rounds = [round_ for round_ in record["rounds"] if round_["tier"] == tier]
+    if not rounds:
+        return None
+    costs = [round_["usage"]["cost_usd"] for round_ in rounds]
+    usd = None if None in costs else sum(costs)
+    return Call(usd, max(round_["latency_ms"] for round_ in rounds) / 1000)
+
+
+@dataclass
+class _Group:
+    """The opinions that share a budget: what the sample says of those that are final."""
+
+    level: float
+    rate: float = 0.0
+    final: int = 0
+    disagreements: int = 0
+    """Among the rows of the sample that count."""
+
+    @property
+    def estimate(self) -> float:
+        if not self.rate:
+            return 0.0
+        return self.disagreements * (1 - self.rate) / self.rate
+
+    @property
+    def most(self) -> int:
+        if not self.rate:
+            return 0
+        return min(self.final, agreement.most_unsampled(self.disagreements, self.rate, self.level))
+
+
+@dataclass
+class AgreementTally:
+    """Counts rows that were judged under a promise."""
+
+    share: float = 0.0
+    first_tier: str = ""
+    rows: int = 0
+    decided_by_first: int = 0
+    strong_calls: int = 0
+    sampled: int = 0
+    rate: float = 0.0
+    asked_twice: int = 0
+    same_twice: int = 0
+    _groups: dict[bool, _Group] = field(default_factory=dict)
+    _first: list[Call] = field(default_factory=list)
+    _strong: list[Call] = field(default_factory=list)
+
+    def add(self, row: PromisedRow) -> None:
+        promise = row.promise
+        self.share = promise.share
+        self.first_tier = promise.first_tier
+        self.rows += 1
+        self.sampled += promise.sampled
+        self.rate = max(self.rate, promise.rate or 0.0)
+        if row.first is not None:
+            self._first.append(row.first)
+        if row.strong is not None:
+            self.strong_calls += 1
+            self._strong.append(row.strong)
+        else:
+            self.decided_by_first += 1
+        self._note_agreement(row)
+
+    def _note_agreement(self, row: PromisedRow) -> None:
+        promise = row.promise
+        if promise.first is None or promise.rate is None:
+            return
+        is_strict = row.mode == "strict"
+        is_apart = is_strict and promise.first == "accept"
+        level = agreement.level_of(is_strict=is_strict, is_apart=is_apart)
+        group = self._groups.setdefault(is_apart, _Group(level))
+        group.rate = promise.rate
+        group.final += row.strong is None
+        if promise.counted:
+            agrees = Promise(promise.share, promise.on).holds_for(promise.first, row.verdict)
+            group.disagreements += not agrees
+
+    @property
+    def estimate(self) -> float:
+        """The share of rows that have the verdict which `deep` alone would have given, as it seems."""
+        return 1 - sum(group.estimate for group in self._groups.values()) / self.rows
+
+    @property
+    def least(self) -> float:
+        """That share at least, with 95 % confidence."""
+        return 1 - sum(group.most for group in self._groups.values()) / self.rows
+
+    @property
+    def saved_usd(self) -> float | None:
+        """How many US dollars less it cost than `deep` alone; None if not all costs are known."""
+        paid = 0.0
+        strong = 0.0
+        for call in self._first:
+            if call.usd is None:
+                return None
+            paid += call.usd
+        for call in self._strong:
+            if call.usd is None:
+                return None
+            strong += call.usd
+        if not self._strong:
+            return None
+        return strong / len(self._strong) * self.rows - paid - strong
+
+    @property
+    def saved_seconds(self) -> float | None:
+        """How many seconds less its calls took than those of `deep` alone, one after the other."""
+        if not self._strong:
+            return None
+        taken = sum(call.seconds for call in self._first)
+        strong = sum(call.seconds for call in self._strong)
+        return strong / len(self._strong) * self.rows - taken - strong
+
+    def describe(self) -> list[str]:
+        """Say it in a few lines; none if no row was judged under a promise."""
+        if not self.rows:
+            return []
+        decided = f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
+        asked = f"{STRONG} was asked about {self.strong_calls:,}"
+        if self.sampled:
+            asked += f" ({self.sampled:,} of them drawn as a sample)"
+        lines = [f"promise {self.share:g}: {decided}; {asked}"]
+        if self.decided_by_first:
+            least = f"at least {self.least:.1%} with 95 % confidence"
+            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least}")
+            lines.append(self._describe_savings())
+        if self.asked_twice:
+            twice = counted(self.asked_twice, "row", "rows")
+            agreed = f"{self.same_twice:,} of {twice} that it judged twice"
+            lines.append(f"{STRONG} agrees with itself on {agreed}")
+        return list(filter(None, lines))
+
+    def _describe_savings(self) -> str:
+        parts = []
+        if self.saved_usd is not None:
+            parts.append(f"{self.saved_usd:,.2f} USD saved")
+        if self.saved_seconds is not None:
+            minutes = abs(self.saved_seconds) / 60
+            more_or_less = "less" if self.saved_seconds >= 0 else "more"
+            parts.append(f"{minutes:,.1f} minutes of calls {more_or_less}")
+        if not parts:
+            return ""
+        return f"against {STRONG} alone: {', '.join(parts)}"
+
+    def record(self) -> dict[str, object]:
+        """Return the same figures under their names in JSON."""
+        return {
+            "promise": self.share,
+            "first_tier": self.first_tier,
+            "rows": self.rows,
+            "decided_by_first": self.decided_by_first,
+            "strong_calls": self.strong_calls,
+            "sampled": self.sampled,
+            "agreement": round(self.estimate, 4),
+            "agreement_least": round(self.least, 4),
+            "saved_usd": None if self.saved_usd is None else round(self.saved_usd, 6),
+            "saved_seconds": None if self.saved_seconds is None else round(self.saved_seconds, 3),
+        }

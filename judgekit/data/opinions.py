@@ -1,0 +1,166 @@
+"""The opinions that a run under a promise of agreement collects before any of them is a result.
+
+They're kept in a file beside OUT, each sealed with the user's key, so that a run that was killed, a file that
+grew and another promise pay for nothing twice. A run without OUT has a temporary file.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from judgekit import outputs
+from judgekit.data import seals
+from judgekit.data.results import place_of, write_error
+from judgekit.errors import ConfigError
+from judgekit.evaluation.labels import id_key
+from judgekit.judging.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import IO
+
+    from judgekit.data.dataset import PendingRow
+
+ENDING = ".agree.jsonl"
+_SEAL_KIND = "opinion"
+_DRAW_BYTES = 8
+_DRAWS = 1 << (8 * _DRAW_BYTES)
+
+
+class _Place(NamedTuple):
+    """Where the file has an opinion, and what it's about."""
+
+    start: int
+    size: int
+    fingerprint: str
+
+
+class Opinions:
+    """The opinions of each tier about each row, and the random numbers that say which rows are sampled."""
+
+    def __init__(self, out: str | None, *, is_fresh: bool = False) -> None:
+        """Open the file beside `out`; raises `ConfigError` without a key, `InputError` and `UsageError`."""
+        self._key = _require_key()
+        self._out = out
+        self.unsealed = 0
+        """How many opinions the user's key didn't write; they count for nothing."""
+        self._places: dict[tuple[str, str], _Place] = {}
+        self._nonce = ""
+        try:
+            self._file = self._open(is_fresh=is_fresh)
+            self._read()
+        except OSError as error:
+            raise write_error(str(out), str(Path(str(out)).parent), error) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def find(self, tier: str, row: PendingRow) -> Verdict | None:
+        """Return the verdict of a tier alone, or None if there's none about this text."""
+        place = self._places.get((tier, id_key(row.row_id)))
+        if place is None or place.fingerprint != row.fingerprint.current:
+            return None
+        self._file.seek(place.start)
+        line = json.loads(self._file.read(place.size))
+        verdict = Verdict.model_validate(line["judged"])
+        return verdict.model_copy(update={"margin": line["margin"]})
+
+    def add(self, tier: str, row: PendingRow, verdict: Verdict) -> None:
+        """Keep a verdict; raises `InputError` if the file can't be written."""
+        content = {
+            "id": row.row_id,
+            "tier": tier,
+            "fingerprint": row.fingerprint.current,
+            "margin": verdict.margin,
+            "judged": verdict.record(),
+        }
+        start, size = self._append(content)
+        place = _Place(start, size, row.fingerprint.current)
+        self._places[tier, id_key(row.row_id)] = place
+
+    def draw(self, row: PendingRow, purpose: str) -> float:
+        """Return a number from 0 to 1 that only this user's key, this run and the row's id decide.
+
+        Who writes a row can't choose it, and copies of a text have independent ones.
+        """
+        text = json.dumps([self._nonce, purpose, id_key(row.row_id)])
+        key = self._key.encode("utf-8", "surrogateescape")
+        digest = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
+        number = int.from_bytes(digest[:_DRAW_BYTES], "big")
+        return number / _DRAWS
+
+    def _open(self, *, is_fresh: bool) -> IO[bytes]:
+        if self._out is None:
+            return tempfile.TemporaryFile()
+        path = place_of(self._out + ENDING)
+        if is_fresh:
+            Path(path).unlink(missing_ok=True)
+        descriptor = outputs.open_to_append(path)
+        return os.fdopen(descriptor, "r+b")
+
+    def _read(self) -> None:
+        """Note where the opinions stand; cut off a line that was never finished, and draw a first nonce."""
+        self._file.seek(0)
+        start = 0
+        for raw in self._file:
+            if not raw.endswith(b"\n"):
+                break
+            self._note(raw, start)
+            start += len(raw)
+        self._file.truncate(start)
+        if not self._nonce:
+            self._places.clear()
+            self._nonce = secrets.token_hex(16)
+            self._append({"nonce": self._nonce})
+
+    def _note(self, raw: bytes, start: int) -> None:
+        line: Any = None
+        with suppress(ValueError, RecursionError):
+            line = json.loads(raw)
+        if not isinstance(line, dict):
+            return
+        seal = line.pop("seal", None)
+        if not seals.is_valid(self._key, _SEAL_KIND, line, str(seal)):
+            self.unsealed += 1
+        elif "nonce" in line:
+            self._nonce = line["nonce"]
+        else:
+            place = _Place(start, len(raw), line["fingerprint"])
+            self._places[line["tier"], id_key(line["id"])] = place
+
+    def _append(self, content: Mapping[str, Any]) -> tuple[int, int]:
+        """Write a sealed line, whole or not at all; returns where it starts and its size in bytes."""
+        plain = json.loads(json.dumps(content))  # as a reader will have it
+        sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
+        raw = json.dumps(sealed).encode() + b"\n"
+        start = self._file.seek(0, 2)
+        try:
+            self._file.write(raw)
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(start)
+            raise write_error(str(self._out), str(Path(str(self._out)).parent), error) from None
+        return start, len(raw)
+
+
+def _require_key() -> str:
+    """Return the user's key; raises `ConfigError` if there is none and none can be kept."""
+    key = seals.state_key()
+    if key is None:
+        problem = (
+            "--agree draws its sample with a key that the authors of rows can't know, and none can be kept "
+            "in the user's folder; set it to 32 or more random characters"
+        )
+        raise ConfigError(problem, key=seals.VARIABLE)
+    return key

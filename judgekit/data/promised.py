@@ -1,0 +1,594 @@
+"""A run under a promise of agreement: who is asked about which row, and whose verdict is final.
+
+The first tier gives an opinion on every row, and `deep`, alone, a verdict on a random sample. By these
+`judgekit.evaluation.agreement` says which first opinions are final. `deep` is asked about all other rows.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from judgekit.config import settings as configuration
+from judgekit.data import seals
+from judgekit.data.agreement_tally import STRONG, AgreementTally, Call, PromisedRow
+from judgekit.data.dataset import Mappings, PendingRow, open_dataset
+from judgekit.data.opinions import ENDING, Opinions
+from judgekit.data.results import Results
+from judgekit.data.runners import judgements
+from judgekit.data.runs import DatasetRun
+from judgekit.errors import UsageError
+from judgekit.evaluation import agreement
+from judgekit.evaluation.agreement import FirstOpinion, Promise
+from judgekit.evaluation.labels import id_key
+from judgekit.judging.one_tier import join_verdicts, judge_alone, judge_first
+from judgekit.judging.round import INEXACT
+from judgekit.judging.service import document_judge
+from judgekit.judging.steps import PROMISED
+from judgekit.judging.verdict import AgreementPromise, Verdict
+from judgekit.providers import running
+from judgekit.providers.gateway import open_gateway
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+    from pathlib import Path
+
+    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.data.dataset import Dataset, RowOptions
+    from judgekit.data.runners import OnRecord
+    from judgekit.evaluation.agreement import Agrees, Settled
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.state import JudgingState
+    from judgekit.judging.verdict import VerdictWord
+
+    OnWritten: TypeAlias = Callable[[dict[str, Any]], object]
+    JudgeRow: TypeAlias = Callable[[DocumentJudge, JudgingState[Any]], Awaitable[Verdict]]
+
+_STRONG_AGAIN = "deep again"  # the name under which second verdicts are kept
+_LEAST_PILOT = 50  # rows that both tiers judge before it's said whether the run can pay
+_MOST_PILOT = 200
+_PILOT_SHARE = 0.05
+
+
+class AgreementOptions(NamedTuple):
+    """What a caller asks of a run under a promise of agreement."""
+
+    share: float
+    on: Agrees = "verdict"
+    confirms_accepted: bool = False
+    """Whether `deep` is asked about every row that the first tier accepts."""
+    noise: int = 0
+    """How many rows of the sample `deep` is asked about twice."""
+
+    @property
+    def basis(self) -> str:
+        """What of the promise a row's verdict rests on."""
+        return json.dumps([self.share, self.on, self.confirms_accepted])
+
+
+class PromisedTiers(NamedTuple):
+    """Who judges under the promise."""
+
+    first: TierName
+    mode: ModeName
+
+
+def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
+    """Find the first tier, and the mode; raises `UsageError` if a promise of agreement can't be made."""
+    if configuration.load(project).server.url is not None:
+        problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
+        raise UsageError(f"--agree: {problem}")
+    judge, _ = document_judge(open_gateway({}), project, request)
+    tiers = list(judge.models_by_tier)
+    if STRONG not in tiers or tiers[0] == STRONG:
+        got = ", ".join(tiers) or "no model"
+        problem = f"expected models of a first tier and of {STRONG}, got {got}"
+        raise UsageError(f"--agree: {problem}; name both in judge.tiers")
+    names = judge.settings.model_names
+    if names[tiers[0]] == names[STRONG]:
+        model = " and ".join(sorted(names[STRONG]))
+        problem = f"{tiers[0]} and {STRONG} are both {model}"
+        raise UsageError(f"--agree: {problem}; name a cheaper one in judge.tiers.{tiers[0]}")
+    return PromisedTiers(first=tiers[0], mode=judge.settings.mode)
+
+
+class PromisedRows(NamedTuple):
+    """The rows of a run under a promise, and who judges them."""
+
+    options: AgreementOptions
+    tiers: PromisedTiers
+    rows: list[PendingRow]
+    bound: Dataset
+    """The same rows, with fingerprints that hold the promise and all other rows."""
+
+
+def bind_rows(
+    dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
+) -> PromisedRows:
+    """Read all rows: a promise is about exactly these, and if one is added, it's made again.
+
+    Raises `UsageError` if no promise can be made with the models that are set up.
+    """
+    tiers = find_tiers(project, request)
+    dataset = replace(dataset, rows=list(dataset.rows))
+    rows = [row for row in dataset if isinstance(row, PendingRow)]
+    everything = [[str(row.row_id), row.fingerprint.current] for row in rows]
+    population = seals.fingerprint_of(json.dumps(everything)).current
+    basis = f"{dataset.basis}\0{options.basis}\0{population}"
+    return PromisedRows(options, tiers, rows, bound=replace(dataset, basis=basis))
+
+
+class _First(NamedTuple):
+    """What counts of a first opinion."""
+
+    outcome: Outcome | None
+    """None: it can't be final."""
+    margin: float
+    call: Call
+
+
+class _Strong(NamedTuple):
+    """What counts of a verdict by `deep`."""
+
+    word: VerdictWord
+    call: Call
+
+
+class _Price(NamedTuple):
+    """What a tier's verdicts cost and took on average; None if that isn't known."""
+
+    usd: float | None
+    seconds: float | None
+
+
+class PromisedJob(NamedTuple):
+    """What is judged under a promise, and how."""
+
+    rows: PromisedRows
+    project: Path
+    request: JudgeRequest
+    at_once: int
+    out: str | None = None
+    is_fresh: bool = False
+
+
+class PromisedRun:
+    """Judges the rows of a run under a promise of agreement, and says what it bought."""
+
+    def __init__(
+        self,
+        job: PromisedJob,
+        work: DatasetRun,
+        note: Callable[[str], None],
+        on_written: OnWritten = lambda _: None,
+    ) -> None:
+        self._job = job
+        self._options = job.rows.options
+        self._tiers = job.rows.tiers
+        self._rows = {id_key(row.row_id): row for row in job.rows.rows if row.subject is not None}
+        self._work = work
+        self._note = note
+        self._on_written = on_written
+        is_strict = self._tiers.mode == "strict"
+        self._promise = Promise(self._options.share, self._options.on, strict=is_strict)
+        self._numbers = {key: number for number, key in enumerate(self._rows)}
+        self._first: dict[str, _First] = {}
+        self._strong: dict[str, _Strong] = {}
+        self._rates: dict[int, float] = {}
+        self._sampled: frozenset[int] = frozenset()
+        self._counted: frozenset[int] = frozenset()
+        self._final: frozenset[int] = frozenset()
+        self._again: dict[str, VerdictWord] = {}
+        self._to_write: dict[str, PendingRow] = {}
+
+    def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
+        del on_record  # what a row cost is counted when somebody is asked about it
+        running.run(self.judge(rows))
+
+    async def judge(self, rows: Iterable[PendingRow]) -> None:
+        """Judge the rows that OUT doesn't have yet; all rows count for the promise."""
+        job = self._job
+        with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
+            if self._opinions.unsealed:
+                count = counted(self._opinions.unsealed, "opinion", "opinions")
+                self._note(f"{job.out}{ENDING}: {count} not written by this user, and not used")
+            await self._judge(rows)
+
+    async def _judge(self, rows: Iterable[PendingRow]) -> None:
+        for row in rows:
+            if row.subject is None:
+                self._write(row, None)
+            else:
+                self._to_write[id_key(row.row_id)] = row
+        if not self._to_write:
+            return
+        settled = agreement.NOTHING_FINAL
+        if len(self._rows) < agreement.LEAST_ROWS:
+            count = f"{len(self._rows)} rows, fewer than {agreement.LEAST_ROWS}"
+            self._note(f"--agree: {count}, so {STRONG} is asked about all")
+        elif await self._can_pay():
+            settled = await self._ask_both()
+        await self._ask_strong(self._left_to_strong(settled))
+        if self._work.is_spent:
+            self._write_without_promise()
+        elif not self._is_over:
+            self._final = settled.final
+            self._write_final()
+            await self._ask_again()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._work.stopped.is_set() or self._work.is_spent
+
+    # --- Who is asked
+
+    async def _can_pay(self) -> bool:
+        """Have both tiers judge a few rows. If the first can't pay for itself, say so."""
+        pilot = self._pilot()
+        await self._ask_first(pilot)
+        await self._ask_strong(pilot, writes=False)
+        if self._is_over:
+            return True
+        opinions = self._first_opinions(pilot)
+        share = agreement.expect_share(
+            opinions, self._strong_by_number(), len(pilot), len(self._rows), self._promise
+        )
+        first = self._price_of(self._tiers.first, pilot)
+        strong = self._price_of(STRONG, pilot)
+        if _pays(share, first, strong):
+            return True
+        pilot_rows = f"of {len(pilot)} rows that both judged"
+        found = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
+        self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {found}; {STRONG} judges all")
+        return False
+
+    def _pilot(self) -> list[str]:
+        """Choose the rows with the lowest draws: the sample has them, too."""
+        size = round(len(self._rows) * _PILOT_SHARE)
+        size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
+        budget = self._promise.budget(len(self._rows))
+        rate = agreement.choose_rate(budget, agreement.LEVEL)
+        in_sample = [key for key in self._rows if self._draw(key) < rate]
+        return sorted(in_sample, key=self._draw)[:size]
+
+    async def _ask_both(self) -> Settled:
+        """Ask the first tier about all rows and `deep` about a sample; returns which opinions are final."""
+        await self._ask_first(list(self._rows))
+        if self._is_over:
+            return agreement.NOTHING_FINAL
+        opinions = self._first_opinions(list(self._rows))
+        plan = agreement.plan(opinions, len(self._rows), self._promise)
+        self._rates = plan.rates()
+        self._sampled = plan.sampled
+        sample = [key for key in self._rows if self._numbers[key] in plan.sampled]
+        await self._ask_strong(sample, writes=False)
+        if self._is_over:
+            return agreement.NOTHING_FINAL
+        settled = agreement.settle(plan, self._strong_by_number())
+        self._counted = settled.counted
+        return settled
+
+    def _left_to_strong(self, settled: Settled) -> list[str]:
+        return [key for key in self._rows if self._numbers[key] not in settled.final]
+
+    def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
+        """Collect the opinions that may be final at all."""
+        opinions = []
+        for key in keys:
+            first = self._first.get(key)
+            if first is None or first.outcome is None:
+                continue
+            if first.outcome == "accept" and self._options.confirms_accepted:
+                continue
+            opinion = FirstOpinion(
+                row=self._numbers[key],
+                outcome=first.outcome,
+                sureness=first.margin,
+                draw=self._draw(key),
+                tie=self._opinions.draw(self._rows[key], "tie"),
+            )
+            opinions.append(opinion)
+        return opinions
+
+    def _draw(self, key: str) -> float:
+        return self._opinions.draw(self._rows[key], "sample")
+
+    def _strong_by_number(self) -> dict[int, VerdictWord]:
+        return {self._numbers[key]: strong.word for key, strong in self._strong.items()}
+
+    # --- Asking
+
+    async def _ask_first(self, keys: Sequence[str]) -> None:
+        tier = self._tiers.first
+        left = []
+        for key in keys:
+            if key in self._first:
+                continue
+            kept = self._opinions.find(tier, self._rows[key])
+            if kept is not None and any(round_.opinion for round_ in kept.rounds):
+                self._note_first(key, kept)
+            else:
+                left.append(key)
+        self._work.waits_for = f"{tier}: {len(left):,} first opinions"
+        async for key, verdict in self._judged(tier, left, partial(judge_first, tier)):
+            self._note_first(key, verdict)
+
+    def _note_first(self, key: str, verdict: Verdict) -> None:
+        outcome: Outcome | None = None
+        if verdict.because == PROMISED and verdict.margin is not None:
+            outcome = _as_outcome(verdict.verdict)
+        self._first[key] = _First(outcome, verdict.margin or 0.0, _call_of(verdict))
+
+    async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
+        """Ask `deep` about rows, and unless told otherwise write their verdicts."""
+        left = []
+        for key in keys:
+            if key not in self._strong:
+                kept = self._opinions.find(STRONG, self._rows[key])
+                if kept is None or kept.verdict == "undetermined":
+                    left.append(key)
+                    continue
+                self._strong[key] = _Strong(kept.verdict, _call_of(kept))
+            if writes:
+                self._write_strong(key)
+        self._work.waits_for = ""
+        async for key, verdict in self._judged(STRONG, left, partial(judge_alone, STRONG)):
+            self._strong[key] = _Strong(verdict.verdict, _call_of(verdict))
+            if writes:
+                self._write_strong(key)
+
+    async def _judged(
+        self, kept_as: str, keys: Sequence[str], judge_row: JudgeRow
+    ) -> AsyncGenerator[tuple[str, Verdict]]:
+        """Yield rows with the verdicts of a tier alone, until the run is stopped or its money is spent."""
+        purse = _Purse(self._limit_usd)
+        request = self._job.request
+        if kept_as == _STRONG_AGAIN:
+            request = request.model_copy(update={"cache": False})
+
+        def adapt(judge: DocumentJudge) -> DocumentJudge:
+            return replace(judge, instead=judge_row)
+
+        stream = judgements(
+            self._affordable(keys, purse),
+            self._job.project,
+            request,
+            self._job.at_once,
+            in_order=False,
+            adapt=adapt,
+        )
+        async with aclosing(stream):
+            async for row, verdict in stream:
+                purse.pay(verdict.cost_usd or 0.0)
+                self._opinions.add(kept_as, row, verdict)
+                self._work.note_calls(verdict.record())
+                yield id_key(row.row_id), verdict
+
+    @property
+    def _limit_usd(self) -> float | None:
+        """What is left of the money."""
+        if self._job.request.max_cost_usd is None:
+            return None
+        return self._job.request.max_cost_usd - self._work.spent_usd
+
+    def _affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
+        for key in keys:
+            if self._work.stopped.is_set():
+                return
+            if not purse.take():
+                self._work.is_spent = True
+                return
+            yield self._rows[key]
+
+    async def _ask_again(self) -> None:
+        """Ask `deep` a second time about some rows of the sample, to learn how often it says the same."""
+        sample = [key for key in self._rows if self._numbers[key] in self._sampled]
+        twice = sorted(sample, key=self._draw)[: self._options.noise]
+        left = []
+        for key in twice:
+            kept = self._opinions.find(_STRONG_AGAIN, self._rows[key])
+            if kept is None or kept.verdict == "undetermined":
+                left.append(key)
+            else:
+                self._again[key] = kept.verdict
+        async for key, verdict in self._judged(_STRONG_AGAIN, left, partial(judge_alone, STRONG)):
+            self._again[key] = verdict.verdict
+
+    def tally(self) -> AgreementTally:
+        """Sum up what the promise bought, over all rows."""
+        tally = AgreementTally()
+        for key in self._rows:
+            first = self._first.get(key)
+            strong = self._strong.get(key)
+            if strong is None and self._numbers[key] not in self._final:
+                continue  # the run ended before it
+            final_word = first.outcome if first else None
+            row = PromisedRow(
+                promise=self._promise_of(key),
+                mode=self._tiers.mode,
+                verdict=strong.word if strong else str(final_word),
+                first=first.call if first else None,
+                strong=strong.call if strong else None,
+            )
+            tally.add(row)
+        for key, word in self._again.items():
+            tally.asked_twice += 1
+            tally.same_twice += word == self._strong[key].word
+        return tally
+
+    # --- What is written
+
+    def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
+        record = None if verdict is None else verdict.record()
+        self._on_written(self._work.on_record(row, record, is_paid=True))
+
+    def _write_strong(self, key: str) -> None:
+        """Write a row as `deep` judged it, with what it took to ask the first tier."""
+        row = self._to_write.pop(key, None)
+        if row is None:
+            return
+        verdict = self._opinions.find(STRONG, self._rows[key])
+        assert verdict is not None, "it has just been kept"  # noqa: S101
+        first = self._opinions.find(self._tiers.first, self._rows[key])
+        promise = self._promise_of(key)
+        if first is None:
+            written = verdict.model_copy(update={"promise": promise})
+        else:
+            written = join_verdicts(first, verdict, promise)
+        self._write(row, written)
+
+    def _write_final(self) -> None:
+        """Write the rows whose first opinion is final."""
+        for key, row in list(self._to_write.items()):
+            if self._numbers[key] not in self._final:
+                continue
+            verdict = self._opinions.find(self._tiers.first, self._rows[key])
+            assert verdict is not None, "only a kept opinion is final"  # noqa: S101
+            written = verdict.model_copy(update={"promise": self._promise_of(key)})
+            del self._to_write[key]
+            self._write(row, written)
+
+    def _write_without_promise(self) -> None:
+        """Leave rows open that have a first opinion alone: the money was spent before the promise held."""
+        for key, row in list(self._to_write.items()):
+            first = self._first.get(key)
+            if first is None:
+                continue
+            verdict = self._opinions.find(self._tiers.first, self._rows[key])
+            assert verdict is not None, "a first opinion is kept"  # noqa: S101
+            why = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
+            problem = f"{self._tiers.first} alone says {verdict.verdict}, without a promise: {why}"
+            written = verdict.model_copy(
+                update={
+                    "verdict": "undetermined",
+                    "because": "the promise of agreement does not hold",
+                    "judge_tier": None,
+                    "consensus": "none",
+                    "degraded": "; ".join(filter(None, [problem, verdict.degraded])),
+                }
+            )
+            del self._to_write[key]
+            self._write(row, written)
+
+    def _promise_of(self, key: str) -> AgreementPromise:
+        first = self._first.get(key)
+        number = self._numbers[key]
+        return AgreementPromise(
+            share=self._promise.share,
+            on=self._promise.on,
+            first_tier=self._tiers.first,
+            first=first.outcome if first else None,
+            rate=self._rates.get(number),
+            sampled=number in self._sampled,
+            counted=number in self._counted,
+        )
+
+    def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
+        """Average what a tier's verdicts on rows cost and took, without replies that were kept."""
+        costs = []
+        seconds = []
+        for key in keys:
+            verdict = self._opinions.find(tier, self._rows[key])
+            if verdict is None or verdict.cost_source == "cache":
+                continue
+            seconds.append(verdict.duration_ms / 1000)
+            if verdict.cost_usd is not None:
+                costs.append(verdict.cost_usd)
+        return _Price(
+            usd=fmean(costs) if costs else None,
+            seconds=fmean(seconds) if seconds else None,
+        )
+
+
+async def promised_rows(
+    rows: Iterable[Mapping[str, Any]],
+    row_options: RowOptions,
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    options: AgreementOptions,
+) -> AsyncGenerator[dict[str, Any]]:
+    """Judge rows under a promise, and yield a row of results for each, in order, when all are judged.
+
+    Rows that the cost limit left without any opinion are not yielded. Raises `InputError` for a row that is
+    no mapping, `ConfigError` without a key, and as `open_dataset` does.
+    """
+    dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
+    promised = bind_rows(dataset, options, project, request)
+    promised.bound.check()
+    work = DatasetRun(
+        dataset=promised.bound,
+        results=Results(lambda _: None),
+        max_cost_usd=request.max_cost_usd,
+    )
+    written: dict[str, dict[str, Any]] = {}
+
+    def keep(row: dict[str, Any]) -> None:
+        written[id_key(row["id"])] = row
+
+    job = PromisedJob(promised, project, request, at_once)
+    await PromisedRun(job, work, note=lambda _: None, on_written=keep).judge(work.pending())
+    if work.gave_up:
+        raise work.problem_of_all()
+    for row in promised.rows:
+        key = id_key(row.row_id)
+        if key in written:
+            yield written[key]
+
+
+class _Purse:
+    """What may still be spent; a row at work is taken to cost what rows did on average."""
+
+    def __init__(self, limit_usd: float | None) -> None:
+        self._limit_usd = limit_usd
+        self._spent_usd = 0.0
+        self._paid = 0
+        self._at_work = 0
+
+    def take(self) -> bool:
+        """Note a row as at work; returns whether there is money for it."""
+        mean = self._spent_usd / self._paid if self._paid else 0.0
+        expected = self._spent_usd + self._at_work * mean
+        if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
+            return False
+        self._at_work += 1
+        return True
+
+    def pay(self, usd: float) -> None:
+        self._at_work -= 1
+        self._paid += 1
+        self._spent_usd += usd
+
+
+def _pays(share: float, first: _Price, strong: _Price) -> bool:
+    """Whether a first tier that decides this share of rows saves more than it costs: money, or else time."""
+    if first.usd is not None and strong.usd:
+        return first.usd < share * strong.usd
+    if first.seconds is not None and strong.seconds:
+        return first.seconds < share * strong.seconds
+    return share > 0
+
+
+def _call_of(verdict: Verdict) -> Call:
+    usd = verdict.cost_usd if verdict.cost_complete else None
+    return Call(usd, verdict.duration_ms / 1000)
+
+
+def _as_outcome(word: VerdictWord) -> Outcome | None:
+    if word in ("accept", "improve", "reject"):
+        return word
+    return None

@@ -1,0 +1,359 @@
+"""A promise of agreement: which first opinions may stand for a strong judge's verdicts, by a sample of these.
+
+The strong judge is asked about each row with the same probability, the rate. So each row on which the two
+disagree is in the sample with that probability, whatever its place, its text or its sureness. Go through the
+rows in any order that doesn't look ahead. The number of disagreements that the sample shows before the
+(budget + 1)-th one that it doesn't show has a negative binomial distribution, and nothing else matters. Stop
+before the sample shows more of them than that distribution has in its lower tail, and at most `budget` are
+left among the rows that nobody else looked at. The test is exact, needs no correction for the number of
+places at which one could have stopped, and lets the order follow what the sample has shown so far.
+
+Inverse sampling goes back to J. B. S. Haldane, "On a method of estimating frequencies", Biometrika 33(3),
+1945. Cascades with other tests: BARGAIN (arXiv 2509.02896) and LOTUS (arXiv 2407.11418).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from judgekit.judging.binomial import at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.config import Outcome
+    from judgekit.judging.verdict import VerdictWord
+
+    StrongVerdicts: TypeAlias = Mapping[int, VerdictWord]
+
+LEVEL = 0.05  # of a promise: it may be missed once in twenty
+LEAST_ROWS = 50
+"""With fewer the strong judge is asked about all."""
+_RATES = [percent / 100 for percent in range(2, 96)]
+# The share of rows that a judge decides grows about with the square root of the disagreements it's allowed:
+# so it does for probabilities that are true, and for the recorded pairs in `bench/judged`.
+_GROWTH = 0.5
+_REMEMBERED = 50  # sampled rows whose agreement says how good the next ones are
+_PRIOR_ROWS = 1.0
+_PRIOR_DISAGREEMENT = 0.1
+_ACCEPTED_PARTS = (
+    4  # of the acceptances, the surest first: one part, two, three or all may be final
+)
+_ROUNDING = 1e-9
+
+Agrees: TypeAlias = Literal["verdict", "accepted"]
+
+
+class Promise(NamedTuple):
+    """What is promised: this `share` of rows has the verdict of the strong judge, with 95 % confidence."""
+
+    share: float
+    on: Agrees = "verdict"
+    """Whether verdicts agree if they're the same word, or if both accept or neither does."""
+    strict: bool = False
+    """Whether the acceptances that are final keep the promise by themselves, too."""
+
+    def holds_for(self, first: Outcome, strong: str) -> bool:
+        """Whether two verdicts agree; a strong one that is open agrees with nothing."""
+        if strong not in ("accept", "improve", "reject"):
+            return False
+        if self.on == "accepted":
+            return (first == "accept") == (strong == "accept")
+        return first == strong
+
+    def budget(self, rows: int) -> int:
+        """Return how many of so many rows may disagree."""
+        return math.floor((1 - self.share) * rows + _ROUNDING)
+
+
+class FirstOpinion(NamedTuple):
+    """What the first tier says of a row."""
+
+    row: int
+    outcome: Outcome
+    sureness: float
+    """How far the opinion is from another one; only its order counts."""
+    draw: float
+    """A random number from 0 to 1 that nothing else depends on: below the rate, the row is in the sample."""
+    tie: float = 0.0
+    """Another one, which orders opinions that are equally sure."""
+
+
+class Plan(NamedTuple):
+    """What the strong judge is asked about, before any of its verdicts is known."""
+
+    promise: Promise
+    rows: int
+    groups: tuple[Group, ...]
+
+    def rates(self) -> dict[int, float]:
+        """Map each row that may be final at all to the rate at which it's sampled."""
+        rates = {}
+        for group in self.groups:
+            for opinion in group.opinions:
+                rates[opinion.row] = group.rate
+        return rates
+
+    @property
+    def sampled(self) -> frozenset[int]:
+        """The rows that the strong judge is asked about whatever comes out."""
+        rows = set()
+        for group in self.groups:
+            rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
+        return frozenset(rows)
+
+
+class Group(NamedTuple):
+    """Opinions that share a budget of disagreements, and a rate of the sample."""
+
+    opinions: tuple[FirstOpinion, ...]
+    rate: float
+    level: float
+    is_apart: bool = False
+    """Whether these are the acceptances that keep the promise by themselves."""
+
+
+class Settled(NamedTuple):
+    """What a sample says of the rows that it left out."""
+
+    final: frozenset[int]
+    """The rows whose first opinion is final."""
+    counted: frozenset[int]
+    """The rows of the sample that say how good the final ones are."""
+
+
+NOTHING_FINAL = Settled(frozenset(), frozenset())
+
+
+def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
+    """Choose how many rows are sampled.
+
+    `opinions` are those that may be final at all, of `rows` rows in the run.
+    """
+    if rows < LEAST_ROWS or not opinions:
+        return Plan(promise, rows, groups=())
+    budget = promise.budget(rows)
+    if not promise.strict:
+        group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
+        return Plan(promise, rows, (group,))
+    accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
+    others = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
+    level_apart = level_of(is_strict=True, is_apart=True)
+    level = level_of(is_strict=True, is_apart=False)
+    accepted_budget = promise.budget(len(accepted))
+    groups = (
+        Group(accepted, choose_rate(accepted_budget, level_apart), level_apart, is_apart=True),
+        Group(others, choose_rate(budget - accepted_budget, level), level),
+    )
+    return Plan(promise, rows, groups)
+
+
+def level_of(*, is_strict: bool, is_apart: bool) -> float:
+    """Return the probability with which a group of opinions may break the promise.
+
+    In strict mode each of the two groups has half, and the acceptances share theirs among the sizes tried.
+    """
+    if not is_strict:
+        return LEVEL
+    return LEVEL / 2 / _ACCEPTED_PARTS if is_apart else LEVEL / 2
+
+
+def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
+    """Find the rows whose first opinion is final, by the verdicts of the strong judge on the sample.
+
+    A sampled row that has none counts as a disagreement. A row that the strong judge was asked about for
+    another reason is not final: its verdict is known.
+    """
+    final: set[int] = set()
+    counted: set[int] = set()
+    budget = plan.promise.budget(plan.rows)
+    for group in plan.groups:
+        walk = _Walk(group, plan.promise, strong_verdicts)
+        if group.is_apart:
+            found = walk.settle_apart()
+        else:
+            found = walk.settle_within(budget)
+        if group.is_apart:
+            budget -= plan.promise.budget(len(found.final))
+        final |= found.final
+        counted |= found.counted
+    return Settled(frozenset(final), frozenset(counted))
+
+
+class _Walk:
+    """The way through the opinions of a group, the surest first, by the sample's verdicts."""
+
+    def __init__(self, group: Group, promise: Promise, strong_verdicts: StrongVerdicts) -> None:
+        self._group = group
+        self._promise = promise
+        self._strong_verdicts = strong_verdicts
+
+    def settle_within(self, budget: int) -> Settled:
+        """Go on until the sample shows one disagreement too many for the budget."""
+        group = self._group
+        allowed = most_sampled(budget, group.rate, group.level)
+        if allowed < 0:
+            return NOTHING_FINAL
+        final: list[int] = []
+        counted: list[int] = []
+        disagreements = 0
+        queues = _Queues(group.opinions)
+        while (opinion := queues.next()) is not None:
+            if opinion.draw >= group.rate:
+                if self._is_unknown(opinion):
+                    final.append(opinion.row)
+                continue
+            disagrees = self._disagrees(opinion)
+            queues.note(opinion.outcome, disagrees=disagrees)
+            disagreements += disagrees
+            if disagreements > allowed:
+                break
+            counted.append(opinion.row)
+        return Settled(frozenset(final), frozenset(counted))
+
+    def settle_apart(self) -> Settled:
+        """Find the largest part of the opinions that keeps the promise by itself.
+
+        The parts are fixed before anything is known, and the level is shared among them.
+        """
+        group = self._group
+        opinions = sorted(group.opinions, key=_surest_first)
+        settled = NOTHING_FINAL
+        for part in range(1, _ACCEPTED_PARTS + 1):
+            surest = opinions[: len(opinions) * part // _ACCEPTED_PARTS]
+            left_out = [opinion for opinion in surest if opinion.draw >= group.rate]
+            final = [opinion.row for opinion in left_out if self._is_unknown(opinion)]
+            sampled = [opinion for opinion in surest if opinion.draw < group.rate]
+            disagreements = sum(map(self._disagrees, sampled))
+            budget = self._promise.budget(len(final))
+            if final and disagreements <= most_sampled(budget, group.rate, group.level):
+                counted = frozenset(opinion.row for opinion in sampled)
+                settled = Settled(frozenset(final), counted)
+        return settled
+
+    def _is_unknown(self, opinion: FirstOpinion) -> bool:
+        """Whether the strong judge wasn't asked about a row, which it may have been for another reason."""
+        return opinion.row not in self._strong_verdicts
+
+    def _disagrees(self, opinion: FirstOpinion) -> bool:
+        strong = self._strong_verdicts.get(opinion.row, "undetermined")
+        return not self._promise.holds_for(opinion.outcome, strong)
+
+
+class _Queues:
+    """Opinions by outcome, each queue with its surest first; the queue with the best record goes on."""
+
+    def __init__(self, opinions: Sequence[FirstOpinion]) -> None:
+        self._queues: dict[Outcome, deque[FirstOpinion]] = {}
+        for opinion in sorted(opinions, key=_surest_first):
+            self._queues.setdefault(opinion.outcome, deque()).append(opinion)
+        self._latest: dict[Outcome, deque[bool]] = {}
+        for outcome in self._queues:
+            self._latest[outcome] = deque(maxlen=_REMEMBERED)
+
+    def next(self) -> FirstOpinion | None:
+        """Take the next opinion of the queue whose latest sampled rows disagreed least; None at the end."""
+        waiting = [outcome for outcome, queue in self._queues.items() if queue]
+        if not waiting:
+            return None
+        best = min(waiting, key=self._rank)
+        return self._queues[best].popleft()
+
+    def note(self, outcome: Outcome, *, disagrees: bool) -> None:
+        """Note how the strong judge answered on a sampled row."""
+        self._latest[outcome].append(disagrees)
+
+    def _rank(self, outcome: Outcome) -> tuple[float, float]:
+        latest = self._latest[outcome]
+        disagreements = sum(latest) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
+        sureness = self._queues[outcome][0].sureness
+        return disagreements / (len(latest) + _PRIOR_ROWS), -sureness
+
+
+def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
+    return -opinion.sureness, opinion.tie
+
+
+@functools.lru_cache(maxsize=4096)
+def most_sampled(budget: int, rate: float, level: float) -> int:
+    """Return how many disagreements a sample may show if at most `budget` may be outside of it; -1 for none.
+
+    If `budget` + 1 are outside, a sample at this rate shows so few with a probability of at most `level`:
+    P(X <= c) for X from the binomial distribution of c + budget + 1 trials.
+    """
+    if budget < 0:
+        return -1
+    too_many = 1
+    while at_most(too_many, too_many + budget + 1, rate) <= level:
+        too_many *= 2
+    enough = -1
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        if at_most(middle, middle + budget + 1, rate) <= level:
+            enough = middle
+        else:
+            too_many = middle
+    return enough
+
+
+@functools.lru_cache(maxsize=4096)
+def most_unsampled(disagreements: int, rate: float, level: float) -> int:
+    """Return how many disagreements there are outside of a sample that shows so many, at most."""
+    outside = 0
+    while most_sampled(outside, rate, level) < disagreements:
+        outside += 1
+    return outside
+
+
+@functools.lru_cache(maxsize=1024)
+def choose_rate(budget: int, level: float) -> float:
+    """Choose the rate at which most rows can be expected to be decided without the strong judge.
+
+    It depends on nothing that a verdict of the strong judge could change.
+    """
+
+    def expected_gain(rate: float) -> float:
+        allowed = most_sampled(budget, rate, level)
+        if allowed < 0:
+            return 0.0
+        disagreements = (allowed + 0.5) / rate
+        return (1 - rate) * math.pow(disagreements, _GROWTH)
+
+    return max(_RATES, key=expected_gain)
+
+
+def expect_share(
+    pilot: Sequence[FirstOpinion],
+    strong_verdicts: StrongVerdicts,
+    pilot_rows: int,
+    rows: int,
+    promise: Promise,
+) -> float:
+    """Estimate which share of the rows the first tier will decide, from `pilot_rows` that both tiers judged.
+
+    `pilot` are the opinions on these that may be final at all.
+    It's rather too high than too low: the way through the pilot may have one disagreement more than its part
+    of those that are allowed, and in strict mode it's that of lenient mode.
+    """
+    if not pilot:
+        return 0.0
+    rate = choose_rate(promise.budget(rows), LEVEL)
+    allowed = most_sampled(promise.budget(rows), rate, LEVEL)
+    if allowed < 0:
+        return 0.0
+    allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
+    queues = _Queues(pilot)
+    passed = 0
+    disagreements = 0
+    while (opinion := queues.next()) is not None:
+        strong = strong_verdicts.get(opinion.row, "undetermined")
+        disagrees = not promise.holds_for(opinion.outcome, strong)
+        queues.note(opinion.outcome, disagrees=disagrees)
+        disagreements += disagrees
+        if disagreements > allowed_in_pilot:
+            break
+        passed += 1
+    return (1 - rate) * passed / pilot_rows

@@ -1,0 +1,62 @@
+"""A tier judges a document alone: the first under a promise of agreement, or the one it is compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judgekit.errors import add_up_costs
+
+if TYPE_CHECKING:
+    from judgekit.config import TierName
+    from judgekit.judging.documents import Document
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.state import JudgingState
+    from judgekit.judging.verdict import AgreementPromise, Verdict
+
+
+async def judge_first(
+    tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
+) -> Verdict:
+    """Judge a prepared document by a tier alone, whose opinion a promise may make final.
+
+    The verdict's `because` is `PROMISED` if it may be final at all, and then it has a margin.
+    """
+    alone = _alone(judge, tier).with_settings(is_promised=True)
+    verdict = await alone.run(state)
+    evidence = alone.evidence(state).get(tier)
+    return verdict.model_copy(update={"margin": evidence.margin if evidence else None})
+
+
+async def judge_alone(
+    tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
+) -> Verdict:
+    """Judge a prepared document by a tier alone."""
+    return await _alone(judge, tier).run(state)
+
+
+def _alone(judge: DocumentJudge, tier: TierName) -> DocumentJudge:
+    """Build a judge with the models of one tier; calibrations are made for several."""
+    models_by_tier = {}
+    if tier in judge.models_by_tier:
+        models_by_tier[tier] = judge.models_by_tier[tier]
+    return judge.with_settings(
+        models_by_tier=models_by_tier, finality=None, calibration_warning=None
+    )
+
+
+def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
+    """Add the rounds, the time and the cost of a first opinion to the verdict of the strong judge."""
+    rounds = list(first.rounds)
+    for row in strong.rounds:
+        rounds.append(row.model_copy(update={"round": len(rounds) + 1}))
+    cost_usd, cost_source = add_up_costs([row.usage for row in rounds])
+    return strong.model_copy(
+        update={
+            "rounds": rounds,
+            "duration_ms": first.duration_ms + strong.duration_ms,
+            "cost_usd": cost_usd and round(cost_usd, 6),
+            "cost_source": cost_source,
+            "cost_complete": bool(first.cost_complete and strong.cost_complete),
+            "promise": promise,
+        }
+    )

@@ -1,0 +1,280 @@
+"""A run under a promise of agreement: what the first tier decides, what deep is asked, and what survives."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agreeing import LARGE, SMALL, TwoModels, write_rows
+from hooking import own_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outcome import Run, Use
+
+pytestmark = pytest.mark.usefixtures("project")
+JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--out", "out.jsonl", "-j", "8")
+LENIENT = (*JUDGE, "--mode", "lenient", "--agree", "0.8")
+DEAR = (*JUDGE, "--mode", "lenient", "--agree", "0.9")
+COUNT = 120
+PILOT = 50
+PRICES = "price: {small: {input: 1, output: 1}, large: {input: 100, output: 100}}"
+
+
+@pytest.fixture
+def server(use: Use, isolated: Path) -> Iterator[TwoModels]:
+    own_profile(isolated, "openai-compatible", more=PRICES)
+    with TwoModels() as running:
+        use(running, quick=SMALL, deep=LARGE)
+        yield running
+
+
+def sure_and_unsure(count: int = COUNT) -> list[tuple[int, int | str]]:
+    """Make rows of which the small model is right about two thirds, and guesses the rest."""
+    opinions: list[tuple[int, int | str]] = []
+    for number in range(count):
+        large = 5 if number % 2 else 1
+        small = 3 if number % 3 == 0 else large
+        opinions.append((small, large))
+    return opinions
+
+
+def half_unsure() -> list[tuple[int, int | str]]:
+    """Make rows of which `deep` must judge at least half, so that a run costs 0.11 USD or more."""
+    opinions: list[tuple[int, int | str]] = []
+    for number in range(COUNT):
+        large = 5 if number % 2 else 1
+        opinions.append((3 if number % 4 < 2 else large, large))
+    return opinions
+
+
+def read() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+
+
+def deciding_tiers() -> Counter[str | None]:
+    return Counter(row["judged"]["judge_tier"] for row in read())
+
+
+def test_the_first_tier_decides_rows_and_deep_is_asked_about_the_others(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    done = judgekit(*LENIENT)
+    assert done.code == 0
+    decided = deciding_tiers()
+    assert decided.total() == COUNT
+    assert decided["quick"] > COUNT * 0.3
+    assert server.calls == {SMALL: COUNT, LARGE: COUNT - decided["quick"]}
+    assert f"quick decided {decided['quick']} of {COUNT} rows" in done.err
+
+
+def test_a_row_says_who_decided_it_under_which_promise(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    by_quick = next(row for row in read() if row["judged"]["judge_tier"] == "quick")
+    promise = by_quick["judged"]["promise"]
+    assert promise["share"] == 0.8
+    assert promise["first"] == by_quick["verdict"]
+    assert 0 < promise["rate"] < 1
+    assert promise["sampled"] is False
+
+
+def test_a_row_of_the_sample_has_the_verdict_of_deep_and_the_opinions_of_both(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    in_sample = next(row for row in read() if row["judged"]["promise"]["sampled"])
+    assert in_sample["judged"]["judge_tier"] == "deep"
+    assert [round_["tier"] for round_ in in_sample["judged"]["rounds"]] == ["quick", "deep"]
+
+
+def test_after_a_pilot_a_model_that_cannot_pay_for_itself_is_asked_no_more(
+    judgekit: Run, server: TwoModels, isolated: Path
+) -> None:
+    own_profile(isolated, "openai-compatible", more=PRICES.replace("input: 1,", "input: 60,"))
+    opinions = [(5 if number % 2 else 1, 1 if number % 2 else 5) for number in range(COUNT)]
+    write_rows(Path("rows.jsonl"), opinions)
+    done = judgekit(*LENIENT)
+    assert server.calls[SMALL] <= PILOT
+    assert deciding_tiers() == {"deep": COUNT}
+    assert "which doesn't pay for it; deep judges all" in done.err
+
+
+def test_a_second_run_asks_nobody(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    calls = server.calls
+    done = judgekit(*LENIENT, "--no-cache")
+    assert server.calls == calls
+    assert f"{COUNT} reused" in done.err
+
+
+@pytest.mark.slow
+def test_another_promise_is_decided_from_the_opinions_that_are_there(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    judgekit(*JUDGE, "--mode", "lenient", "--agree", "0.75", "--no-cache")
+    assert {row["judged"]["promise"]["share"] for row in read()} == {0.75}
+    assert max(server.asked[SMALL].values()) == 1
+    assert max(server.asked[LARGE].values()) == 1
+
+
+@pytest.mark.slow
+def test_rows_without_a_promise_are_decided_anew(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*JUDGE, "--mode", "lenient")
+    judgekit(*LENIENT)
+    assert all("promise" in row["judged"] for row in read())
+
+
+@pytest.mark.slow
+def test_a_file_that_grew_is_promised_again_and_pays_for_its_new_rows(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    write_rows(Path("rows.jsonl"), sure_and_unsure(COUNT + 30))
+    judgekit(*LENIENT, "--no-cache")
+    assert len(read()) == COUNT + 30
+    assert server.calls[SMALL] == COUNT + 30
+    assert max(server.asked[LARGE].values()) == 1
+
+
+@pytest.mark.slow
+def test_opinions_that_this_user_did_not_write_count_for_nothing(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    Path("out.jsonl").unlink()
+    opinions = Path("out.jsonl.agree.jsonl")
+    opinions.write_text(opinions.read_text().replace('"margin": 1.0', '"margin": 9.0'))
+    done = judgekit(*LENIENT)
+    assert "not written by this user, and not used" in done.err
+
+
+def test_below_fifty_rows_deep_judges_all(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure(49))
+    done = judgekit(*LENIENT)
+    assert server.calls == {SMALL: 0, LARGE: 49}
+    assert "49 rows, fewer than 50, so deep is asked about all" in done.err
+
+
+@pytest.mark.slow
+def test_a_row_that_the_first_tier_fails_on_goes_up(judgekit: Run, server: TwoModels) -> None:
+    opinions = sure_and_unsure()
+    opinions[1] = (0, 5)  # no point of the scale
+    write_rows(Path("rows.jsonl"), opinions)
+    judgekit(*LENIENT)
+    assert read()[1]["judged"]["judge_tier"] == "deep"
+    assert read()[1]["judged"]["promise"]["first"] is None
+
+
+@pytest.mark.slow
+def test_a_strong_verdict_that_fails_is_no_agreement(judgekit: Run, server: TwoModels) -> None:
+    opinions: list[tuple[int, int | str]] = [(5, "x") for _ in range(COUNT)]
+    write_rows(Path("rows.jsonl"), opinions)
+    judgekit(*JUDGE, "--mode", "lenient", "--agree", "0.8")
+    assert deciding_tiers()["quick"] == 0
+
+
+def test_in_strict_mode_acceptances_keep_the_promise_by_themselves(
+    judgekit: Run, server: TwoModels
+) -> None:
+    """A tier that accepts everything is right about most rows, and may accept none of the bad ones."""
+    opinions = [(5, 1 if number % 6 == 0 else 5) for number in range(COUNT)]
+    write_rows(Path("rows.jsonl"), opinions)
+    judgekit(*JUDGE, "--mode", "strict", "--agree", "0.8", "--agree-on", "accepted")
+    final = [row for row in read() if row["judged"]["judge_tier"] == "quick"]
+    wrong = [row for row in final if "large=1" in row["answer"]]
+    assert len(wrong) <= 0.2 * len(final)
+
+
+@pytest.mark.slow
+def test_every_acceptance_is_confirmed_if_asked(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT, "--always-confirm", "accept")
+    by_quick = [row for row in read() if row["judged"]["judge_tier"] == "quick"]
+    assert {row["verdict"] for row in by_quick} == {"reject"}
+
+
+def test_a_run_whose_money_ends_leaves_first_opinions_open(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), half_unsure())
+    done = judgekit(*DEAR, "--max-cost", "0.12")
+    open_rows = [row for row in read() if row["verdict"] == "undetermined"]
+    assert done.code == 2
+    assert deciding_tiers()["quick"] == 0
+    assert open_rows
+    assert "without a promise: --max-cost ended the run" in open_rows[0]["error"]
+
+
+def test_a_run_whose_money_ended_goes_on_without_paying_twice(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), half_unsure())
+    judgekit(*DEAR, "--max-cost", "0.12", "--no-cache")
+    judgekit(*DEAR, "--no-cache")
+    assert max(server.asked[SMALL].values()) == 1
+    assert max(server.asked[LARGE].values()) == 1
+    assert deciding_tiers()["quick"] > 0
+
+
+@pytest.mark.slow
+def test_deep_is_asked_twice_to_see_whether_it_agrees_with_itself(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    done = judgekit(*LENIENT, "--noise", "20")
+    assert sum(count == 2 for count in server.asked[LARGE].values()) == 20
+    assert "deep agrees with itself on 20 of 20 rows that it judged twice" in done.err
+
+
+BESIDE = {
+    "a model": ("--model", "openai-compatible/other"),
+    "a depth": ("--depth", "quick"),
+    "a review": ("--review", "peers"),
+    "reasons": ("--explain",),
+    "Ray": ("--on", "ray"),
+    "batches": ("--batch",),
+}
+
+
+@pytest.mark.parametrize("words", BESIDE.values(), ids=BESIDE)
+def test_who_judges_cannot_be_said_beside_a_promise(
+    judgekit: Run, server: TwoModels, words: tuple[str, ...]
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    done = judgekit(*LENIENT, *words)
+    assert done.code == 64
+    assert "--agree and" in done.err
+    assert server.calls == {SMALL: 0, LARGE: 0}
+
+
+def test_one_model_in_both_tiers_can_promise_nothing(judgekit: Run, use: Use) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    with TwoModels() as running:
+        use(running, quick=LARGE, deep=LARGE)
+        done = judgekit(*LENIENT)
+    assert done.code == 64
+    assert "name a cheaper one in judge.tiers.quick" in done.err
+
+
+def test_without_a_key_nothing_is_asked(
+    judgekit: Run, server: TwoModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("judgekit.data.seals.state_key", lambda: None)
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    done = judgekit(*LENIENT)
+    assert done.code == 78
+    assert "JUDGEKIT_STATE_KEY" in done.err
+    assert server.calls == {SMALL: 0, LARGE: 0}
