@@ -235,6 +235,8 @@ def _count_wins(win: WinRate) -> str:
 def _write_notes(results: ResultsReport) -> list[str]:
     """Return what is left out of the rates and why, and who judged."""
     notes = []
+    if results.agreement:
+        notes += [f"{line}." for line in results.agreement.describe()]
     if results.needs:
         notes.append(f"No corrected rate: {results.needs}.")
     labelled = results.labelled

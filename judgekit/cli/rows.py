@@ -198,8 +198,9 @@ def _judge_here(job: _Job) -> _Outcome:
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
         outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
-        if promised_run is not None:
-            return outcome._replace(bought=promised_run.tally().describe())
+        bought = promised_run.tally().sum_up() if promised_run is not None else None
+        if bought is not None:
+            return outcome._replace(bought=bought.describe())
         return outcome
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.evaluation import agreement
 from judgekit.evaluation.agreement import Promise
+from judgekit.evaluation.stats import ReportPart
 from judgekit.judging.verdict import AgreementPromise
 from judgekit.text import counted
 
@@ -16,6 +17,60 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
 
 STRONG: TierName = "deep"
+
+
+class Agreement(ReportPart):
+    """What a promise of agreement bought over all rows that were judged under it."""
+
+    promise: float
+    """The share of rows that it's made for."""
+    first_tier: str
+    rows: int
+    decided_by_first: int
+    strong_calls: int
+    """How many rows `deep` was asked about."""
+    sampled: int
+    """How many of these are the random sample."""
+    estimate: float
+    """The share of rows with the verdict that `deep` alone would have given, as the sample has it."""
+    least: float
+    """That share at least, with 95 % confidence."""
+    saved_usd: float | None = None
+    """How many US dollars less the calls cost than those of `deep` alone; None if not all costs are known."""
+    saved_seconds: float | None = None
+    """How many seconds less they took, one after the other."""
+    judged_twice: int = 0
+    same_twice: int = 0
+    """How many rows `deep` judged twice, and how many of them got the same verdict."""
+
+    def describe(self) -> list[str]:
+        """Say it in a few lines."""
+        decided = f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
+        asked = f"{STRONG} was asked about {self.strong_calls:,}"
+        if self.sampled:
+            asked += f" ({self.sampled:,} of them drawn as a sample)"
+        lines = [f"promise {self.promise:g}: {decided}; {asked}"]
+        if self.decided_by_first:
+            least = f"at least {self.least:.1%} with 95 % confidence"
+            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least}")
+            lines.append(self._describe_savings())
+        if self.judged_twice:
+            twice = counted(self.judged_twice, "row", "rows")
+            agreed = f"{self.same_twice:,} of {twice} that it judged twice"
+            lines.append(f"{STRONG} agrees with itself on {agreed}")
+        return list(filter(None, lines))
+
+    def _describe_savings(self) -> str:
+        parts = []
+        if self.saved_usd is not None:
+            parts.append(f"{self.saved_usd:,.2f} USD saved")
+        if self.saved_seconds is not None:
+            minutes = abs(self.saved_seconds) / 60
+            less_or_more = "less" if self.saved_seconds >= 0 else "more"
+            parts.append(f"{minutes:,.1f} minutes of calls {less_or_more}")
+        if not parts:
+            return ""
+        return f"against {STRONG} alone: {', '.join(parts)}"
 
 
 class Call(NamedTuple):
@@ -94,8 +149,7 @@ class AgreementTally:
     decided_by_first: int = 0
     strong_calls: int = 0
     sampled: int = 0
-    rate: float = 0.0
-    asked_twice: int = 0
+    judged_twice: int = 0
     same_twice: int = 0
     _groups: dict[bool, _Group] = field(default_factory=dict)
     _first: list[Call] = field(default_factory=list)
@@ -107,7 +161,6 @@ class AgreementTally:
         self.first_tier = promise.first_tier
         self.rows += 1
         self.sampled += promise.sampled
-        self.rate = max(self.rate, promise.rate or 0.0)
         if row.first is not None:
             self._first.append(row.first)
         if row.strong is not None:
@@ -132,18 +185,15 @@ class AgreementTally:
             group.disagreements += not agrees
 
     @property
-    def estimate(self) -> float:
-        """The share of rows that have the verdict which `deep` alone would have given, as it seems."""
+    def _estimate(self) -> float:
         return 1 - sum(group.estimate for group in self._groups.values()) / self.rows
 
     @property
-    def least(self) -> float:
-        """That share at least, with 95 % confidence."""
+    def _least(self) -> float:
         return 1 - sum(group.most for group in self._groups.values()) / self.rows
 
     @property
-    def saved_usd(self) -> float | None:
-        """How many US dollars less it cost than `deep` alone; None if not all costs are known."""
+    def _saved_usd(self) -> float | None:
         paid = 0.0
         strong = 0.0
         for call in self._first:
@@ -159,56 +209,28 @@ class AgreementTally:
         return strong / len(self._strong) * self.rows - paid - strong
 
     @property
-    def saved_seconds(self) -> float | None:
-        """How many seconds less its calls took than those of `deep` alone, one after the other."""
+    def _saved_seconds(self) -> float | None:
         if not self._strong:
             return None
         taken = sum(call.seconds for call in self._first)
         strong = sum(call.seconds for call in self._strong)
         return strong / len(self._strong) * self.rows - taken - strong
 
-    def describe(self) -> list[str]:
-        """Say it in a few lines; none if no row was judged under a promise."""
+    def sum_up(self) -> Agreement | None:
+        """Build the figures; None if no row was judged under a promise."""
         if not self.rows:
-            return []
-        decided = f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
-        asked = f"{STRONG} was asked about {self.strong_calls:,}"
-        if self.sampled:
-            asked += f" ({self.sampled:,} of them drawn as a sample)"
-        lines = [f"promise {self.share:g}: {decided}; {asked}"]
-        if self.decided_by_first:
-            least = f"at least {self.least:.1%} with 95 % confidence"
-            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least}")
-            lines.append(self._describe_savings())
-        if self.asked_twice:
-            twice = counted(self.asked_twice, "row", "rows")
-            agreed = f"{self.same_twice:,} of {twice} that it judged twice"
-            lines.append(f"{STRONG} agrees with itself on {agreed}")
-        return list(filter(None, lines))
-
-    def _describe_savings(self) -> str:
-        parts = []
-        if self.saved_usd is not None:
-            parts.append(f"{self.saved_usd:,.2f} USD saved")
-        if self.saved_seconds is not None:
-            minutes = abs(self.saved_seconds) / 60
-            more_or_less = "less" if self.saved_seconds >= 0 else "more"
-            parts.append(f"{minutes:,.1f} minutes of calls {more_or_less}")
-        if not parts:
-            return ""
-        return f"against {STRONG} alone: {', '.join(parts)}"
-
-    def record(self) -> dict[str, object]:
-        """Return the same figures under their names in JSON."""
-        return {
-            "promise": self.share,
-            "first_tier": self.first_tier,
-            "rows": self.rows,
-            "decided_by_first": self.decided_by_first,
-            "strong_calls": self.strong_calls,
-            "sampled": self.sampled,
-            "agreement": round(self.estimate, 4),
-            "agreement_least": round(self.least, 4),
-            "saved_usd": None if self.saved_usd is None else round(self.saved_usd, 6),
-            "saved_seconds": None if self.saved_seconds is None else round(self.saved_seconds, 3),
-        }
+            return None
+        return Agreement(
+            promise=self.share,
+            first_tier=self.first_tier,
+            rows=self.rows,
+            decided_by_first=self.decided_by_first,
+            strong_calls=self.strong_calls,
+            sampled=self.sampled,
+            estimate=self._estimate,
+            least=self._least,
+            saved_usd=self._saved_usd,
+            saved_seconds=self._saved_seconds,
+            judged_twice=self.judged_twice,
+            same_twice=self.same_twice,
+        )

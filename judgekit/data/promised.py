@@ -426,7 +426,7 @@ class PromisedRun:
             )
             tally.add(row)
         for key, word in self._again.items():
-            tally.asked_twice += 1
+            tally.judged_twice += 1
             tally.same_twice += word == self._strong[key].word
         return tally
 

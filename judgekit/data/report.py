@@ -7,6 +7,7 @@ in memory. `improve` counts as not accepted; what is undetermined is left out an
 from __future__ import annotations
 
 import heapq
+import operator
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import combinations, islice
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from judgekit.config import TIE
+from judgekit.data.agreement_tally import Agreement, AgreementTally, PromisedRow
 from judgekit.data.labels import ResultFile, ResultRow, nested
 from judgekit.data.results import judge_named
 from judgekit.errors import InputError, UsageError
@@ -172,6 +174,8 @@ class ResultsReport(ReportPart):
     difference: Difference | None = None
     column: str | None = None
     groups: list[Group] = []
+    agreement: Agreement | None = Field(default=None, exclude_if=operator.not_)
+    """What a promise of agreement bought; absent if no row was judged under one."""
 
 
 def _worths(words: Iterable[str], best: str) -> list[float]:
@@ -283,6 +287,7 @@ class _Totals:
     ranks: list[ResultRow] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    agreement: AgreementTally = field(default_factory=AgreementTally)
     usd: float = 0.0
     priced: int = 0
     unpriced: int = 0
@@ -296,6 +301,9 @@ class _Totals:
         judged = nested(row.columns.get("judged")) or {}
         if cost is None or judged.get("cost_complete") is False:
             self.unpriced += 1
+        promised = PromisedRow.of(judged)
+        if promised is not None:
+            self.agreement.add(promised)
         if row.word in OUTCOMES:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
@@ -397,6 +405,7 @@ def summarise(
         difference=difference,
         column=column,
         groups=largest_groups,
+        agreement=totals.agreement.sum_up(),
     )
 
 

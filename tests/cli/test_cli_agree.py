@@ -278,3 +278,22 @@ def test_without_a_key_nothing_is_asked(
     assert done.code == 78
     assert "JUDGEKIT_STATE_KEY" in done.err
     assert server.calls == {SMALL: 0, LARGE: 0}
+
+
+def test_a_report_says_the_same_of_the_promise_as_the_run(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    done = judgekit(*LENIENT)
+    said = [line for line in done.err.splitlines() if line.startswith(("promise", "agreement"))]
+    report = judgekit("report", "out.jsonl")
+    assert said
+    assert [line for line in said if line not in report.out] == []
+
+
+def test_the_report_in_json_has_the_figures_of_the_promise(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    agreement = judgekit("report", "out.jsonl", "--json").json["agreement"]
+    assert agreement["decided_by_first"] == deciding_tiers()["quick"]
+    assert agreement["least"] >= 0.8
