@@ -202,9 +202,6 @@ class DataOptions(NamedTuple):
         elif self.on:
             problem = "workers judge blocks of rows, and the promise is about all rows together"
             raise UsageError(f"--agree and --on ray do not go together: {problem}")
-        elif self.batch:
-            problem = "the sample has to be answered before anything else is asked"
-            raise UsageError(f"--agree and --batch do not go together: {problem}")
 
 
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:

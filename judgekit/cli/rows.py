@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
+    from judgekit.data.batch_runner import BatchRunner
     from judgekit.data.dataset import Dataset
     from judgekit.data.promised import AgreementOptions, PromisedRows, PromisedRun
     from judgekit.data.rows import Rows
@@ -243,8 +245,18 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
         at_once=job.run_options.jobs,
         out=job.options.out,
         is_fresh=job.options.fresh,
+        make_batch_runner=partial(_make_deep_batch_runner, job) if job.options.batch else None,
     )
     return PromisedRun(promised_job, job.work, note)
+
+
+def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
+    """Build what has `deep` judge rows in batches; a later round keeps what the first has noted."""
+    from judgekit.data.promised import only_deep
+
+    request = job.request.model_copy(update={"max_cost_usd": limit_usd})
+    runner = _make_batch_runner(job)
+    return replace(runner, request=request, adapt=only_deep, is_fresh=runner.is_fresh and is_first)
 
 
 def _make_runner(job: _Job) -> Runner:
@@ -254,22 +266,27 @@ def _make_runner(job: _Job) -> Runner:
     options = job.options
     jobs = job.run_options.jobs
     if options.batch:
-        from judgekit.data import batch_runner
-
-        return batch_runner.BatchRunner(
-            project=job.project,
-            request=job.request,
-            at_once=jobs,
-            out=options.out or "",
-            fallback=options.batch_fallback,
-            work=job.work,
-            note=note,
-            is_fresh=options.fresh,
-            is_trusted=options.trust_results,
-        )
+        return _make_batch_runner(job)
     if job.run_options.use_engine:
         return runners.by_engine(job.task, job.project, job.request, jobs, note)
     return runners.here(job.project, job.request, jobs)
+
+
+def _make_batch_runner(job: _Job) -> BatchRunner:
+    from judgekit.data import batch_runner
+
+    options = job.options
+    return batch_runner.BatchRunner(
+        project=job.project,
+        request=job.request,
+        at_once=job.run_options.jobs,
+        out=options.out or "",
+        fallback=options.batch_fallback,
+        work=job.work,
+        note=note,
+        is_fresh=options.fresh,
+        is_trusted=options.trust_results,
+    )
 
 
 def _judge_with_progress(

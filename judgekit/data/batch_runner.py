@@ -34,9 +34,10 @@ class BatchRunner(BatchRun):
     """Judges the rows of a run in batches."""
 
     def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        running.run(self._judge(iter(rows), on_record))
+        running.run(self.judge(iter(rows), on_record))
 
-    async def _judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
+    async def judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
+        """Judge rows in batches, and hand on their records."""
         manifest = open_manifest(
             f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
         )
@@ -70,6 +71,7 @@ class BatchRunner(BatchRun):
 
     def _with_batch_deadlines(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
         """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
+        judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
         why = self._refusal(judge, [*chain(*models_by_tier.values())])
         if why:

@@ -25,7 +25,7 @@ from judgekit.errors import UsageError
 from judgekit.evaluation import agreement
 from judgekit.evaluation.agreement import FirstOpinion, Promise
 from judgekit.evaluation.labels import id_key
-from judgekit.judging.one_tier import join_verdicts, judge_alone, judge_first
+from judgekit.judging.one_tier import join_verdicts, judge_first, judge_of_tier
 from judgekit.judging.round import INEXACT
 from judgekit.judging.service import document_judge
 from judgekit.judging.steps import PROMISED
@@ -37,7 +37,6 @@ from judgekit.text import counted
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        Awaitable,
         Callable,
         Iterable,
         Iterator,
@@ -47,16 +46,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.data.batch_runner import BatchRunner
     from judgekit.data.dataset import Dataset, RowOptions
     from judgekit.data.runners import OnRecord
+    from judgekit.data.runs import Record
     from judgekit.evaluation.agreement import Agrees, Settled
     from judgekit.judging.request import JudgeRequest
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.state import JudgingState
     from judgekit.judging.verdict import VerdictWord
 
+    AdaptJudge: TypeAlias = Callable[[DocumentJudge], DocumentJudge]
     OnWritten: TypeAlias = Callable[[dict[str, Any]], object]
-    JudgeRow: TypeAlias = Callable[[DocumentJudge, JudgingState[Any]], Awaitable[Verdict]]
+    # Builds what judges rows in batches, from the money that's left and whether it's the first round.
+    MakeBatchRunner: TypeAlias = Callable[[float | None, bool], BatchRunner]
 
 _STRONG_AGAIN = "deep again"  # the name under which second verdicts are kept
 _LEAST_PILOT = 50  # rows that both tiers judge before it's said whether the run can pay
@@ -164,6 +166,7 @@ class PromisedJob(NamedTuple):
     at_once: int
     out: str | None = None
     is_fresh: bool = False
+    make_batch_runner: MakeBatchRunner | None = None
 
 
 class PromisedRun:
@@ -192,6 +195,7 @@ class PromisedRun:
         self._sampled: frozenset[int] = frozenset()
         self._counted: frozenset[int] = frozenset()
         self._final: frozenset[int] = frozenset()
+        self._batch_rounds = 0
         self._again: dict[str, VerdictWord] = {}
         self._to_write: dict[str, PendingRow] = {}
 
@@ -324,7 +328,8 @@ class PromisedRun:
             else:
                 left.append(key)
         self._work.waits_for = f"{tier}: {len(left):,} first opinions"
-        async for key, verdict in self._judged(tier, left, partial(judge_first, tier)):
+        adapt = partial(_with_first_opinions, tier)
+        async for key, verdict in self._judged(tier, left, adapt):
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
@@ -346,22 +351,48 @@ class PromisedRun:
             if writes:
                 self._write_strong(key)
         self._work.waits_for = ""
-        async for key, verdict in self._judged(STRONG, left, partial(judge_alone, STRONG)):
+
+        def note(key: str, verdict: Verdict) -> None:
             self._strong[key] = _Strong(verdict.verdict, _call_of(verdict))
             if writes:
                 self._write_strong(key)
 
+        if self._job.make_batch_runner is not None and left:
+            await self._ask_in_batches(left, note)
+            return
+        async for key, verdict in self._judged(STRONG, left, only_deep):
+            note(key, verdict)
+
+    async def _ask_in_batches(
+        self, keys: Sequence[str], note: Callable[[str, Verdict], None]
+    ) -> None:
+        """Ask `deep` about rows in the provider's batches: one round of them."""
+        assert self._job.make_batch_runner is not None, "only then is it called"  # noqa: S101
+        runner = self._job.make_batch_runner(self._limit_usd, self._batch_rounds == 0)
+        self._batch_rounds += 1
+
+        def on_record(row: PendingRow, record: Record | None) -> None:
+            key = id_key(row.row_id)
+            if record is None:  # no batch has an answer, and the next run asks again
+                bound = self._to_write.pop(key, None)
+                if bound is not None:
+                    self._write(bound._replace(error=row.error), None)
+                return
+            verdict = Verdict.model_validate(record)
+            self._opinions.add(STRONG, row, verdict)
+            self._work.note_calls(record)
+            note(key, verdict)
+
+        await runner.judge(iter([self._rows[key] for key in keys]), on_record)
+
     async def _judged(
-        self, kept_as: str, keys: Sequence[str], judge_row: JudgeRow
+        self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
         """Yield rows with the verdicts of a tier alone, until the run is stopped or its money is spent."""
         purse = _Purse(self._limit_usd)
         request = self._job.request
         if kept_as == _STRONG_AGAIN:
             request = request.model_copy(update={"cache": False})
-
-        def adapt(judge: DocumentJudge) -> DocumentJudge:
-            return replace(judge, instead=judge_row)
 
         stream = judgements(
             self._affordable(keys, purse),
@@ -405,7 +436,7 @@ class PromisedRun:
                 left.append(key)
             else:
                 self._again[key] = kept.verdict
-        async for key, verdict in self._judged(_STRONG_AGAIN, left, partial(judge_alone, STRONG)):
+        async for key, verdict in self._judged(_STRONG_AGAIN, left, only_deep):
             self._again[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
@@ -581,6 +612,15 @@ def _pays(share: float, first: _Price, strong: _Price) -> bool:
     if first.seconds is not None and strong.seconds:
         return first.seconds < share * strong.seconds
     return share > 0
+
+
+def only_deep(judge: DocumentJudge) -> DocumentJudge:
+    """Build a judge that asks `deep` alone."""
+    return judge_of_tier(STRONG, judge)
+
+
+def _with_first_opinions(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
+    return replace(judge, instead=partial(judge_first, tier))
 
 
 def _call_of(verdict: Verdict) -> Call:

@@ -21,21 +21,14 @@ async def judge_first(
 
     The verdict's `because` is `PROMISED` if it may be final at all, and then it has a margin.
     """
-    alone = _alone(judge, tier).with_settings(is_promised=True)
+    alone = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await alone.run(state)
     evidence = alone.evidence(state).get(tier)
     return verdict.model_copy(update={"margin": evidence.margin if evidence else None})
 
 
-async def judge_alone(
-    tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
-) -> Verdict:
-    """Judge a prepared document by a tier alone."""
-    return await _alone(judge, tier).run(state)
-
-
-def _alone(judge: DocumentJudge, tier: TierName) -> DocumentJudge:
-    """Build a judge with the models of one tier; calibrations are made for several."""
+def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
+    """Build a judge with the models of one tier. Calibrations are made for several, so it has none."""
     models_by_tier = {}
     if tier in judge.models_by_tier:
         models_by_tier[tier] = judge.models_by_tier[tier]

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agreeing import LARGE, SMALL, TwoModels, write_rows
+from batching import BatchServer
 from hooking import own_profile
+
+from judgekit.data import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,6 +232,24 @@ def test_a_run_whose_money_ended_goes_on_without_paying_twice(
     assert deciding_tiers()["quick"] > 0
 
 
+def test_deep_answers_in_three_batches_at_most(
+    judgekit: Run, server: TwoModels, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(batches, "SETTLED", 0.05)
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    with BatchServer(server.judge, models=(SMALL, LARGE)) as in_batches:
+        use(in_batches, quick=SMALL, deep=LARGE)
+        judgekit(*LENIENT, "--batch")
+    in_each = [
+        {line["body"]["model"] for line in batch.lines} for batch in in_batches.batches.values()
+    ]
+    assert in_each == [{LARGE}] * len(in_each)
+    assert 0 < len(in_each) <= 3
+    assert deciding_tiers()["quick"] > 0
+    assert server.calls[LARGE] == deciding_tiers()["deep"]
+
+
 @pytest.mark.slow
 def test_deep_is_asked_twice_to_see_whether_it_agrees_with_itself(
     judgekit: Run, server: TwoModels
@@ -245,7 +266,6 @@ BESIDE = {
     "a review": ("--review", "peers"),
     "reasons": ("--explain",),
     "Ray": ("--on", "ray"),
-    "batches": ("--batch",),
 }
 
 

@@ -33,12 +33,12 @@ class TwoModels(Loopback):
     """Answers as both models; `asked` has the numbers of the rows that each was asked about."""
 
     def __init__(self) -> None:
-        super().__init__(self._judge, models=(SMALL, LARGE))
+        super().__init__(self.judge, models=(SMALL, LARGE))
         self.asked: dict[str, Counter[int]] = {SMALL: Counter(), LARGE: Counter()}
         self.most_calls: int | None = None
         """After so many calls of the large model it fails."""
 
-    def _judge(self, asked: Asked) -> Answer:
+    def judge(self, asked: Asked) -> Answer:
         model = asked.body["model"]
         found = _MARKS.search(asked.text)
         assert found is not None, asked.text
