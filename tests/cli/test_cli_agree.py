@@ -238,7 +238,7 @@ def test_deep_answers_in_three_batches_at_most(
     monkeypatch.setattr(batches, "SECONDS", (0.02, 0.05))
     monkeypatch.setattr(batches, "SETTLED", 0.05)
     write_rows(Path("rows.jsonl"), sure_and_unsure())
-    with BatchServer(server.judge, models=(SMALL, LARGE)) as in_batches:
+    with BatchServer(server.judge) as in_batches:
         use(in_batches, quick=SMALL, deep=LARGE)
         judgekit(*LENIENT, "--batch")
     in_each = [
