@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -317,3 +320,36 @@ def test_the_report_in_json_has_the_figures_of_the_promise(
     agreement = judgekit("report", "out.jsonl", "--json").json["agreement"]
     assert agreement["decided_by_first"] == deciding_tiers()["quick"]
     assert agreement["least"] >= 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", [20, 60, 100, 150, 180])
+def test_a_run_that_was_killed_goes_on_and_pays_for_nothing_twice(
+    judgekit: Run, server: TwoModels, calls: int
+) -> None:
+    """It is killed while the pilot is judged, the first opinions, the sample, or the rest."""
+    write_rows(Path("rows.jsonl"), half_unsure())
+    words = [*DEAR, "--no-cache", "--no-engine"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "judgekit", *words], stderr=subprocess.DEVNULL
+    ) as run:
+        while sum(server.calls.values()) < calls and run.poll() is None:
+            time.sleep(0.01)
+        run.kill()
+    judgekit(*words)
+    twice = sum(count - 1 for counter in server.asked.values() for count in counter.values())
+    assert len(read()) == COUNT
+    assert deciding_tiers()["quick"] > 0
+    assert twice <= 8  # those that were being judged
+
+
+@pytest.mark.slow
+def test_the_same_promise_comes_out_after_a_run_was_killed(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), half_unsure())
+    judgekit(*DEAR)
+    before = [(row["id"], row["judged"]["judge_tier"]) for row in read()]
+    Path("out.jsonl").unlink()
+    judgekit(*DEAR)
+    assert [(row["id"], row["judged"]["judge_tier"]) for row in read()] == before
