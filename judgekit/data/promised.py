@@ -536,9 +536,10 @@ class PromisedRun:
             verdict = self._opinions.find(tier, self._rows[key])
             if verdict is None or verdict.cost_source == "cache":
                 continue
-            seconds.append(verdict.duration_ms / 1000)
-            if verdict.cost_usd is not None:
-                costs.append(verdict.cost_usd)
+            call = _call_of(verdict)
+            seconds.append(call.seconds)
+            if call.usd is not None:
+                costs.append(call.usd)
         return _Price(
             usd=fmean(costs) if costs else None,
             seconds=fmean(seconds) if seconds else None,
@@ -625,7 +626,8 @@ def _with_first_opinions(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 def _call_of(verdict: Verdict) -> Call:
     usd = verdict.cost_usd if verdict.cost_complete else None
-    return Call(usd, verdict.duration_ms / 1000)
+    latency_ms = max((round_.latency_ms for round_ in verdict.rounds), default=0)
+    return Call(usd, latency_ms / 1000)
 
 
 def _as_outcome(word: VerdictWord) -> Outcome | None:
