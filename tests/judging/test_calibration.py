@@ -555,14 +555,14 @@ def test_what_models_are_asked_is_known_by_a_hash_that_holds_everywhere(
 
 def reword_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reword what a model that writes is told of a question."""
-    for name in ("_write_scores", "_write_listing", "_write_choice"):
-        usual = getattr(writing, name)
+    for sheet in (writing._ScoreSheet, writing._Listing, writing._Choice):
+        usual = sheet.write
 
-        def reworded(asked: Any, usual: Any = usual) -> Any:  # noqa: ANN401 - of either kind
+        def reworded(asked: Any, usual: Any = usual) -> Any:  # noqa: ANN401 - of any kind
             written = usual(asked)
             return written._replace(rules=[f"{rule}!" for rule in written.rules])
 
-        monkeypatch.setattr(writing, name, reworded)
+        monkeypatch.setattr(sheet, "write", reworded)
 
 
 def reword_schema(monkeypatch: pytest.MonkeyPatch) -> None:
