@@ -53,7 +53,12 @@ READS_OPINIONS = {
         *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
         *("judging.jury", "judging.rows", "judging.score", "judging.score_question"),
         *("judging.select_question", "judging.situation"),
-        *("evaluation.pair_task", "evaluation.samples", "evaluation.selection_task"),
+        *(
+            "evaluation.agreement",
+            "evaluation.pair_task",
+            "evaluation.samples",
+            "evaluation.selection_task",
+        ),
         *("evaluation.calibrate", "evaluation.task"),
     },
 }

@@ -19,16 +19,21 @@ from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.cli.row_options import Id, Map
-from judgekit.config import ModeName
+from judgekit.config import ModeName, TierName
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from judgekit.evaluation.cases import Case
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
+    from judgekit.rubric.loader import LoadedRubric
 
 _DEFAULT_RATE = 0.05
+_STRONG: TierName = "deep"
+_SHARE = 0.95  # of a promise of agreement, as an example
+_ROWS = 2_000
 _FILES = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
 )
@@ -134,6 +139,7 @@ def _learn(
     if as_json:
         emit(calibration.text().rstrip())
     else:
+        _say_agreement(opinions.cases, loaded, mode)
         _say_calibration(calibration)
     if calibration.gates or out is not None:
         path = calibration_files.write(calibration, out)
@@ -146,6 +152,25 @@ def _learn(
     if unanswered is not None:
         return warn_unanswered(unanswered)
     return Exit.ACCEPTED
+
+
+def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
+    """Say what a promise of agreement with deep would save without any label, if it can be told."""
+    from judgekit.evaluation import agreement, samples, tasks
+    from judgekit.rubric.schema import ScoreRubric
+
+    tiers = list(samples.models(cases))
+    is_about_several = any(case.subjects for case in cases)
+    if not isinstance(loaded.rubric, ScoreRubric) or is_about_several or tiers[:1] == [_STRONG]:
+        return
+    promise = agreement.Promise(_SHARE, strict=mode == "strict")
+    read = tasks.read_samples(cases, loaded.rubric, mode)
+    share = agreement.foresee(read, tiers[0], _STRONG, _ROWS, promise)
+    if share is None:
+        return
+    decided = f"{tiers[0]} decide about {share:.0%} of {_ROWS:,} rows like these"
+    say(f"Without labels, judge --data FILE --agree {_SHARE:g} would let {decided}")
+    say("With these labels, a calibration says how often an opinion is right:\n")
 
 
 def _accept(path: Path) -> int:

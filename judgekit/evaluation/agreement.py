@@ -16,15 +16,20 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from collections import deque
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.judging.binomial import at_most
+from judgekit.judging.evidence import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config import Outcome
+    from judgekit.config import Outcome, TierName
+    from judgekit.evaluation.samples import Sample
+    from judgekit.judging.evidence import TierEvidence
     from judgekit.judging.verdict import VerdictWord
 
     StrongVerdicts: TypeAlias = Mapping[int, VerdictWord]
@@ -43,6 +48,8 @@ _ACCEPTED_PARTS = (
     4  # of the acceptances, the surest first: one part, two, three or all may be final
 )
 _ROUNDING = 1e-9
+_FORESEEN_RUNS = 5
+_SEED = 1
 
 Agrees: TypeAlias = Literal["verdict", "accepted"]
 
@@ -357,3 +364,45 @@ def expect_share(
             break
         passed += 1
     return (1 - rate) * passed / pilot_rows
+
+
+def foresee(
+    samples: Sequence[Sample], first: TierName, strong: TierName, rows: int, promise: Promise
+) -> float | None:
+    """Estimate which share of so many rows the first tier would decide, from documents that both judged.
+
+    It's the mean over runs with rows that are drawn from these documents. None if both judged fewer than
+    `LEAST_ROWS`.
+    """
+    judged = []
+    for sample in samples:
+        if sample.outcome(strong) is not None:
+            judged.append(sample)
+    if len(judged) < LEAST_ROWS:
+        return None
+    rng = random.Random(_SEED)  # noqa: S311 - an estimate
+    shares = []
+    for _ in range(_FORESEEN_RUNS):
+        opinions = []
+        strong_verdicts: dict[int, VerdictWord] = {}
+        for number, sample in enumerate(rng.choices(judged, k=rows)):
+            opinion = _first_opinion(sample.voices.get(first, FAILED), number, rng)
+            if opinion is not None:
+                opinions.append(opinion)
+            strong_verdicts[number] = sample.outcome(strong) or "undetermined"
+        planned = plan(opinions, rows, promise)
+        asked = {row: strong_verdicts[row] for row in planned.sampled}
+        shares.append(len(settle(planned, asked).final) / rows)
+    return fmean(shares)
+
+
+def _first_opinion(evidence: TierEvidence, row: int, rng: random.Random) -> FirstOpinion | None:
+    """Read the opinion of a first tier; None if it can't be final."""
+    if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
+        return None
+    is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons
+    if is_unexplained or not evidence.sees_all:
+        return None
+    return FirstOpinion(
+        row, evidence.outcome, sureness=evidence.margin, draw=rng.random(), tie=rng.random()
+    )

@@ -92,13 +92,16 @@ def is_reference_ahead(now: Situation) -> bool:
 
 
 def is_promised(now: Situation) -> bool:
-    """Whether this is a first opinion under a promise of agreement, of a whole jury.
+    """Whether this is a first opinion under a promise of agreement, of a whole jury on a whole text.
 
     It may not be an improve without reasons.
     """
     tier = now.rules.tiers[0]
     outcome = now.outcomes[tier]
-    if not now.rules.is_promised or outcome is None or now.evidence[tier].is_divided:
+    if not now.rules.is_promised or outcome is None:
+        return False
+    evidence = now.evidence[tier]
+    if evidence.is_divided or not evidence.sees_all:
         return False
     return not now.is_unexplained(tier, outcome)
 
