@@ -88,6 +88,7 @@ def judge(
     agree_on: row_options.AgreeOn = "verdict",
     always_confirm: row_options.AlwaysConfirm = None,
     noise: row_options.Noise = 0,
+    until: row_options.Until = None,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     options.check_filled(*options.FAMILY, author_family)
@@ -123,9 +124,13 @@ def judge(
         agree_on=agree_on,
         always_confirm=always_confirm,
         noise=noise,
+        until=until,
     )
     if not files or dataset.has_row_options:
         dataset.check(files, format_, task_id)
+        if until and exit_on:
+            problem = "the exit code is the answer; leave --exit-on out"
+            raise UsageError(f"--until and --exit-on do not go together: {problem}")
         if agree is not None:
             _refuse_beside_agree(
                 {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
@@ -354,6 +359,7 @@ def compare(
     on: row_options.On = None,
     ray_address: row_options.RayAddress = None,
     trust_results: row_options.TrustResults = False,
+    until: row_options.Until = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import service
@@ -380,6 +386,7 @@ def compare(
         on=on,
         ray_address=ray_address,
         trust_results=trust_results,
+        until=until,
     )
     if not files or dataset.has_row_options:
         dataset.check(files, format_)

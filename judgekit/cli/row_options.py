@@ -131,6 +131,14 @@ _NOISE = Option(
 
 Noise = Annotated[int, _NOISE]
 
+_UNTIL = Option(
+    "--until",
+    metavar="CONDITION",
+    help="Stop when 'accept >= 0.9' (or 'A > B') holds, or doesn't, with 95 % confidence.",
+)
+
+Until = Annotated[str | None, _UNTIL]
+
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
 
@@ -153,6 +161,7 @@ class DataOptions(NamedTuple):
     agree_on: Literal["verdict", "accepted"] = "verdict"
     always_confirm: Literal["accept"] | None = None
     noise: int = 0
+    until: str | None = None
 
     @property
     def has_row_options(self) -> bool:
@@ -190,6 +199,7 @@ class DataOptions(NamedTuple):
                 "--on ray reads a file, a folder or an address: name it with --data, and --out"
             )
         self._check_agreement()
+        self._check_until()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
 
@@ -202,6 +212,20 @@ class DataOptions(NamedTuple):
         elif self.on:
             problem = "workers judge blocks of rows, and the promise is about all rows together"
             raise UsageError(f"--agree and --on ray do not go together: {problem}")
+
+    def _check_until(self) -> None:
+        """Raise `UsageError` for what can't stop when `--until` is settled."""
+        if self.until is None:
+            return
+        reasons = {
+            "--agree": self.agree and "a promise is about all rows, and --until leaves rows out",
+            "--batch": self.batch and "a batch is paid for as a whole",
+            "--on ray": self.on and "workers judge blocks of rows, not rows in a drawn order",
+        }
+        for name, reason in reasons.items():
+            if reason:
+                problem = f"{reason}; leave one of the two out"
+                raise UsageError(f"--until and {name} do not go together: {problem}")
 
 
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:

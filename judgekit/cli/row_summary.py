@@ -29,10 +29,12 @@ def summarise(
     interrupted: bool,
     resumes: bool,
     others: Mapping[str, int] = MappingProxyType({}),
+    is_settled: bool = False,
 ) -> str:
     """Return one line: rows by verdict, how many were judged and reused, and what it cost.
 
-    `others` are rows of OUT that this run did not come to, by judge.
+    `others` are rows of OUT that this run did not come to, by judge. If the condition of `--until`
+    `is_settled`, the rows that are left weren't needed.
     """
     count = run.judged + run.kept
     rows = counted(count, "row", "rows")
@@ -51,7 +53,9 @@ def summarise(
         parts.append(f"rows that this run did not come to: {by_judge}")
     left = "the rest" if total is None else counted(total - count, "row", "rows")
     is_complete = total == count  # none is left, whatever ended the run
-    if run.gave_up and not is_complete:
+    if is_settled and not is_complete:
+        parts.append(f"{left} not needed")
+    elif run.gave_up and not is_complete:
         failures = f"the first {run.sent:,} that were sent failed alike"
         parts.append(f"{left} not judged, because {failures}")
     elif run.is_spent and not is_complete:

@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from judgekit.data.batch_runner import BatchRunner
     from judgekit.data.dataset import Dataset
     from judgekit.data.promised import AgreementOptions, PromisedRows, PromisedRun
+    from judgekit.data.results import Results
     from judgekit.data.rows import Rows
     from judgekit.data.runners import Runner
     from judgekit.data.runs import DatasetRun
+    from judgekit.evaluation.conditions import Condition
+    from judgekit.evaluation.until import Answer
     from judgekit.judging.documents import TaskDescription
     from judgekit.judging.request import JudgeRequest
 
+_ANSWER_CODES = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 
 
@@ -58,6 +62,7 @@ def run(
     """Judge the rows of a dataset, sum up, and return the exit code."""
     from judgekit.data import fields, results, rows, runs
     from judgekit.data.dataset import RowOptions, open_dataset
+    from judgekit.evaluation.conditions import parse_condition
     from judgekit.judging.request import JudgeRequest
 
     assert options.data is not None  # noqa: S101 - what the callers look at
@@ -65,13 +70,18 @@ def run(
     request = JudgeRequest(**request_fields)
     if options.batch and request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
+    condition = None
+    if options.until is not None:
+        condition = parse_condition(options.until, task, "--until")
     source = rows.open_rows(options.data, sys.stdin.buffer)
     if options.on and not source.can_split:
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")
     columns = fields.parse_map(options.map or ())
+    # With a condition the limit is one on the rows that are drawn: it's about all of them.
+    limit = options.limit if condition is None else None
     row_options = RowOptions(
-        task, columns, options.id, description, families, options.judge_turn, options.limit
+        task, columns, options.id, description, families, options.judge_turn, limit
     )
     dataset, matched, remarks = open_dataset(source, row_options, project, request)
     id_columns = [dataset.id_column] if dataset.id_column else []
@@ -84,6 +94,8 @@ def run(
     if options.agree is not None:
         promised = _promise(options, dataset, project, request)
         dataset = promised.bound
+    if condition is not None:  # a draw needs all rows
+        dataset = replace(dataset, rows=list(dataset.rows))
     work = runs.DatasetRun(
         dataset=dataset,
         results=results.Results(output.emit),
@@ -99,6 +111,7 @@ def run(
         request=request,
         run_options=run_options,
         promised=promised,
+        condition=condition,
     )
     outcome = _judge_on_ray(job) if options.on else _judge_here(job)
     is_interrupted = outcome.is_interrupted and not work.gave_up
@@ -112,12 +125,15 @@ def run(
         interrupted=is_interrupted,
         resumes=bool(options.out),
         others=outcome.others,
+        is_settled=outcome.answer is not None and outcome.answer.holds is not None,
     )
     if sys.stderr is not None and not output.current.quiet:
-        for line in (summary, *outcome.bought):
+        for line in (summary, *outcome.lines):
             sys.stderr.write(f"{output.printable(line)}\n")
     if is_interrupted:
         return Exit.INTERRUPTED
+    if outcome.answer is not None and not work.gave_up:
+        return _ANSWER_CODES[outcome.answer.holds]
     return _exit_code(work, run_options.exit_on)
 
 
@@ -164,6 +180,7 @@ class _Job(NamedTuple):
     request: JudgeRequest
     run_options: RunOptions
     promised: PromisedRows | None = None
+    condition: Condition | None = None
 
 
 class _Outcome(NamedTuple):
@@ -174,8 +191,9 @@ class _Outcome(NamedTuple):
     is_interrupted: bool
     seconds: float
     others: Mapping[str, int] = MappingProxyType({})
-    bought: Sequence[str] = ()
-    """What a promise of agreement bought, in lines."""
+    lines: Sequence[str] = ()
+    """What a promise of agreement bought, or the answer to `--until`."""
+    answer: Answer | None = None
 
 
 def _judge_here(job: _Job) -> _Outcome:
@@ -185,7 +203,8 @@ def _judge_here(job: _Job) -> _Outcome:
     options = job.options
     work = job.work
     source = job.source
-    total = work.dataset.check() if source.lasting or job.promised else None
+    has_all_rows = source.lasting or job.promised or job.condition
+    total = work.dataset.check() if has_all_rows else None
     results = open_results(
         options.out,
         output.emit,
@@ -195,6 +214,8 @@ def _judge_here(job: _Job) -> _Outcome:
     )
     with results:
         work.results = results
+        if job.condition is not None:
+            return _judge_until(job, results)
         promised_run = _make_promised_run(job)
         judge = partial(promised_run or _make_runner(job), work.pending(), work.on_record)
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
@@ -202,8 +223,39 @@ def _judge_here(job: _Job) -> _Outcome:
         outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
         bought = promised_run.tally().sum_up() if promised_run is not None else None
         if bought is not None:
-            return outcome._replace(bought=bought.describe())
+            return outcome._replace(lines=bought.describe())
         return outcome
+
+
+def _judge_until(job: _Job, results: Results) -> _Outcome:
+    """Judge rows in a drawn order until the condition is settled."""
+    from judgekit.data.dataset import PendingRow
+    from judgekit.data.until import UntilJob, UntilRun
+
+    assert job.condition is not None, "only then is it called"  # noqa: S101
+    all_rows = [row for row in job.work.dataset if isinstance(row, PendingRow)]
+    until_job = UntilJob(
+        condition=job.condition,
+        rows=all_rows,
+        runner=_make_runner(job),
+        at_once=job.run_options.jobs,
+        limit=job.options.limit,
+        out=job.options.out,
+        is_fresh=job.options.fresh,
+    )
+    run = UntilRun(until_job, job.work)
+    # Nobody knows yet how many rows it takes.
+    is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
+    results.write_out()
+    return _Outcome(
+        name=results.name,
+        total=len(all_rows),
+        is_interrupted=is_interrupted,
+        seconds=seconds,
+        others=results.others(),
+        lines=[run.answer.describe()],
+        answer=run.answer,
+    )
 
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:

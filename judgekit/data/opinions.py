@@ -6,10 +6,8 @@ grew and another promise pay for nothing twice. A run without OUT has a temporar
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
-import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from judgekit import outputs
 from judgekit.data import seals
+from judgekit.data.draws import Draws, new_nonce, require_key
 from judgekit.data.results import place_of, write_error
-from judgekit.errors import ConfigError
 from judgekit.evaluation.labels import id_key
 from judgekit.judging.verdict import Verdict
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 ENDING = ".agree.jsonl"
 _SEAL_KIND = "opinion"
-_DRAW_BYTES = 8
-_DRAWS = 1 << (8 * _DRAW_BYTES)
 
 
 class _Place(NamedTuple):
@@ -47,7 +43,7 @@ class Opinions:
 
     def __init__(self, out: str | None, *, is_fresh: bool = False) -> None:
         """Open the file beside `out`; raises `ConfigError` without a key, `InputError` and `UsageError`."""
-        self._key = _require_key()
+        self._key = require_key("--agree draws its sample")
         self._out = out
         self.unsealed = 0
         """How many opinions the user's key didn't write; they count for nothing."""
@@ -89,15 +85,8 @@ class Opinions:
         self._places[tier, id_key(row.row_id)] = place
 
     def draw(self, row: PendingRow, purpose: str) -> float:
-        """Return a number from 0 to 1 that only this user's key, this run and the row's id decide.
-
-        Who writes a row can't choose it, and copies of a text have independent ones.
-        """
-        text = json.dumps([self._nonce, purpose, id_key(row.row_id)])
-        key = self._key.encode("utf-8", "surrogateescape")
-        digest = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
-        number = int.from_bytes(digest[:_DRAW_BYTES], "big")
-        return number / _DRAWS
+        """Return a number from 0 to 1 that only this user's key, this run and the row's id decide."""
+        return Draws(self._key, self._nonce).draw(row.row_id, purpose)
 
     def _open(self, *, is_fresh: bool) -> IO[bytes]:
         if self._out is None:
@@ -120,7 +109,7 @@ class Opinions:
         self._file.truncate(start)
         if not self._nonce:
             self._places.clear()
-            self._nonce = secrets.token_hex(16)
+            self._nonce = new_nonce()
             self._append({"nonce": self._nonce})
 
     def _note(self, raw: bytes, start: int) -> None:
@@ -152,15 +141,3 @@ class Opinions:
                 self._file.truncate(start)
             raise write_error(str(self._out), str(Path(str(self._out)).parent), error) from None
         return start, len(raw)
-
-
-def _require_key() -> str:
-    """Return the user's key; raises `ConfigError` if there is none and none can be kept."""
-    key = seals.state_key()
-    if key is None:
-        problem = (
-            "--agree draws its sample with a key that the authors of rows can't know, and none can be kept "
-            "in the user's folder; set it to 32 or more random characters"
-        )
-        raise ConfigError(problem, key=seals.VARIABLE)
-    return key

@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import settings as configuration
-from judgekit.data import seals
 from judgekit.data.agreement_tally import STRONG, AgreementTally, Call, PromisedRow
 from judgekit.data.dataset import Mappings, PendingRow, open_dataset
+from judgekit.data.draws import fingerprint_rows
 from judgekit.data.opinions import ENDING, Opinions
 from judgekit.data.results import Results
 from judgekit.data.runners import judgements
@@ -128,9 +128,7 @@ def bind_rows(
     tiers = find_tiers(project, request)
     dataset = replace(dataset, rows=list(dataset.rows))
     rows = [row for row in dataset if isinstance(row, PendingRow)]
-    everything = [[str(row.row_id), row.fingerprint.current] for row in rows]
-    population = seals.fingerprint_of(json.dumps(everything)).current
-    basis = f"{dataset.basis}\0{options.basis}\0{population}"
+    basis = f"{dataset.basis}\0{options.basis}\0{fingerprint_rows(rows)}"
     return PromisedRows(options, tiers, rows, bound=replace(dataset, basis=basis))
 
 

@@ -424,8 +424,9 @@ class _File(Results):
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
-        query = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT in_again_file"
-        lines = self._rows.execute(query).fetchall()
+        # A row that is to be judged again keeps its old verdict until the run comes to it.
+        query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
+        lines = self._rows.execute(f"{query} AND NOT in_again_file").fetchall()
         if not lines:
             return counts
         with suppress(OSError), self._part.open("rb") as file:

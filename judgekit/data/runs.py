@@ -146,12 +146,20 @@ class DatasetRun(Tally):
 
     def _take(self, pending: PendingRow) -> bool:
         """Count a row as kept or at work; return whether it is to be judged."""
+        return self.keep(pending) is None and self.start()
+
+    def keep(self, pending: PendingRow) -> str | None:
+        """Count a row as kept if OUT has its verdict, and return that; None if it's to be judged."""
         with self._lock:
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
                 self.kept += 1
                 self._count(pending.row, word)
-                return False
+            return word
+
+    def start(self) -> bool:
+        """Count a row as at work; returns False, and counts none, if the money is spent."""
+        with self._lock:
             if self._spends_all():
                 return False
             self._at_work += 1

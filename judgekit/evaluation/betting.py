@@ -1,0 +1,87 @@
+"""Bets on the total of numbers of which some are known: what it's at least, with 95 % confidence.
+
+That holds at any time, so one may look at the bound after each number, and stop when one likes.
+
+Whole numbers from 0 up are drawn one after the other, without replacement, from a list whose length is known.
+Somebody claims that all of them add up to at most so much. So at most a known mean is left for the next one,
+and who bets on more than that can't expect to win. If a bettor grows rich all the same, the claim is wrong:
+a fortune of 1 reaches 40 with a probability of at most 1 in 40 while the claim is true (Ville's inequality),
+however long one plays and whatever makes one stop.
+
+I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting", Journal of the Royal
+Statistical Society B 86(1), 2024: section 5 for draws without replacement, and several bettors with constant
+stakes. Their stakes are spread as in F. Orabona and K.-S. Jun, "Tight concentrations and confidence sequences
+from the regret of universal portfolio", arXiv 2110.14099. Nothing needs to be tuned then, and a claim of more
+is never refuted before a claim of less, so a bound is found by halving.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEVEL = 0.025  # on each of two sides
+_BETTORS = 20
+_STAKES = [
+    math.sin(math.pi / 2 * number / (_BETTORS + 1)) ** 2 for number in range(1, _BETTORS + 1)
+]
+"""The share of their fortune that the bettors stake on each number: many are near 0 and near 1."""
+
+
+class Bets:
+    """Bets against the claim that `count` numbers add up to at most `most`."""
+
+    def __init__(self, count: int, most: int, level: float = LEVEL) -> None:
+        self._left = count
+        self._most_left = most
+        self._enough = 1 / level
+        self._fortunes = [1 / _BETTORS] * _BETTORS
+        self.is_refuted = most < 0
+
+    @property
+    def fortune(self) -> float:
+        """What the bettors have together, of 1 that they began with."""
+        return sum(self._fortunes)
+
+    def add(self, number: int) -> None:
+        """Draw the next number, 0 or more; once the claim is refuted it stays so."""
+        if self.is_refuted:
+            return
+        if number > self._most_left:
+            self.is_refuted = True
+            return
+        if self._most_left:
+            # What a stake becomes: what came, as a multiple of the mean that the claim leaves.
+            gain = number * self._left / self._most_left
+            self._fortunes = [
+                fortune * (1 - stake + stake * gain)
+                for fortune, stake in zip(self._fortunes, _STAKES, strict=True)
+            ]
+            self.is_refuted = self.fortune >= self._enough
+        self._left -= 1
+        self._most_left -= number
+
+
+def least_total(numbers: Sequence[int], count: int, largest: int, level: float = LEVEL) -> int:
+    """Find the least total of `count` numbers up to `largest` that the drawn ones haven't refuted."""
+    low = sum(numbers)
+    high = low + largest * (count - len(numbers))
+    while low < high:
+        middle = (low + high) // 2
+        if _refute(numbers, count, middle, level):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _refute(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
+    bets = Bets(count, most, level)
+    for number in numbers:
+        bets.add(number)
+        if bets.is_refuted:
+            return True
+    return False

@@ -1,0 +1,150 @@
+"""A condition on all rows, such as `accept >= 0.9` or `A > B`: what it means, and whether counts meet it.
+
+A share is one of all rows. A row without a verdict may turn out to be anything, so it counts against whatever
+is claimed: `accept >= 0.9` holds if it does with every such row rejected, and doesn't hold if it doesn't with
+every one accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
+
+from judgekit.config import TIE
+from judgekit.errors import UsageError
+from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
+from judgekit.judging.documents import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Operator: TypeAlias = Literal[">=", ">", "<=", "<"]
+
+UNDETERMINED = "undetermined"
+_JUDGED = (*reversed(OUTCOMES), UNDETERMINED)
+_COMPARED = (*LETTERS, TIE, UNDETERMINED)
+_PARTS = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(\S+)\s*")
+_DIGITS = 3
+
+
+class Totals(NamedTuple):
+    """What rows add up to at least, with those that have no verdict against it, and at most."""
+
+    least: int
+    most: int
+
+
+class Condition(NamedTuple):
+    """A share of rows, or how often one text wins more than another, against a limit."""
+
+    word: str
+    operator: Operator
+    limit: Fraction
+    other: str | None = None
+    """The text whose wins are taken away from those of `word`; the limit is then 0."""
+
+    def __str__(self) -> str:
+        return f"{self.word} {self.operator} {self.other or self.limit_text}"
+
+    @property
+    def limit_text(self) -> str:
+        return f"{float(self.limit):g}"
+
+    @property
+    def largest(self) -> int:
+        """The largest number that a row counts as."""
+        return 2 if self.other else 1
+
+    def count_row(self, word: str) -> Totals:
+        """Return what a row with this verdict counts as: of a difference 2 for a win, 1 for a tie."""
+        is_open = word in UNDECIDED
+        if self.word == UNDETERMINED:
+            return Totals(int(is_open), int(is_open))
+        if is_open:
+            return Totals(0, self.largest)
+        value = int(word == self.word)
+        if self.other is not None:
+            value += int(word != self.other)
+        return Totals(value, value)
+
+    def count_rows(self, counts: Mapping[str, int]) -> Totals:
+        """Add up rows that are counted by verdict."""
+        least = 0
+        most = 0
+        for word, count in counts.items():
+            row = self.count_row(word)
+            least += count * row.least
+            most += count * row.most
+        return Totals(least, most)
+
+    def enough(self, rows: int) -> int:
+        """Return the total from which on the share of so many rows isn't below the limit any more.
+
+        For `>` and `<=` it is the total from which on the share is above the limit.
+        """
+        at_limit = self.limit * rows
+        if self.other is not None:
+            at_limit += rows  # as many wins on both sides, or ties alone
+        if self.operator in (">", "<="):
+            return math.floor(at_limit) + 1
+        return math.ceil(at_limit)
+
+    @property
+    def wants_enough(self) -> bool:
+        return self.operator in (">=", ">")
+
+    def holds(self, totals: Totals, rows: int) -> bool | None:
+        """Whether it holds for rows that add up to this; None if that depends on those without a verdict."""
+        enough = self.enough(rows)
+        if totals.least >= enough:
+            return self.wants_enough
+        if totals.most < enough:
+            return not self.wants_enough
+        return None
+
+    def describe_range(self, totals: Totals, rows: int) -> str:
+        """Write what totals make of so many rows, with more digits than the limit has, rounded outward."""
+        _, _, decimals = self.limit_text.partition(".")
+        digits = max(_DIGITS, len(decimals) + 1)
+        scale = 10**digits
+        shift = rows if self.other else 0
+        low = math.floor(Fraction(totals.least - shift, rows) * scale) / scale
+        high = math.ceil(Fraction(totals.most - shift, rows) * scale) / scale
+        if totals.least == totals.most:
+            return f"{(totals.least - shift) / rows:.{digits}f}"
+        return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
+    """Read a condition on the rows of a task; raises `UsageError` that names the option."""
+    words = _JUDGED if task == "judge" else _COMPARED
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        example = "accept >= 0.9" if task == "judge" else "A > B"
+        operators = ", ".join(get_args(Operator))
+        problem = f"expected a word, one of {operators}, and a share, such as '{example}'"
+        raise UsageError(f"{option}: {problem}; got {text!r}")
+    word, limit = parts[1], parts[3]
+    operator = cast("Operator", parts[2])
+    if word not in words:
+        expected = "accept, improve, reject or undetermined"
+        if task == "compare":
+            expected = "A, B (or another letter), tie or undetermined"
+        raise UsageError(f"{option}: unknown word {word!r}; expected {expected}")
+    if task == "compare" and limit in LETTERS:
+        if word not in LETTERS or word == limit:
+            raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
+        return Condition(word, operator, Fraction(0), other=limit)
+    return Condition(word, operator, _read_share(limit, option))
+
+
+def _read_share(text: str, option: str) -> Fraction:
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise UsageError(f"{option}: expected a share from 0 to 1, such as 0.9; got {text!r}")
+    return share

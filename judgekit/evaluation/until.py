@@ -1,0 +1,115 @@
+"""Whether a condition holds for all rows, by those that are judged so far, in the order of a random draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from judgekit.evaluation.betting import Bets, least_total
+from judgekit.evaluation.conditions import Totals
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from judgekit.evaluation.conditions import Condition
+
+WRONG = 0.05
+"""The probability of a wrong answer, at most."""
+CONFIDENCE = f"{1 - WRONG:.0%}".replace("%", " %")
+
+
+@dataclass
+class Answer:
+    """Answers a condition on `rows` rows from verdicts, which may come in any order.
+
+    A row counts when all those drawn before it have a verdict or have failed. If rows counted as they finish,
+    those that take longer, such as rejections, would be missing, and the answer would be wrong.
+    """
+
+    condition: Condition
+    rows: int
+    counted: int = 0
+    """How many rows count so far: the first ones in the order of the draw."""
+    _waiting: dict[int, str] = field(default_factory=dict)
+    _numbers: list[Totals] = field(default_factory=list)
+    _least: int = 0
+    _most: int = 0
+    _found: bool | None = None
+
+    def __post_init__(self) -> None:
+        enough = self.condition.enough(self.rows)
+        whole = self.condition.largest * self.rows
+        self._bets_for = Bets(self.rows, most=enough - 1)
+        self._bets_against = Bets(self.rows, most=whole - enough)
+
+    def note(self, place: int, word: str) -> None:
+        """Note the verdict of the row that was drawn at a place, from 0."""
+        self._waiting[place] = word
+        while self.counted in self._waiting:
+            self._count(self._waiting.pop(self.counted))
+
+    def _count(self, word: str) -> None:
+        number = self.condition.count_row(word)
+        self._numbers.append(number)
+        self._least += number.least
+        self._most += number.most
+        self.counted += 1
+        if self._found is not None:
+            return
+        self._bets_for.add(number.least)
+        self._bets_against.add(self.condition.largest - number.most)
+        if self._bets_for.is_refuted:  # so there are enough
+            self._found = self.condition.wants_enough
+        elif self._bets_against.is_refuted:
+            self._found = not self.condition.wants_enough
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows count."""
+        return self.counted == self.rows
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the condition holds; None while that isn't settled."""
+        if self.is_complete:
+            return self._certainly_holds
+        return self._found
+
+    @property
+    def _certain_totals(self) -> Totals:
+        """What all rows add up to, whatever becomes of those that don't count yet."""
+        left = self.rows - self.counted
+        return Totals(self._least, self._most + self.condition.largest * left)
+
+    @property
+    def _certainly_holds(self) -> bool | None:
+        return self.condition.holds(self._certain_totals, self.rows)
+
+    def bounds(self) -> Totals:
+        """Return what all rows add up to, with 95 % confidence; when all count, what they do add up to."""
+        if self.is_complete:
+            return self._certain_totals
+        largest = self.condition.largest
+        least = least_total([number.least for number in self._numbers], self.rows, largest)
+        rest = [largest - number.most for number in self._numbers]
+        return Totals(least, largest * self.rows - least_total(rest, self.rows, largest))
+
+    def describe(self) -> str:
+        """Say whether the condition holds, how sure that is, and after how many rows."""
+        verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
+        totals = self.bounds()
+        shown = self.condition.describe_range(totals, self.rows)
+        rows = counted(self.rows, "row", "rows")
+        if self.is_complete:
+            said = f"{self.condition} {verb} after all {rows} ({shown})"
+        elif self.holds is None:
+            said = f"{self.condition} {verb} after {self.counted:,} of {rows} ({shown})"
+        elif self.holds == self._certainly_holds:
+            after = f"after {self.counted:,} of {rows}, whatever the others are"
+            said = f"{self.condition} {verb} {after} ({shown})"
+        else:
+            after = f"with {CONFIDENCE} confidence after {self.counted:,} of {rows}"
+            said = f"{self.condition} {verb} {after} ({shown})"
+        if self.is_complete and totals.least != totals.most:
+            open_rows = (totals.most - totals.least) // self.condition.largest
+            said += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
+        return said
