@@ -161,6 +161,9 @@ class AgreementTally:
         self.first_tier = promise.first_tier
         self.rows += 1
         self.sampled += promise.sampled
+        if promise.again is not None:
+            self.judged_twice += 1
+            self.same_twice += promise.again == row.verdict
         if row.first is not None:
             self._first.append(row.first)
         if row.strong is not None:

@@ -230,7 +230,6 @@ class PromisedRun:
         elif not self._is_over:
             self._final = settled.final
             self._write_final()
-            await self._ask_again()
 
     @property
     def _is_over(self) -> bool:
@@ -282,6 +281,7 @@ class PromisedRun:
             return agreement.NOTHING_FINAL
         settled = agreement.settle(plan, self._strong_by_number())
         self._counted = settled.counted
+        await self._ask_again()
         return settled
 
     def _left_to_strong(self, settled: Settled) -> list[str]:
@@ -454,9 +454,6 @@ class PromisedRun:
                 strong=strong.call if strong else None,
             )
             tally.add(row)
-        for key, word in self._again.items():
-            tally.judged_twice += 1
-            tally.same_twice += word == self._strong[key].word
         return tally
 
     # --- What is written
@@ -524,6 +521,7 @@ class PromisedRun:
             rate=self._rates.get(number),
             sampled=number in self._sampled,
             counted=number in self._counted,
+            again=self._again.get(key),
         )
 
     def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:

@@ -299,7 +299,8 @@ class AgreementPromise(_Record):
     confidence. Verdicts agree if they are the same word or, if `on` is "accepted", both accept or neither
     does. `first_tier` said `first` (null: it had no opinion that could be final). `rate` is the share of rows
     that `deep` was asked about whatever the first tier said; `sampled` says whether this row is one of them,
-    and `counted` whether it's one of those that say how good the final first opinions are.
+    and `counted` whether it's one of those that say how good the final first opinions are. `again` is the
+    verdict that `deep` gave when it was asked twice.
     """
 
     share: float
@@ -309,6 +310,7 @@ class AgreementPromise(_Record):
     rate: float | None = None
     sampled: bool = False
     counted: bool = False
+    again: VerdictWord | None = Field(default=None, exclude_if=operator.not_)
 
     def __str__(self) -> str:
         """Say it in brackets' words: promise 0.95, sampled 1 in 9."""

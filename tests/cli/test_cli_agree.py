@@ -260,7 +260,9 @@ def test_deep_is_asked_twice_to_see_whether_it_agrees_with_itself(
     write_rows(Path("rows.jsonl"), sure_and_unsure())
     done = judgekit(*LENIENT, "--noise", "20")
     assert sum(count == 2 for count in server.asked[LARGE].values()) == 20
-    assert "deep agrees with itself on 20 of 20 rows that it judged twice" in done.err
+    said = "deep agrees with itself on 20 of 20 rows that it judged twice"
+    assert said in done.err
+    assert said in judgekit("report", "out.jsonl").out
 
 
 BESIDE = {
