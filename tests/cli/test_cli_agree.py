@@ -192,6 +192,7 @@ def test_a_strong_verdict_that_fails_is_no_agreement(judgekit: Run, server: TwoM
     assert deciding_tiers()["quick"] == 0
 
 
+@pytest.mark.slow
 def test_in_strict_mode_acceptances_keep_the_promise_by_themselves(
     judgekit: Run, server: TwoModels
 ) -> None:
@@ -224,6 +225,7 @@ def test_a_run_whose_money_ends_leaves_first_opinions_open(
     assert "without a promise: --max-cost ended the run" in open_rows[0]["error"]
 
 
+@pytest.mark.slow
 def test_a_run_whose_money_ended_goes_on_without_paying_twice(
     judgekit: Run, server: TwoModels
 ) -> None:
@@ -235,6 +237,7 @@ def test_a_run_whose_money_ended_goes_on_without_paying_twice(
     assert deciding_tiers()["quick"] > 0
 
 
+@pytest.mark.slow
 def test_deep_answers_in_three_batches_at_most(
     judgekit: Run, server: TwoModels, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +317,7 @@ def test_a_report_says_the_same_of_the_promise_as_the_run(judgekit: Run, server:
     assert [line for line in said if line not in report.out] == []
 
 
+@pytest.mark.slow
 def test_the_report_in_json_has_the_figures_of_the_promise(
     judgekit: Run, server: TwoModels
 ) -> None:
