@@ -6,15 +6,15 @@ import io
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
-from judgekit.cli.output import emit, note, say
+from judgekit.cli.output import emit, note, say, warn
 from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
-from judgekit.errors import InputError, UsageError
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
 from judgekit.text import counted, escaped, lines_of, short_line
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
     from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
+    from judgekit.evaluation.conditions import Condition, Operator
 
 _MAX_ROWS = 10  # of a table, in a terminal
 _TIER_COLUMNS = [
@@ -40,6 +41,19 @@ _COLUMN = 24  # characters of a line where there is no terminal, and of a column
 _RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
 _LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
 _SAMPLE = Option(min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE.")
+_MIN_ACCEPT = Option(
+    min=0, max=1, metavar="SHARE", help="Exit with 1 if fewer of all rows are accepted."
+)
+_MAX_REJECT = Option(
+    min=0, max=1, metavar="SHARE", help="Exit with 1 if more of all rows are, or may be, rejected."
+)
+_MAX_UNDETERMINED = Option(
+    min=0, max=1, metavar="SHARE", help="Exit with 1 if more of all rows have no verdict."
+)
+_FAIL_IF_WORSE = Option(
+    metavar="BASE[:POINTS]",
+    help="Exit with 1 if the accept rate is below that of other results, by more points.",
+)
 _BY = Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
 
 
@@ -52,8 +66,12 @@ def report(
     id_: Id = None,
     html: HtmlOption = None,
     as_json: AsJson = False,
+    min_accept: Annotated[float | None, _MIN_ACCEPT] = None,
+    max_reject: Annotated[float | None, _MAX_REJECT] = None,
+    max_undetermined: Annotated[float | None, _MAX_UNDETERMINED] = None,
+    fail_if_worse: Annotated[str | None, _FAIL_IF_WORSE] = None,
     _out: OutOption = None,
-) -> None:
+) -> int:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
     from judgekit.data import fields
     from judgekit.data import labels as files
@@ -64,10 +82,12 @@ def report(
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
+    limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
+    limits.check(results[0], sample)
     first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
-        return
+        return Exit.ACCEPTED
     if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
@@ -95,11 +115,85 @@ def report(
         write_file(html, page(f"Results of {summary.file}", about, sections))
     if as_json:
         emit(summary.model_dump_json(by_alias=True))
-        return
+    else:
+        _print_report(summary, about, sections)
+    missed = limits.find_missed(summary, results[0], columns)
+    for line in missed:
+        warn(escaped(line))
+    return Exit.REJECTED if missed else Exit.ACCEPTED
+
+
+def _print_report(summary: ResultsReport, about: str, sections: Sequence[Section]) -> None:
     say(escaped(f"{summary.file}: {about}"))
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     has_intervals = "[0" in text or "[-" in text
     say(f"{text}\nIn brackets 95% intervals" if has_intervals else text.rstrip())
+
+
+class _Limits(NamedTuple):
+    """What results must keep for the exit code to be 0."""
+
+    min_accept: float | None
+    max_reject: float | None
+    max_undetermined: float | None
+    fail_if_worse: str | None
+
+    def check(self, file: str, sample: int | None) -> None:
+        """Raise `UsageError` for limits on what isn't looked at, or can't be read twice."""
+        from judgekit.judging.documents import STDIN
+
+        if sample is not None and self != _NO_LIMITS:
+            raise UsageError("--sample draws rows to label; give limits without it")
+        if self.fail_if_worse is not None and file == STDIN:
+            raise UsageError("--fail-if-worse: standard input is read once; name the file")
+
+    def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
+        """Say which limits are missed, a line each; raises `UsageError` for those on other results."""
+        from judgekit.data.limits import describe_missed, describe_worse, read_base
+
+        of_documents = {
+            "--min-accept": self.min_accept,
+            "--max-reject": self.max_reject,
+            "--fail-if-worse": self.fail_if_worse,
+        }
+        for option, limit in of_documents.items():
+            if limit is not None and summary.task == "compare":
+                problem = "in these results texts were compared, and none is accepted"
+                raise UsageError(f"{option}: {problem}; leave it out")
+        missed = describe_missed(self._conditions(), summary.verdicts, summary.file)
+        if self.fail_if_worse is not None:
+            base = read_base(self.fail_if_worse)
+            words = _read_words(file, columns)
+            base_words = _read_words(base.path, columns)
+            worse = describe_worse(words, base_words, summary.file, base)
+            if worse is not None:
+                missed.append(worse)
+        return missed
+
+    def _conditions(self) -> list[Condition]:
+        from judgekit.evaluation.conditions import Condition, read_share
+
+        limits: list[tuple[str, Operator, float | None]] = [
+            ("accept", ">=", self.min_accept),
+            ("reject", "<=", self.max_reject),
+            ("undetermined", "<=", self.max_undetermined),
+        ]
+        conditions = []
+        for word, operator, limit in limits:
+            if limit is not None:
+                conditions.append(Condition(word, operator, read_share(str(limit), word)))
+        return conditions
+
+
+_NO_LIMITS = _Limits(None, None, None, None)
+
+
+def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
+    """Read the verdicts of a file of results by id."""
+    from judgekit.data.labels import results
+    from judgekit.data.rows import open_rows
+
+    return {row.row_id: row.word for row in results(open_rows(path, sys.stdin.buffer), columns)}
 
 
 def _draw_sample(

@@ -137,10 +137,10 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
         if word not in LETTERS or word == limit:
             raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
         return Condition(word, operator, Fraction(0), other=limit)
-    return Condition(word, operator, _read_share(limit, option))
+    return Condition(word, operator, read_share(limit, option))
 
 
-def _read_share(text: str, option: str) -> Fraction:
+def read_share(text: str, option: str) -> Fraction:
     try:
         share = Fraction(text)
     except (ValueError, ZeroDivisionError):
