@@ -10,7 +10,7 @@ import json
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import settings as configuration
@@ -149,7 +149,7 @@ class _Strong(NamedTuple):
 
 
 class _Price(NamedTuple):
-    """What a tier's verdicts cost and took on average; None if that isn't known."""
+    """What a tier's verdicts cost on average, and how long they usually took; None if that isn't known."""
 
     usd: float | None
     seconds: float | None
@@ -525,7 +525,7 @@ class PromisedRun:
         )
 
     def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Average what a tier's verdicts on rows cost and took, without replies that were kept."""
+        """Return what a tier's verdicts on rows cost on average, and took, without replies that were kept."""
         costs = []
         seconds = []
         for key in keys:
@@ -538,7 +538,8 @@ class PromisedRun:
                 costs.append(call.usd)
         return _Price(
             usd=fmean(costs) if costs else None,
-            seconds=fmean(seconds) if seconds else None,
+            # The first calls wait until libraries are loaded: they say nothing of the others.
+            seconds=median(seconds) if seconds else None,
         )
 
 

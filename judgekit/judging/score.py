@@ -196,7 +196,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
-        """Whether decision models alone came to an end, and no calibration says when to believe them."""
+        """Whether decision models alone came to an end, and nothing says when to believe them.
+
+        A calibration says it, or the promise under which a first opinion is given.
+        """
+        if self.settings.is_promised:
+            return False
         answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
         if not answered or not answered <= set(self.settings.deciding_tiers):
             return False

@@ -14,12 +14,17 @@ import pytest
 from agreeing import LARGE, SMALL, TwoModels, write_rows
 from batching import BatchServer
 from hooking import own_profile
+from judged_by_decisions import deciding_before
+from loopback import says
+from scripted import scores
 
 from judgekit.data import batches
+from judgekit.judging.steps import PROMISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from loopback import Answer, Asked
     from outcome import Run, Use
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -359,3 +364,22 @@ def test_the_same_promise_comes_out_after_a_run_was_killed(
     Path("out.jsonl").unlink()
     judgekit(*DEAR)
     assert [(row["id"], row["judged"]["judge_tier"]) for row in read()] == before
+
+
+def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(judgekit: Run) -> None:
+    """It has no calibration, and no reason to be told so: the sample says how far it's believed."""
+    answers = [{"id": f"r{number}", "answer": f"Answer {number}: 5 days."} for number in range(80)]
+    Path("rows.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+
+    def answer_slowly(_: Asked) -> Answer:
+        time.sleep(0.5)  # nobody has a price here: the first tier pays in time
+        return says(scores(5, 5, 5))
+
+    with deciding_before(answer_slowly) as (decider, _):
+        decider.level = 4
+        done = judgekit(*JUDGE, "--mode", "strict", "--agree", "0.75")
+    by_quick = [row for row in read() if row["judged"]["judge_tier"] == "quick"]
+    assert by_quick, done.err
+    assert {row["verdict"] for row in by_quick} == {"accept"}
+    assert {row["judged"]["because"] for row in by_quick} == {PROMISED}
+    assert {row["judged"]["degraded"] for row in by_quick} == {None}

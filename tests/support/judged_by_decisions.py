@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from loopback import Answer
+    from loopback import Script
 
 QUICK = "vllm-decisions/small"
 WRITER = "openai-compatible/writer"
@@ -30,7 +30,7 @@ def deciding_alone() -> Iterator[DecisionServer]:
 
 
 @contextlib.contextmanager
-def deciding_before(answer: Answer) -> Iterator[tuple[DecisionServer, Loopback]]:
+def deciding_before(answer: Script) -> Iterator[tuple[DecisionServer, Loopback]]:
     """Serve a decision model as the quick tier, and a chat model as the deeper ones."""
     with DecisionServer() as server, Loopback(answer) as writer:
         addresses = address(server) | {"JUDGEKIT_API_BASE": writer.base}
