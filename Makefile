@@ -55,6 +55,7 @@ bench: $(READY) ## speed as ratios, quality as tables
 	  $(BIN)/python bench/confidence.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --talk "$$JUDGEKIT_TEST_DATA/retrieval/locomo_turns" --write docs/figures/confidence.md; \
 	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; \
 	  $(BIN)/python bench/report.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/report.md; \
+	  $(BIN)/python bench/until.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/until.md; \
 	  $(BIN)/python bench/panels.py --data "$$JUDGEKIT_TEST_DATA" $${JUDGEKIT_LOCAL_MODEL:+--review} --write docs/figures/panels.md; fi
 	@if test -z "$$JUDGEKIT_LOCAL_MODEL"; then echo "rubrics and attacks are not tried: JUDGEKIT_LOCAL_MODEL names no model"; else set -ex; \
 	  $(BIN)/python bench/rubrics.py --write docs/figures/rubrics.md; \

@@ -193,10 +193,11 @@ def test_the_worked_example_is_what_is_printed(
 _COMMAND = re.compile(r"^\$ (.*<<'END'\n(?:.*\n)*?END|(?:.*\\\n)*.*)\n", re.MULTILINE)
 PAGES = {
     "datasets": ("rows", 15),
-    "report": ("report", 6),
-    "tutorial-ci": ("ci", 12),
+    "report": ("report", 10),
+    "tutorial-ci": ("ci", 18),
     "tutorial-judge": ("choosing", 7),
     "tutorial-memories": (None, 18),
+    "until": ("until", 6),
 }
 
 

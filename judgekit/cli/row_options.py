@@ -176,6 +176,10 @@ class DataOptions(NamedTuple):
                     option = f"--{name.replace('_', '-')}"
                     raise UsageError(f"{option} is for rows; name their file with --data")
             raise UsageError("nothing to judge: name files, or a file of rows with --data")
+        if self.until is not None and files:
+            # Without quotes, a shell takes `>= 0.9` for a file to write to, and a path.
+            problem = "put the condition in quotes, and leave paths out"
+            raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
         for name, value in others.items():
             if value:

@@ -51,7 +51,7 @@ class UntilRun:
         self._note_kept()
         pending = self._pending()
         while True:
-            size = choose_wave(self.answer.counted, self._job.at_once)
+            size = choose_wave(self.answer.count, self._job.at_once)
             first = next(pending, None)
             if first is None:
                 return

@@ -27,7 +27,7 @@ class Answer:
 
     condition: Condition
     rows: int
-    counted: int = 0
+    count: int = 0
     """How many rows count so far: the first ones in the order of the draw."""
     _waiting: dict[int, str] = field(default_factory=dict)
     _numbers: list[Totals] = field(default_factory=list)
@@ -44,15 +44,15 @@ class Answer:
     def note(self, place: int, word: str) -> None:
         """Note the verdict of the row that was drawn at a place, from 0."""
         self._waiting[place] = word
-        while self.counted in self._waiting:
-            self._count(self._waiting.pop(self.counted))
+        while self.count in self._waiting:
+            self._count(self._waiting.pop(self.count))
 
     def _count(self, word: str) -> None:
         number = self.condition.count_row(word)
         self._numbers.append(number)
         self._least += number.least
         self._most += number.most
-        self.counted += 1
+        self.count += 1
         if self._found is not None:
             return
         self._bets_for.add(number.least)
@@ -65,7 +65,7 @@ class Answer:
     @property
     def is_complete(self) -> bool:
         """Whether all rows count."""
-        return self.counted == self.rows
+        return self.count == self.rows
 
     @property
     def holds(self) -> bool | None:
@@ -77,7 +77,7 @@ class Answer:
     @property
     def _certain_totals(self) -> Totals:
         """What all rows add up to, whatever becomes of those that don't count yet."""
-        left = self.rows - self.counted
+        left = self.rows - self.count
         return Totals(self._least, self._most + self.condition.largest * left)
 
     @property
@@ -102,12 +102,12 @@ class Answer:
         if self.is_complete:
             said = f"{self.condition} {verb} after all {rows} ({shown})"
         elif self.holds is None:
-            said = f"{self.condition} {verb} after {self.counted:,} of {rows} ({shown})"
+            said = f"{self.condition} {verb} after {self.count:,} of {rows} ({shown})"
         elif self.holds == self._certainly_holds:
-            after = f"after {self.counted:,} of {rows}, whatever the others are"
+            after = f"after {self.count:,} of {rows}, whatever the others are"
             said = f"{self.condition} {verb} {after} ({shown})"
         else:
-            after = f"with {CONFIDENCE} confidence after {self.counted:,} of {rows}"
+            after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
             said = f"{self.condition} {verb} {after} ({shown})"
         if self.is_complete and totals.least != totals.most:
             open_rows = (totals.most - totals.least) // self.condition.largest

@@ -65,7 +65,8 @@ class Judge(Loopback):
         return says(scores(*[POINTS[word]] * 3))
 
     def are_good_written(self) -> bool:
-        return len(self.asked) >= AT_ONCE and len(read()) >= self.good
+        written = Path("out.jsonl").read_bytes().count(b"\n")
+        return len(self.asked) >= AT_ONCE and written >= self.good
 
 
 @pytest.fixture
@@ -280,6 +281,14 @@ def test_a_condition_that_says_nothing_is_refused(
     assert done.code == 64
     assert f"--until: {said}" in done.err
     assert model.asked == []
+
+
+def test_a_condition_without_quotes_is_recognised(judgekit: Run, model: Judge) -> None:
+    """A shell makes two words of it, and writes to a file named =."""
+    write_rows(mixed(COUNT))
+    done = judgekit(*QUICK, "--until", "accept", "0.9")
+    assert done.code == 64
+    assert "--until: put the condition in quotes" in done.err
 
 
 BESIDE = {
