@@ -16,7 +16,8 @@ import re
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,6 +51,8 @@ from judgekit.providers.style import (
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from judgekit.providers.base import Endpoint, Request
     from judgekit.providers.registry import OutputMode
 
@@ -75,6 +78,15 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
+
+
+# Whether anybody reads the price that litellm computes for the reply to the current task's call.
+_reads_price: ContextVar[bool] = ContextVar("reads_price", default=True)
+# Where a program that uses litellm, too, registers what is told of calls.
+_LISTENERS = (
+    *("callbacks", "input_callback", "success_callback", "failure_callback"),
+    *("_async_input_callback", "_async_success_callback", "_async_failure_callback"),
+)
 
 
 class _Litellm:
@@ -146,6 +158,8 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
     # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
+    calculate_price = litellm.response_cost_calculator
+    vars(litellm)["response_cost_calculator"] = partial(_calculate_read_price, calculate_price)
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
     # Registered last, it is called first: litellm may tidy up, too.
@@ -159,6 +173,28 @@ def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed stric
 
     litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
     return litellm
+
+
+def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
+    """Return the price of a reply; None if nobody reads it, because it takes as long as half a call."""
+    return calculate(**call) if _reads_price.get() else None
+
+
+@contextmanager
+def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - the same
+    """Have litellm leave out what nobody reads of this task's call: its price, and its record for logs."""
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415 - the same
+
+    has_listener = litellm.max_budget or any(getattr(litellm, name, None) for name in _LISTENERS)
+    reads_price = endpoint.price is None and not endpoint.decides
+    price_token = _reads_price.set(reads_price or bool(has_listener))
+    # What litellm does for its own calls: they are logged by the call that they are a part of.
+    log_token = is_internal_call.set(is_internal_call.get() or not has_listener)
+    try:
+        yield
+    finally:
+        is_internal_call.reset(log_token)
+        _reads_price.reset(price_token)
 
 
 class _Tokenizer:
@@ -345,7 +381,7 @@ async def call(
     try:
         # What restores the environment of a process, as tests do, takes them away.
         os.environ.update(_ENVIRONMENT)
-        with servers.bounded():
+        with servers.bounded(), _without_bookkeeping(litellm, endpoint):
             if isinstance(profile, DecisionsProfile):
                 reply = await _decide(litellm, endpoint, profile, request, end)
             else:
@@ -739,17 +775,30 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
         cost = endpoint.price.of(read, written, cached, stored)
         return Usage(read, written, cost, "profile", cached, stored)
     stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
-    prices: list[tuple[CostSource, Any]] = [
-        ("provider", stated),
-        ("litellm", hidden.get("response_cost")),
-    ]
+    source: CostSource = "provider"
+    usd = _amount(stated)
+    if usd is None:
+        source = "litellm"
+        usd = _amount(hidden.get("response_cost"))
+    if usd is None:
+        usd = _amount(_price_by_table(endpoint, usage))
+    if usd is None:
+        return Usage(read, written, None, None, cached, stored).of_call()
+    return Usage(read, written, usd, source, cached, stored)
+
+
+def _amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
+    """Return a price as a number; None if it's no amount of money."""
+    with suppress(TypeError, ValueError):
+        usd = float(price)
+        if math.isfinite(usd) and usd >= 0:
+            return usd
+    return None
+
+
+def _price_by_table(endpoint: Endpoint, usage: Any) -> float | None:  # noqa: ANN401 - litellm's object
+    """Price a call by litellm's table, if the table has the model's name as it is."""
     with suppress(Exception):  # whatever litellm raises
         if endpoint.model in load().model_cost and usage is not None:
-            costs = load().cost_per_token(model=endpoint.model, usage_object=usage)
-            prices.append(("litellm", sum(costs)))
-    for source, price in prices:
-        with suppress(TypeError, ValueError):
-            usd = float(price)
-            if math.isfinite(usd) and usd >= 0:
-                return Usage(read, written, usd, source, cached, stored)
-    return Usage(read, written, None, None, cached, stored).of_call()
+            return float(sum(load().cost_per_token(model=endpoint.model, usage_object=usage)))
+    return None

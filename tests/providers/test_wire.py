@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import math
+import queue
 import socket
 import time
 from copy import deepcopy
@@ -241,6 +242,35 @@ def test_a_price_list_that_fails_does_not_cost_the_reply(monkeypatch: pytest.Mon
     monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
     reply = reply_of(litellm.ModelResponse(**chat(own.model)), own, request(), CallStyle("text"))
     assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
+
+
+@pytest.mark.parametrize("price", [None, Price(input=1, output=2)])
+def test_a_program_that_listens_to_litellm_hears_what_our_calls_cost(
+    wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch, price: Price | None
+) -> None:
+    heard = queue.SimpleQueue[float]()
+
+    async def listen(call: dict[str, Any], *_: object) -> None:
+        heard.put(call["response_cost"])
+
+    monkeypatch.setattr(load(), "_async_success_callback", [listen])
+    HAIKU.sent(wire, request(schema=SCHEMA), price=price)
+    assert heard.get(timeout=10) == pytest.approx((100 * 1 + 20 * 5) / 1e7)
+
+
+def test_a_price_in_the_profile_is_all_that_is_looked_up(
+    wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = []
+
+    def look_up(**call: object) -> tuple[float, float]:
+        looked_up.append(call)
+        return 0.0, 0.0
+
+    monkeypatch.setattr(load().cost_calculator, "completion_cost", look_up)
+    monkeypatch.setattr(load(), "cost_per_token", look_up)
+    HAIKU.sent(wire, request(schema=SCHEMA), price=Price(input=1, output=2))
+    assert not looked_up
 
 
 @pytest.mark.parametrize("mode", ["tool", "json_schema", "json_object", "text"])
