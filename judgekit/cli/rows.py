@@ -319,9 +319,12 @@ def _make_runner(job: _Job) -> Runner:
     jobs = job.run_options.jobs
     if options.batch:
         return _make_batch_runner(job)
+    is_ready = bool(
+        job.source.path
+    )  # neither a pipe nor an address, which keep their readers waiting
     if job.run_options.use_engine:
-        return runners.by_engine(job.task, job.project, job.request, jobs, note)
-    return runners.here(job.project, job.request, jobs)
+        return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
+    return runners.here(job.project, job.request, jobs, is_ready=is_ready)
 
 
 def _make_batch_runner(job: _Job) -> BatchRunner:

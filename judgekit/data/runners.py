@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -71,9 +72,14 @@ async def judged(
     at_once: int,
     *,
     in_order: bool,
+    is_ready: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
-    """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
-    async with aclosing(judgements(rows, project, request, at_once, in_order=in_order)) as stream:
+    """Yield each row with its verdict's record (None where it cannot be judged), judged in this process.
+
+    Rows that are `is_ready` keep nobody waiting.
+    """
+    stream = judgements(rows, project, request, at_once, in_order=in_order, is_ready=is_ready)
+    async with aclosing(stream):
         async for row, judgement in stream:
             yield row, None if judgement is None else judgement.record()
 
@@ -85,16 +91,26 @@ async def judgements(
     at_once: int,
     *,
     in_order: bool,
+    is_ready: bool = False,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
     """Yield each row with its verdict or comparison, by judges that `adapt` makes; None for none."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        judge_of = judges(gateway, project, request, adapt)
+        make_judge = judges(gateway, project, request, adapt)
+        judges_by_kind: dict[tuple[int, int] | None, Any] = {}
+
+        async def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
+            kind = kind_of(subject)
+            if kind not in judges_by_kind:
+                # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
+                judges_by_kind[kind] = await running.run_in_thread(partial(make_judge, subject))
+            return judges_by_kind[kind]
 
         async def judge(row: PendingRow) -> Verdict | Comparison | None:
             if not row.subject:
                 return None
-            judgement: Verdict | Comparison = await judge_of(row.subject).judge(row.subject)
+            row_judge = await judge_of(row.subject)
+            judgement: Verdict | Comparison = await row_judge.judge(row.subject)
             return judgement
 
         # How many are judged at once depends on the models that the first of them is for.
@@ -104,9 +120,11 @@ async def judgements(
         for row in rest:
             head.append(row)
             if row.subject is not None:
-                limit = max_concurrency(judge_of(row.subject), at_once)
+                limit = max_concurrency(await judge_of(row.subject), at_once)
                 break
-        stream = map_concurrently(judge, chain(head, rest), limit, in_order=in_order)
+        stream = map_concurrently(
+            judge, chain(head, rest), limit, in_order=in_order, is_ready=is_ready
+        )
         async with aclosing(stream):
             async for row, judgement in stream:
                 yield row, judgement
@@ -138,17 +156,18 @@ async def judged_rows(
         raise run.problem
 
 
-def here(project: Path, request: JudgeRequest, at_once: int) -> Runner:
-    """Return what judges rows in this process."""
+def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
+    """Return what judges rows in this process; rows that are `is_ready` keep nobody waiting."""
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
-            stream = judged(rows, project, request, at_once, in_order=False)
+            stream = judged(rows, project, request, at_once, in_order=False, is_ready=is_ready)
             async with aclosing(stream):
                 async for row, record in stream:
                     on_record(row, record)
 
-        running.run(run())
+        # In the loop that asks models: between two loops each call would change threads twice.
+        running.run(running.inside(run, patience=running.END_SECONDS))
 
     return runner
 
@@ -159,6 +178,8 @@ def by_engine(
     request: JudgeRequest,
     at_once: int,
     warn: Callable[[str], None],
+    *,
+    is_ready: bool = False,
 ) -> Runner:
     """Return what has the engine judge rows, and judges in this process those that are left."""
     thing = "document" if task == "judge" else "comparison"
@@ -178,7 +199,7 @@ def by_engine(
                 else:
                     yield row
 
-        locally = here(project, request, at_once)
+        locally = here(project, request, at_once, is_ready=is_ready)
         answers.many(
             task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False
         )

@@ -39,6 +39,10 @@ class KeptText(NamedTuple):
 class ReplyStore(Protocol):
     """Where texts of replies are; a fault of it raises nothing: it costs a call, never a verdict."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether reading and writing take less than a millisecond, so that they hold up no event loop."""
+
     def read_reply(self, key: str) -> KeptText | None: ...
     def write_reply(self, key: str, text: str) -> None: ...
 
@@ -58,6 +62,11 @@ class ReplyCache:
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether replies are found and kept without holding up an event loop."""
+        return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""

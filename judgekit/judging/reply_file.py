@@ -18,6 +18,7 @@ from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that writes
+_SLOW = 0.1  # seconds of a statement that has waited, for another process or for the disk
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
@@ -50,6 +51,15 @@ class ReplyFile:
         self._opened: sqlite3.Connection | None = None
         self._opened_by = 0  # the pid
         self._is_trimmed = False
+        self._has_waited = False
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a statement takes no longer than SQLite needs by itself, well below a millisecond.
+
+        That's so once what is too old is removed, which reads the whole file, until a statement has waited.
+        """
+        return self._is_trimmed and not self._has_waited
 
     def read_reply(self, key: str) -> KeptText | None:
         """Return the text under a key; None where there is none, and on failure."""
@@ -99,6 +109,7 @@ class ReplyFile:
         what is written, and a damaged file is removed.
         """
         turn = _turn.get()
+        started = time.monotonic()
         if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
@@ -119,6 +130,8 @@ class ReplyFile:
             pass
         finally:
             turn.release()
+            if self._is_trimmed and time.monotonic() - started > _SLOW:
+                self._has_waited = True
         return row
 
     def _open(self) -> sqlite3.Connection:

@@ -90,7 +90,7 @@ class Session:
         call = f"{key.tier} {endpoint.model} ({rubric_and_part})"
         reply = None
         if self.cache is not None:
-            reply = await running.run_in_thread(partial(self.cache.find, endpoint, request))
+            reply = await self._use_cache(partial(self.cache.find, endpoint, request), self.cache)
         if reply is None:
             self._check_limit()
             try:
@@ -133,7 +133,12 @@ class Session:
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Keep a reply that could be read for later sessions, unless it comes from an earlier one."""
         if self.cache is not None and reply.usage != KEPT:
-            await running.run_in_thread(partial(self.cache.keep, endpoint, request, reply))
+            await self._use_cache(partial(self.cache.keep, endpoint, request, reply), self.cache)
+
+    @staticmethod
+    async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
+        """Do what reads or writes kept replies: in a thread, unless to change threads takes longer."""
+        return work() if cache.is_quick else await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
         """Return what `work` makes of a text of so many characters: of a long one, in a thread.

@@ -320,6 +320,9 @@ class Database:
 
     # Kept replies, of all replicas
 
+    is_quick = False
+    """Whether kept replies are read in less than a millisecond: they come over a network."""
+
     def read_reply(self, key: str) -> KeptText | None:
         """Return the text under a key; None where there is none, and on failure."""
         with suppress(JudgekitError):

@@ -24,22 +24,29 @@ async def map_concurrently(
     limit: int,
     *,
     in_order: bool = True,
+    is_ready: bool = False,
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
     """Yield each thing with its result, up to `limit` worked on at a time: in order, or as they are complete.
 
-    A thing is taken when there is room for it. The first error is raised, and cancels what is under way, as
-    closing does.
+    A thing is taken when there is room for it; if things are `is_ready`, such as rows of a file on this
+    machine, without a thread, whose start and end take longer than a row's reading. The first error is
+    raised, and cancels what is under way, as closing does.
     """
     room = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     numbered = enumerate(things)
     taking = asyncio.Lock()
     complete = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
+    take = partial(next, numbered, None)
+
     async def work_on_things() -> None:
         while await room.acquire():
-            async with taking:
-                # In a thread: a pipe may keep it waiting.
-                taken = await running.run_in_thread(partial(next, numbered, None))
+            if is_ready:
+                taken = take()
+            else:
+                async with taking:
+                    # In a thread: a pipe may keep it waiting.
+                    taken = await running.run_in_thread(take)
             if taken is None:
                 return
             number, thing = taken

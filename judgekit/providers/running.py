@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Jobs: TypeAlias = "SimpleQueue[Callable[[], Callable[[], None]]]"
 
 Value = TypeVar("Value")
-_END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
+END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
 # Threads that wait for work: to start one for each call holds up the loop that calls.
 _MOST_IDLE = 8
 
@@ -159,9 +159,9 @@ def end() -> None:
                 await close()
 
     with suppress(Exception):
-        asyncio.run_coroutine_threadsafe(close_all(), loop).result(_END_SECONDS)
+        asyncio.run_coroutine_threadsafe(close_all(), loop).result(END_SECONDS)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(_END_SECONDS)
+    thread.join(END_SECONDS)
 
 
 atexit.register(end)

@@ -108,6 +108,8 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
 class _OneReply:
     """A store that holds one text under every key."""
 
+    is_quick = True
+
     def __init__(self) -> None:
         self.text = ""
 
