@@ -10,7 +10,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit import environment
@@ -25,6 +24,7 @@ from judgekit.text import short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.documents import ComparisonInput
@@ -40,7 +40,8 @@ Value = TypeVar("Value")
 SECONDS = (
     10.0  # of a judge: a local server may have come up; files and variables are always looked at
 )
-_MADE_OF = {".yaml", ".yml", ".json"}
+_MADE_OF = (".yaml", ".yml", ".json")
+_FOLDERS = ("rubrics", "providers", "calibrations")
 # What changes from one command to the next in the same shell, and means nothing here.
 _PASSING = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
 _UNBOUNDED = 1_000_000
@@ -137,13 +138,27 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):
         paths.add(rubric)
-    for home in (Path(environment.config_home()), *([project / ".judgekit"] if project else [])):
-        for name in ("", "rubrics", "providers", "calibrations"):
-            with suppress(OSError):
-                paths.update(
-                    str(file) for file in (home / name).iterdir() if file.suffix in _MADE_OF
-                )
+    folders = [environment.config_home()]
+    if project:
+        folders.append(os.path.join(project, ".judgekit"))
+    # It's done for each row: paths are texts here, and a folder that isn't there costs one look.
+    for folder in folders:
+        for name in _names_in(folder):
+            if name.endswith(_MADE_OF):
+                paths.add(os.path.join(folder, name))
+            elif name in _FOLDERS:
+                below = os.path.join(folder, name)
+                for file_name in _names_in(below):
+                    if file_name.endswith(_MADE_OF):
+                        paths.add(os.path.join(below, file_name))
     return frozenset((path, environment.stamp(path)) for path in paths)
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder; none if it can't be read."""
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 def rss_bytes() -> int:
