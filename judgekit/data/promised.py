@@ -199,7 +199,11 @@ class PromisedRun:
 
     def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         del on_record  # what a row cost is counted when somebody is asked about it
-        running.run(self.judge(rows))
+        judge = partial(self.judge, rows)
+        if self._job.make_batch_runner is None:
+            # In the loop that asks models: between two loops each call would change threads twice.
+            judge = partial(running.inside, judge, patience=running.END_SECONDS)
+        running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:
         """Judge the rows that OUT doesn't have yet; all rows count for the promise."""
@@ -398,6 +402,7 @@ class PromisedRun:
             request,
             self._job.at_once,
             in_order=False,
+            is_ready=True,
             adapt=adapt,
         )
         async with aclosing(stream):
