@@ -385,6 +385,18 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
     assert works(again)
 
 
+def test_a_file_that_kept_somebody_waiting_is_left_to_threads(tmp_path: Path) -> None:
+    path = tmp_path / "replies.sqlite"
+    cache = ReplyCache(ReplyFile(path))
+    assert not cache.is_quick  # it may be large, and what is too old is looked for first
+    cache.keep(MODEL, question(1), answer(1))
+    assert cache.is_quick
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        cache.keep(MODEL, question(2), answer(2))
+    assert not cache.is_quick
+
+
 def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     path.write_bytes(b"no database at all, but long enough to be looked at")

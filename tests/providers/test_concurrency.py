@@ -54,6 +54,30 @@ def test_a_slow_one_holds_up_no_others_unless_they_are_wanted_in_order(*, in_ord
     assert 1 < most <= 3
 
 
+def test_a_thing_that_is_ready_is_taken_when_the_results_before_it_were_seen() -> None:
+    seen = 0
+    unseen = []
+
+    def things() -> Iterator[int]:
+        for number in range(40):
+            unseen.append(number - seen)
+            yield number
+
+    async def judge(thing: int) -> int:
+        await asyncio.sleep(0)
+        return thing
+
+    async def run() -> None:
+        nonlocal seen
+        stream = map_concurrently(judge, things(), 4, in_order=False, is_ready=True)
+        async with aclosing(stream):
+            async for _ in stream:
+                seen += 1
+
+    asyncio.run(run())
+    assert max(unseen) < 4
+
+
 def test_results_come_while_the_next_thing_is_awaited_and_an_error_ends_the_rest() -> None:
     more, cancelled = threading.Event(), list[str]()
 
