@@ -217,7 +217,11 @@ def _judge_here(job: _Job) -> _Outcome:
         if job.condition is not None:
             return _judge_until(job, results)
         promised_run = _make_promised_run(job)
-        judge = partial(promised_run or _make_runner(job), work.pending(), work.on_record)
+        if promised_run is not None:
+            runner: Runner = promised_run
+        else:
+            runner = _make_runner(job, (total or 0) - results.count_earlier())
+        judge = partial(runner, work.pending(), work.on_record)
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
         outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
@@ -237,7 +241,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     until_job = UntilJob(
         condition=job.condition,
         rows=all_rows,
-        runner=_make_runner(job),
+        runner=_make_runner(job, new_rows=0),  # it may need few
         at_once=job.run_options.jobs,
         limit=job.options.limit,
         out=job.options.out,
@@ -311,8 +315,8 @@ def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) 
     return replace(runner, request=request, adapt=only_deep, is_fresh=runner.is_fresh and is_first)
 
 
-def _make_runner(job: _Job) -> Runner:
-    """Return what judges the rows: a provider's batches, the engine or this process."""
+def _make_runner(job: _Job, new_rows: int) -> Runner:
+    """Return what judges the rows: a provider's batches, the engine, or this process, for many rows."""
     from judgekit.data import runners
 
     options = job.options
@@ -322,7 +326,7 @@ def _make_runner(job: _Job) -> Runner:
     is_ready = bool(
         job.source.path
     )  # neither a pipe nor an address, which keep their readers waiting
-    if job.run_options.use_engine:
+    if job.run_options.use_engine and new_rows < runners.MANY_ROWS:
         return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
     return runners.here(job.project, job.request, jobs, is_ready=is_ready)
 

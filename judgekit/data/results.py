@@ -242,6 +242,10 @@ class Results:
         An undetermined row, and one with an error, is to be judged again: None.
         """
 
+    def count_earlier(self) -> int:
+        """Count the rows that earlier runs have left."""
+        return 0
+
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Seal a row of `result`, write it whole or not at all, and return it; raises `InputError`."""
         row = seals.sealed_row(columns, self._key)
@@ -355,6 +359,10 @@ class _File(Results):
             return str(word)
         self._rows.execute("UPDATE rows SET again = 1 WHERE id = ?", (key,))
         return None
+
+    def count_earlier(self) -> int:
+        count = self._rows.execute("SELECT count(*) FROM rows WHERE start IS NOT NULL")
+        return int(count.fetchone()[0])
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         row = seals.sealed_row(columns, self._key)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     # Judges rows as they come, and hands on the record of each as it is complete.
     Runner: TypeAlias = Callable[[Iterable[PendingRow], OnRecord], None]
 
+MANY_ROWS = 1_000
+"""So many take less CPU in a process that loads all it needs than in the engine, which is handed each row."""
+
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
     """Return what makes another judge necessary: of texts to compare how many there are, and are distinct."""

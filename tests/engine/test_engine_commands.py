@@ -24,6 +24,7 @@ from scripted import by_content
 
 from judgekit import programs
 from judgekit.cli.app import run
+from judgekit.data import runners
 from judgekit.engine import client, process
 from judgekit.hooks import claude_code, entries, judged
 from judgekit.ledger import Ledger, VerdictLine
@@ -119,6 +120,34 @@ def engines(home: Path) -> list[int]:
 def timeless(text: str) -> str:
     text = re.sub(r'"(id|timestamp|duration_ms|latency_ms|seconds)": ?("[^"]*"|[\d.]+)', "", text)
     return re.sub(r'time="[^"]*"|[\d.]+ s', "", text)
+
+
+@pytest.mark.parametrize(("many", "count"), [(3, 0), (4, 1)])
+@pytest.mark.usefixtures("model")
+def test_many_rows_are_judged_without_the_engine(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch, many: int, count: int
+) -> None:
+    monkeypatch.setattr(runners, "MANY_ROWS", many)
+    rows = [json.dumps({"id": number, "text": "# Good\n"}) for number in range(3)]
+    (project / "rows.jsonl").write_text("\n".join(rows))
+    assert run(["engine", "stop", "--now"]) == 0
+    assert run(["judge", "--data", "rows.jsonl", "--out", "out.jsonl"]) == 0
+    assert len(engines(home)) == count
+
+
+@pytest.mark.usefixtures("model")
+def test_a_long_run_that_has_few_rows_left_asks_the_engine(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "MANY_ROWS", 3)
+    rows = [json.dumps({"id": number, "text": "# Good\n"}) for number in range(3)]
+    command = ["judge", "--data", "rows.jsonl", "--out", "out.jsonl"]
+    (project / "rows.jsonl").write_text(rows[0])
+    run([*command, "--no-engine"])
+    (project / "rows.jsonl").write_text("\n".join(rows))
+    assert run(["engine", "stop", "--now"]) == 0
+    assert run(command) == 0
+    assert len(engines(home)) == 1
 
 
 def test_what_is_printed_is_the_same_without_an_engine(
