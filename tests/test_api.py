@@ -322,4 +322,4 @@ def test_printing_changes_no_record(serve: Callable[..., Loopback]) -> None:
     serve(GOOD)
     (verdict,) = judgekit.judge_texts(ONE, mode="lenient")
     assert "accepted" not in verdict.record()
-    assert "accepted" not in str(type(verdict).model_json_schema())
+    assert "accepted" not in type(verdict).model_json_schema()["properties"]

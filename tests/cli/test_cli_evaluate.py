@@ -367,7 +367,7 @@ def test_models_that_cannot_be_compared_are_refused_before_any_is_asked(
     [
         (
             "calibrate.md",
-            "kls-lenient",
+            "Without labels",
             "calibrate --rubric kls --mode lenient labels.jsonl --out c.json",
         ),
         ("eval.md", "variants.jsonl: ", "eval judge variants.jsonl"),

@@ -605,6 +605,8 @@ def rules_of(task: Task) -> list[EscalationRules]:
             copied=["B"],
         )
         all_rules.append(rules)
+        if tiers == ONE and finality is None:
+            all_rules.append(dataclasses.replace(rules, is_promised=True))
     return all_rules
 
 
@@ -663,12 +665,13 @@ def test_no_acceptance_rests_on_the_own_family_alone(task: Task) -> None:
 
 
 @pytest.mark.parametrize("task", ["document", "candidate", "pair"])
-def test_in_strict_mode_decision_models_alone_accept_by_a_calibration_only(task: Task) -> None:
+def test_in_strict_mode_decision_models_alone_accept_as_something_promises(task: Task) -> None:
+    promises = ("a calibration lets it through", "a promise of agreement may let it through")
     for walk in walks(task):
         if walk.end.verdict == "accept" and walk.rules.mode == "strict":
             tiers = {tier for tier, each in walk.heard.items() if each.outcome == "accept"}
             is_proven = not {*tiers, walk.end.tier} <= set(walk.rules.deciding)
-            assert is_proven or walk.end.because == "a calibration lets it through", walk
+            assert is_proven or walk.end.because in promises, walk
 
 
 @pytest.mark.parametrize("task", TASKS)
