@@ -18,7 +18,7 @@ from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that writes
-_SLOW = 0.1  # seconds of a statement that has waited, for another process or for the disk
+_SLOW = 0.5  # seconds of a statement that has waited; a busy machine may take a tenth
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
