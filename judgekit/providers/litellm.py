@@ -185,9 +185,13 @@ def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  #
     """Have litellm leave out what nobody reads of this task's call: its price, and its record for logs."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - the same
 
-    has_listener = litellm.max_budget or any(getattr(litellm, name, None) for name in _LISTENERS)
+    has_listener = bool(litellm.max_budget)
+    for name in _LISTENERS:
+        listeners = getattr(litellm, name, None) or ()
+        # A cache that litellm makes for some providers enters itself, and keeps streams alone.
+        has_listener |= any(listener != "cache" for listener in listeners)
     reads_price = endpoint.price is None and not endpoint.decides
-    price_token = _reads_price.set(reads_price or bool(has_listener))
+    price_token = _reads_price.set(reads_price or has_listener)
     # What litellm does for its own calls: they are logged by the call that they are a part of.
     log_token = is_internal_call.set(is_internal_call.get() or not has_listener)
     try:
