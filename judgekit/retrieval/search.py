@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import bm25, confidence, index, index_file, parts, terms
+from judgekit.retrieval import bm25, compiled, confidence, index, index_file, parts, terms
 from judgekit.retrieval.compiled import Profile, Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.index_file import Index, sqlite
@@ -258,15 +258,18 @@ class _Search:
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
-        """Return what each pin names in a store: by its path, or else by its id."""
+        """Return what each pin names in a store: by path, by id, or by a path without its ending."""
         execute = opened.connection.execute
         pinned = {}
         for pin in self.pins:
             row = None
-            for place in self._places_of(pin, opened.root):
+            places = self._places_of(pin, opened.root)
+            for place in places:
                 row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is None and "/" not in pin:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
+            for place in _with_endings(places):
+                row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is not None:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
@@ -289,6 +292,7 @@ class _Search:
             self.ranked.empty_roots.append(root)
         for pin in self.pins:
             places = self._places_of(pin, root)
+            places += _with_endings(places)
             for path, entry in entries:
                 is_named = path in places or entry.id == pin
                 if is_named and entry.problem is None:
@@ -301,6 +305,11 @@ class _Search:
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
+
+
+def _with_endings(places: Sequence[str]) -> list[str]:
+    """Return the files that paths without an ending may stand for."""
+    return [place + ending for place in places for ending in compiled.ENDINGS]
 
 
 def plain_words(text: str) -> set[str]:
