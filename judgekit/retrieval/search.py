@@ -233,11 +233,13 @@ class _Search:
 
     def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
         is_quick = pool < bm25.POOL
-        language = opened.profile.language
+        languages = terms.choose_languages(
+            terms.excerpt(self.text), opened.languages, opened.rare_languages
+        )
         if is_quick:
-            query_parts = parts.parse(self.text, language)
+            query_parts = parts.parse(self.text, *languages)
         else:
-            query_parts = parts.whole(self.text, language)
+            query_parts = parts.whole(self.text, *languages)
         if not query_parts and not self.pins:
             return []
         for _ in range(MAX_ROUNDS):
@@ -403,13 +405,14 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     expression = " OR ".join(term.shown for term in query_terms)
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_LIMIT]
+    text = terms.spread(text)
     if text and expression:
         if len(text) > _SHORT:
             text = text[: _find_end(connection, text, expression)]
         connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
         if row:
-            passage = row[0]
+            passage = terms.unspread(row[0])
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 
