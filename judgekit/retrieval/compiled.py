@@ -49,9 +49,10 @@ class Language:
         self.endings: list[Endings] | None = None
         if data["endings"] is not None:
             self.endings = []
-            for least, replacements in data["endings"]:
-                longest = max(map(len, replacements))
-                self.endings.append((least, longest, replacements))
+            for step in data["endings"]:
+                least, *pairs = step.split()
+                replacements = dict([pair.split(":") for pair in pairs])
+                self.endings.append((int(least), max(map(len, replacements)), replacements))
 
     def as_in_earlier_index(self) -> Language:
         """Return this language as an index of version 4 was written."""

@@ -221,11 +221,13 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
     }
 
 
-def _compile_step(step: Step) -> tuple[int, dict[str, str]]:
+def _compile_step(step: Step) -> str:
+    """Return a step as one text, which is quick to read: the letters left at least, then `ending:instead`."""
     replacements = {fold(ending): "" for ending in step.drop}
     for ending, replacement in step.replace.items():
         replacements[fold(ending)] = fold(replacement)
-    return step.least, replacements
+    pairs = [f"{ending}:{replacement}" for ending, replacement in replacements.items()]
+    return " ".join([str(step.least), *pairs])
 
 
 def render() -> str:
