@@ -79,6 +79,10 @@ class Languages:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def beside(self, name: str) -> list[Language]:
+        """Return all languages but one."""
+        return [self[other] for other in self._data if other != name]
+
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
         """Count the stop words of each language among some folded words; without those that have none.
 

@@ -393,12 +393,19 @@ def passages(
         for candidate in hits:
             kind = candidate.kind
             if kind not in terms_by_kind:
-                terms_by_kind[kind] = terms.parse(text, profiles.of(kind).language)
+                terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
             whole = body(candidate, None, profiles)
             texts.append((_find_passage(connection, whole, terms_by_kind[kind]), whole))
     finally:
         connection.close()
     return texts
+
+
+def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
+    """Return the terms of a query in the language that it seems to be in, without a look at a store."""
+    usual = profile.language
+    others = profile.languages.beside(usual.name)
+    return terms.parse(text, *terms.choose_languages(terms.excerpt(text), [usual], others))
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:

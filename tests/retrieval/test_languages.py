@@ -236,6 +236,14 @@ def test_a_title_that_is_the_query_comes_first_in_a_language_without_stop_words(
     assert hits[0].confidence == max(hit.confidence for hit in hits)
 
 
+def test_a_long_page_whose_title_is_the_query_comes_first(tmp_path: Path) -> None:
+    long = "It compiles the program, and then it copies the result to the server. " * 60
+    notes = {f"{number}.md": f"# Day {number}\n\nBuild it from the source." for number in range(3)}
+    folder = write_notes(tmp_path, notes | {"build.md": f"# Build from source\n\n{long}"})
+    hits = find(folder, "Build from source")
+    assert hits[0].place == "build.md"
+
+
 def test_a_new_language_is_a_file(tmp_path: Path) -> None:
     folder = tmp_path / ".judgekit" / "retrieval"
     folder.mkdir(parents=True)
