@@ -125,7 +125,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     for place, piece in enumerate(pieces):
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
-            if token_terms and terms.has_runs(token):
+            if token_terms and not token.isascii() and terms.has_runs(token):
                 clauses[-1] += _words_of_run(place, token, token_terms)
             elif token_terms:
                 clauses[-1].append(_Word(place, token_terms))
@@ -158,6 +158,8 @@ def _terms_in(words: list[_Word]) -> list[Term]:
 
 def _is_short(words: list[_Word]) -> bool:
     whole_words = [word for word in words if not word.is_cut]
+    if len(whole_words) == len(words):
+        return len(_terms_in(words)) <= WHOLE
     cut_words = {word.terms[0].text for word in words if word.is_cut}
     return len(_terms_in(whole_words)) + len(cut_words) <= WHOLE
 

@@ -403,14 +403,15 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
     The stop words of the first language count; stems are those of any.
     """
     terms: list[Term | None] = []
-    parts = split_words(token)
-    if languages[0].cuts_scripts and has_runs(token):
+    parts = [token] if token.isalpha() and token.isascii() else split_words(token)
+    if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
         for part in parts:
             terms += _make_runs(part, languages)
         return [term for term in terms if term is not None]
-    different_parts = {part.strip(_SIGNS) for part in parts}  # `.NET` is no compound
-    if 1 < len(different_parts) <= len(parts) <= MAX_PARTS:
-        terms.append(_make_phrase(token, [" ".join(parts)], languages))
+    if 1 < len(parts) <= MAX_PARTS:
+        different_parts = {part.strip(_SIGNS) for part in parts}
+        if len(different_parts) > 1:  # `.NET` is no compound
+            terms.append(_make_phrase(token, [" ".join(parts)], languages))
     for part in parts:
         inner_words = camel(part)
         if inner_words:
@@ -438,6 +439,8 @@ def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
 
 def tokens(text: str) -> list[str]:
     """Return the words and compounds in a text, without what joins words at their ends."""
+    if text.isalpha() and text.isascii():
+        return [text]
     if not text.isascii() or _may_have_signs(text):
         from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
@@ -520,22 +523,20 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
         return None
     is_short_prefix = folded in language.short or word_stem in language.short
     is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
-    long_forms: list[str] = []
-    phrases: dict[str, None] = {}
-    is_common = False
-    for spoken in languages:
-        other_stem = stem_of(folded, spoken)
-        if other_stem:
-            phrases[other_stem] = None
-        for long_form in spoken.abbreviations.get(folded, ()):
-            long_forms.append(long_form)
-            for reader in languages:  # of each text in its own language
-                phrases[" ".join(stems(long_form, reader))] = None
-        has_common_base = spoken.irregular.get(folded) in spoken.common
-        is_common = is_common or folded in spoken.common or has_common_base
+    is_common = folded in language.common or language.irregular.get(folded) in language.common
+    long_forms = list(language.abbreviations.get(folded, ()))
+    phrases: list[str] = []
+    for other in languages[1:]:
+        long_forms += other.abbreviations.get(folded, ())
+        phrases.append(stem_of(folded, other))
+        is_common = is_common or folded in other.common
+    for form in long_forms:
+        phrases += [" ".join(stems(form, reader)) for reader in languages]
+    phrases = list(dict.fromkeys(filter(None, phrases)))
     if is_prefix:  # what begins so is found already
-        wanted = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
-    else:
-        wanted = [phrase for phrase in phrases if phrase != word_stem]
-    forms = [word, *dict.fromkeys(long_forms)]
-    return Term(word, [word_stem, *wanted], forms, prefix=is_prefix, common=is_common)
+        phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
+    elif word_stem in phrases:
+        phrases.remove(word_stem)
+    return Term(
+        word, [word_stem, *phrases], [word, *long_forms], prefix=is_prefix, common=is_common
+    )

@@ -312,7 +312,11 @@ def write_earlier(store: MemoryStore) -> Path:
 
 
 @pytest.fixture
-def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+def earlier(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    later: None,  # what was just written is read again and again until it's old enough
+) -> MemoryStore:
     """A store with an index of version 4, of which a prompt without patience reads eight files."""
     store = jwt_store(tmp_path / "project")
     store.fill(40).write_index()
