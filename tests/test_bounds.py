@@ -54,6 +54,7 @@ SECRETS = [
 OWN = {*DATA["own"].split()}
 RUBRIC = find_rubric("kls").rubric
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+GERMAN = PROFILE.languages["german"]
 HOOK = "retrieval: {enabled: true}\n"
 
 
@@ -342,6 +343,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
         ),
         tables,
     ),
+    "retrieval.scripts.index_forms": lambda text: of("retrieval.scripts.index_forms")(7, text),
+    "retrieval.scripts.query_forms": lambda text: of("retrieval.scripts.query_forms")(7, text),
     "rubric.search_path.heads": lambda text: [
         *of("rubric.search_path._HEAD").findall(f"title: {text}b")  # type: ignore[attr-defined]
     ],
@@ -361,6 +364,11 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "retrieval.terms.stems": (PROFILE.language,),
     **dict.fromkeys(("retrieval.parts.parse", "retrieval.parts.whole"), (PROFILE.language,)),
     "retrieval.terms.make_terms": (PROFILE.language,),
+    "retrieval.terms.choose_language": ([PROFILE.language, GERMAN],),
+    "retrieval.terms.choose_languages": ([PROFILE.language], [GERMAN]),
+    "retrieval.terms.cut_endings": (GERMAN.endings,),
+    "retrieval.scripts.split_words": ((" .", "/."),),
+    "retrieval.scripts.split_tokens": ("_-./:", (" .", "/.")),
     "text.short_line": (200,),
 }
 GIVEN |= {

@@ -366,15 +366,19 @@ def test_files_of_an_earlier_version_are_used(
     assert [json.loads(line)["verdict"] for line in exported] == ["accept", "reject"]
 
 
-def test_an_index_of_an_earlier_version_is_used(world: World) -> None:
+def test_an_index_of_an_earlier_version_is_replaced(world: World) -> None:
     words = ("search", "JWT refresh flow", "--json")
     first = world.run(*words)
     [path] = (world.home / "cache").rglob("v*.sqlite")
-    assert path.name == "v4.0.sqlite"
-    put("index.sqlite", path)
-    with closing(sqlite3.connect(path)) as connection:  # as if it had been written for this folder
+    assert path.name == "v5.0.sqlite"
+    path.unlink()
+    earlier = path.with_name("v4.0.sqlite")
+    put("index.sqlite", earlier)
+    with closing(
+        sqlite3.connect(earlier)
+    ) as connection:  # as if it had been written for this folder
         root = str(world.folder / ".claude" / "memory")
         connection.execute("UPDATE about SET value = ? WHERE key = 'root'", (root,))
         connection.commit()
     assert world.run(*words, forget=False).out == first.out
-    assert [each.name for each in path.parent.glob("v*.sqlite")] == [path.name]
+    assert sorted(each.name for each in path.parent.glob("v*.sqlite")) == [earlier.name, path.name]

@@ -62,11 +62,7 @@ def measure_memories(
     answers = _read_answers(labels, kept_path, project, as_json=as_json)
     tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
-    with_mentions = fit  # thresholds are fitted to them, too
-    pairs = []
-    for prompt_trial in tried.trials:
-        for hit in prompt_trial.injections(mentions=with_mentions):
-            pairs.append((prompt_trial, hit))
+    pairs = trial.collect_pairs(tried.trials, mentions=fit)  # thresholds are fitted to these, too
     if labels is None and at_terminal():
         _ask_about(_without_answer(pairs, answers), answers, kept_path)  # adds to `answers`
     hook_alone = trial.hook_report(tried.trials, answers)
@@ -83,13 +79,28 @@ def measure_memories(
         "judge": judge_report,
         "unanswered": len(_without_answer(pairs, answers)),
         "fits": _fit_thresholds(tried.trials, answers, configured) if fit else [],
-        "injections": trial.rows(tried.trials, answers, mentions=with_mentions),
+        "injections": trial.rows(pairs, answers),
     }
+    is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in tried.trials)
+    if is_silent:
+        report["best_hits"] = _measure_best_hits(pairs, answers)
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
     else:
         _say_memories(report, hook_alone, hook_with_judge)
     return (hook_with_judge or hook_alone).code
+
+
+def _measure_best_hits(
+    pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
+) -> dict[str, Any]:
+    """Count how many prompts of a silent hook have a hit, and how often the best one is relevant."""
+    from judgekit.hooks import trial
+
+    said = [answers.get(prompt_trial.pair(hit)) for prompt_trial, hit in pairs]
+    labels = [relevant for relevant in said if relevant is not None]
+    relevant = trial.share(labels.count(True), len(labels))
+    return {"prompts": len(pairs), "relevant": relevant.model_dump() if relevant else None}
 
 
 def _read_prompts(
@@ -152,13 +163,16 @@ def _ask_about(
 ) -> None:
     """Ask a person about each pair, and keep each answer at once."""
     from judgekit.hooks.relevance import keep_answer
+    from judgekit.retrieval import search
 
     for number, (trial, hit) in enumerate(pairs, 1):
         kept = counted(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{kept} kept; run the same command to continue")
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
-        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n"
+        ((passage, _),) = search.passages(trial.prompt, [hit])
+        shown = short_line(passage, _PROMPT)
+        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown}\n"
         typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
@@ -194,6 +208,8 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     prompts = counted(report["prompts"], "prompt", "prompts")
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     _say_hook("Without a judge", hook, report["prompts"])
+    if "best_hits" in report:
+        _say_best_hits(report["best_hits"])
     if judged is not None:
         _say_hook("With the judge", judged, report["prompts"])
         _say_effect_of_judge(report["judge"])
@@ -213,6 +229,19 @@ def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
     labelled = f" of {hook.precision.of}" if hook.precision else ""
     say_figure("relevant, share of what is injected", hook.precision, labelled)
     say_figure("something relevant, share of prompts", hook.coverage, f" of {prompts}")
+
+
+def _say_best_hits(best_hits: dict[str, Any]) -> None:
+    """Say what a hook that shows nothing leaves out."""
+    from judgekit.hooks.trial import Share
+
+    hits = counted(best_hits["prompts"], "prompt has", "prompts have")
+    say(f"\nNothing is injected, and {hits} a hit that isn't sure enough")
+    relevant = Share(**best_hits["relevant"]) if best_hits["relevant"] else None
+    say_figure(
+        "relevant, share of the best hits", relevant, f" of {relevant.of}" if relevant else ""
+    )
+    say("If most of them are relevant, --fit looks for a lower threshold")
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:

@@ -316,7 +316,7 @@ def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) 
 
 
 def _make_runner(job: _Job, new_rows: int) -> Runner:
-    """Return what judges the rows: a provider's batches, the engine, or this process, for many rows."""
+    """Build a runner for the rows: a provider's batches, the engine, or this process, for many rows."""
     from judgekit.data import runners
 
     options = job.options

@@ -369,23 +369,20 @@ def begin_rubric(
 @terms.command("import")
 def import_(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="Lines `term: dimension`, or a thesaurus as JSON.")
+        Path,
+        Argument(
+            metavar="FILE", help="Lines `term: dimension`, a thesaurus as JSON, or a folder of one."
+        ),
     ],
     rubric: Annotated[
         str, Option("--rubric", metavar=_REFERENCE, help="A rubric of your own to change.")
     ],
 ) -> int:
     """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
-    from judgekit.rubric.terms import add, parse
+    from judgekit.rubric.terms import add, read_terms
 
     loaded = _load(rubric)
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise InputError(f"{file}: cannot be read (not UTF-8)") from None
-    pairs = parse(text, str(file))
+    pairs = read_terms(file)
     added, unknown = add(loaded, pairs)
     for name, new_terms in added.items():
         say(f"{name}: {len(new_terms)} added: {', '.join(new_terms)}")

@@ -530,7 +530,7 @@ class PromisedRun:
         )
 
     def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Return what a tier's verdicts on rows cost on average, and took, without replies that were kept."""
+        """Average the cost and time of a tier's verdicts on rows, without replies that were kept."""
         costs = []
         seconds = []
         for key in keys:

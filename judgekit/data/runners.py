@@ -160,7 +160,7 @@ async def judged_rows(
 
 
 def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
-    """Return what judges rows in this process; rows that are `is_ready` keep nobody waiting."""
+    """Build a runner that judges rows in this process; rows that are `is_ready` keep nobody waiting."""
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
@@ -184,7 +184,7 @@ def by_engine(
     *,
     is_ready: bool = False,
 ) -> Runner:
-    """Return what has the engine judge rows, and judges in this process those that are left."""
+    """Build a runner that has the engine judge rows, and judges in this process those that are left."""
     thing = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:

@@ -72,7 +72,7 @@ class Promise(NamedTuple):
         return first == strong
 
     def budget(self, rows: int) -> int:
-        """Return how many of so many rows may disagree."""
+        """Count how many of so many rows may disagree."""
         return math.floor((1 - self.share) * rows + _ROUNDING)
 
 
@@ -286,7 +286,7 @@ def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Return how many disagreements a sample may show if at most `budget` may be outside of it; -1 for none.
+    """Compute how many disagreements a sample may show if at most `budget` may be outside of it; -1 for none.
 
     If `budget` + 1 are outside, a sample at this rate shows so few with a probability of at most `level`:
     P(X <= c) for X from the binomial distribution of c + budget + 1 trials.
@@ -308,7 +308,7 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def most_unsampled(disagreements: int, rate: float, level: float) -> int:
-    """Return how many disagreements there are outside of a sample that shows so many, at most."""
+    """Compute how many disagreements there are at most outside of a sample that shows so many."""
     outside = 0
     while most_sampled(outside, rate, level) < disagreements:
         outside += 1

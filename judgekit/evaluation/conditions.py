@@ -58,7 +58,7 @@ class Condition(NamedTuple):
         return 2 if self.other else 1
 
     def count_row(self, word: str) -> Totals:
-        """Return what a row with this verdict counts as: of a difference 2 for a win, 1 for a tie."""
+        """Map a verdict to what its row counts: of a difference 2 for a win, 1 for a tie."""
         is_open = word in UNDECIDED
         if self.word == UNDETERMINED:
             return Totals(int(is_open), int(is_open))

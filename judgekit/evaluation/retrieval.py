@@ -15,7 +15,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.stats import Measure, ReportPart, Resampling, intervals, mean
 from judgekit.ledger.rates import Interval
-from judgekit.retrieval import bm25, index_file, parts, update
+from judgekit.retrieval import bm25, index_file, parts, terms, update
 from judgekit.retrieval.compiled import Profile, Profiles
 from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown
 from judgekit.retrieval.index_file import Index
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     Grades = Mapping[str, Mapping[str, int]]
     Progress = Callable[[int], None]
 
-_FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
-    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
+_FILE = """INSERT INTO file
+    (number, path, folder, pending, live, id, title, category, tags, updated, language)
+    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0, ?)"""
 
 
 class SearchableCollection:
@@ -57,8 +58,10 @@ class SearchableCollection:
                 body = document.text[: profile.max_bytes]
                 entry = Entry(document.id, document.title, category, body=body)
                 title = encodable(entry.title).replace("\0", " ")
-                writer.execute(_FILE, (number, entry.id, entry.id, title, category))
-                writer.add_text(number, update.texts(entry, profile.language))
+                language = update.detect_language(entry, profile)
+                columns = update.texts(entry, *update.reading_languages(language, profile))
+                writer.execute(_FILE, (number, entry.id, entry.id, title, category, language))
+                writer.add_text(number, columns, language)
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without noise floor.
@@ -81,10 +84,13 @@ class SearchableCollection:
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         self.index.profile = profile
         is_quick = pool < bm25.POOL
+        languages = terms.choose_languages(
+            terms.excerpt(text), self.index.languages, self.index.rare_languages
+        )
         if is_quick:
-            query = parts.parse(text, profile.language)
+            query = parts.parse(text, *languages)
         else:
-            query = parts.whole(text, profile.language)
+            query = parts.whole(text, *languages)
         return bm25.match(self.index, query, pool, quick=is_quick)
 
 

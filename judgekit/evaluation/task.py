@@ -160,7 +160,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
-        """Return how many calls a model takes for the case, whether the cache knew the answers or not."""
+        """Count the calls that a model takes for the case, whether the cache knew the answers or not."""
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:

@@ -85,7 +85,7 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.rows)
 
     def bounds(self) -> Totals:
-        """Return what all rows add up to, with 95 % confidence; when all count, what they do add up to."""
+        """Compute the total of all rows, with 95 % confidence; when all count, what they do add up to."""
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest

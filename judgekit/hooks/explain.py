@@ -12,7 +12,7 @@ import time
 
 from judgekit import environment
 from judgekit.hooks import context, repeats, settings
-from judgekit.retrieval import parts, quickjson, search
+from judgekit.retrieval import parts, quickjson, search, terms
 from judgekit.retrieval.confidence import COMMAND
 from judgekit.retrieval.index_file import describe_empty
 from judgekit.text import lines_of, short_line
@@ -115,8 +115,13 @@ def _describe_stores(configured: Settings) -> list[str]:
 def _cut(prompt: str, configured: Settings) -> list[Part]:
     """Return the parts of a prompt, for each language in which a store is read."""
     prompt_parts = []
-    for language in {profile.language for profile in configured.profiles.by_kind.values()}:
-        prompt_parts += parts.parse(prompt, language)
+    text = terms.excerpt(prompt)
+    profiles = configured.profiles.by_kind.values()
+    for language, languages in {
+        profile.language: profile.languages for profile in profiles
+    }.items():
+        others = languages.beside(language.name)
+        prompt_parts += parts.parse(prompt, *terms.choose_languages(text, [language], others))
     return prompt_parts
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_FORMAT = 8  # of what is kept
+_FORMAT = 9  # of what is kept
 # Variables of these sections are validated together.
 _VARIABLES = tuple(
     f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")

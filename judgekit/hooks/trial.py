@@ -6,7 +6,7 @@ or written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import Exit, Usage, add_up_costs
@@ -63,8 +63,15 @@ class PromptTrial(NamedTuple):
                 hits |= dict.fromkeys(mentioned)
         return list(hits)
 
+    def best_hit(self) -> list[Candidate]:
+        """Return the best hit, which may be shown or not; none if nothing matches."""
+        return list(self.hits[:1])
+
     def pair(self, hit: Candidate) -> Pair:
         return prompt_key(self.prompt), environment.digest(hit.file)
+
+
+TriedPair: TypeAlias = tuple[PromptTrial, "Candidate"]
 
 
 class TriedPrompts(NamedTuple):
@@ -252,24 +259,37 @@ def hook_report(
     )
 
 
-def rows(
-    trials: Sequence[PromptTrial], answers: Answers, *, mentions: bool
-) -> list[dict[str, Any]]:
-    """Return each pair that a person is asked about; its first three keys are a line of answers."""
+def collect_pairs(trials: Sequence[PromptTrial], *, mentions: bool) -> list[TriedPair]:
+    """Pair each prompt with what it injects, and with `mentions` with what it mentions.
+
+    If nothing is shown for any prompt, it's the best hit of each: what people say of it tells whether the
+    hook is too silent.
+    """
     pairs = []
     for trial in trials:
-        for hit in trial.injections(mentions=mentions):
-            pair = {
-                "prompt": trial.prompt,
-                "memory": hit.path,
-                "relevant": answers.get(trial.pair(hit)),
-                "title": hit.title,
-                "confidence": hit.confidence if hit.rated else None,
-                "plain": hit in trial.injected,
-                "judged": trial.judged and hit in trial.injected_by_judge,
-            }
-            because = trial.because.get(hit.path)
-            if because:
-                pair["because"] = because
-            pairs.append(pair)
+        pairs += [(trial, hit) for hit in trial.injections(mentions=mentions)]
+    if pairs:
+        return pairs
+    for trial in trials:
+        pairs += [(trial, hit) for hit in trial.best_hit()]
+    return pairs
+
+
+def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
+    """Return each pair that a person is asked about; its first three keys are a line of answers."""
+    pairs = []
+    for trial, hit in tried_pairs:
+        pair = {
+            "prompt": trial.prompt,
+            "memory": hit.path,
+            "relevant": answers.get(trial.pair(hit)),
+            "title": hit.title,
+            "confidence": hit.confidence if hit.rated else None,
+            "plain": hit in trial.injected,
+            "judged": trial.judged and hit in trial.injected_by_judge,
+        }
+        because = trial.because.get(hit.path)
+        if because:
+            pair["because"] = because
+        pairs.append(pair)
     return pairs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from judgekit.retrieval import confidence, index_file
 from judgekit.retrieval.confidence import Candidate
+from judgekit.retrieval.terms import has_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ _BEGINNING = 300  # words of a column where the subject of an entry shows
 _MOST_WORDS = 300  # whose rarity is looked up
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
-_LEADING_COLUMNS = 6  # that stand before these in `_ENTRIES_IN`
+_LEADING_COLUMNS = 7  # that stand before these in `_ENTRIES_IN`
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
-_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, {COLUMNS}
+_LANGUAGE = "language"
+_ENGLISH = "'english'"  # what every entry counts as in an index of version 4
+_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, {COLUMNS}
     FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
 _MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
@@ -51,7 +54,15 @@ class _Entry:
     Terms go by their numbers here, while the sets of a hit hold places among the terms of one part.
     """
 
-    __slots__ = ("candidate", "columns", "damping", "frequencies", "indexed_terms", "title_terms")
+    __slots__ = (
+        "candidate",
+        "columns",
+        "damping",
+        "frequencies",
+        "has_stop_words",
+        "indexed_terms",
+        "title_terms",
+    )
 
     def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
         self.candidate = candidate
@@ -60,6 +71,9 @@ class _Entry:
         self.indexed_terms: set[int] = set()  # what FTS5 says of an entry that is not read whole
         self.title_terms: set[int] = set()  # in its title or tags
         self.damping = 0.0
+        self.has_stop_words = (
+            True  # of a language that's known, so that what it has else is its subject
+        )
 
 
 def match(
@@ -217,8 +231,9 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
     execute = opened.connection.execute
     entries = {}
     cut = []
-    for row in execute(f"{_ENTRIES_IN}({','.join(map(str, numbers))})").fetchall():
-        number, title, tags, body, parts, is_damaged = row[:_LEADING_COLUMNS]
+    query = _ENTRIES_IN % (_ENGLISH if opened.is_earlier else _LANGUAGE)
+    for row in execute(f"{query}({','.join(map(str, numbers))})").fetchall():
+        number, title, tags, body, parts, is_damaged, language = row[:_LEADING_COLUMNS]
         columns = (title, tags, body, parts)
         stems = [column.split() for column in columns]
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
@@ -226,6 +241,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         hit.text = " ".join(columns)
         hit.length = sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
+        entries[number].has_stop_words = language != ""
         is_cut = len(body) == _MAX_BODY
         if is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
@@ -303,6 +319,8 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     best = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
     if not best or not best[0][0].bm25:
         return
+    if not all(entry.has_stop_words for _, entry in best):
+        return  # the words that they have in common are as likely to be `the` and `of`
     typical_words = _find_typical_words(opened, best)
     likenesses = []
     for _, entry in ranked:
@@ -313,8 +331,9 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     if not most:
         return
     share = feedback["share"]
-    for (hit, _), likeness in zip(ranked, likenesses, strict=True):
-        hit.score = (1 - share) * hit.score + share * likeness / most
+    for (hit, entry), likeness in zip(ranked, likenesses, strict=True):
+        if entry.has_stop_words:
+            hit.score = (1 - share) * hit.score + share * likeness / most
 
 
 def _find_typical_words(
@@ -329,7 +348,8 @@ def _find_typical_words(
         for column in entry.columns:
             for word in column[:_BEGINNING]:
                 shares[word] = shares.get(word, 0.0) + share
-    words = [word for word in shares if len(word) > 1][:_MOST_WORDS]
+    words = [word for word in shares if len(word) > 1 and not has_runs(word)]
+    words = words[:_MOST_WORDS]
     rarities = {}
     for word, count in index_file.frequencies(opened.connection, words).items():
         if count > 1:

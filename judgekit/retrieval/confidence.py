@@ -1,9 +1,12 @@
 """What a search returns, in which order, and how likely each hit is to be relevant.
 
-Hits are ordered by score, then by the category's priority, then by age; the noise is cut. A confidence is a
-logistic regression on the first four of these features. Its coefficients are data (`confidence` in
-retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what, and what else
-was tried.
+Hits are ordered by score and confidence, then by the category's priority, then by age; the noise is cut. A
+score says how much of a text is about the query's words, and a confidence knows titles and neighbours: a page
+whose title is the query may be a long one.
+
+A confidence is a logistic regression on the first four of these features. Its coefficients are data
+(`confidence` in retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what,
+and what else was tried.
 
 - `odds`: logarithm of the odds that this entry is meant and no other one, -12..12.
 - `titled`: of the query's terms that any hit has in its title or tags, the share that this one has there,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
 SAME_EVIDENCE = 1.0
+SURE = 2.0  # what a confidence counts for the order, where the best score counts 1
 SEVERAL_TERMS = 2  # words in common
 NEAR = 3  # words apart, at most, that still stand together
 PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
@@ -204,19 +208,19 @@ def order(
     """Return the hits of a store of `size` documents, rated, best first, without those that are noise."""
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = [hit for hit in hits if hit.bm25 >= floor]
+    rate(kept, terms, size, profile)
     best = max([hit.score for hit in kept], default=0.0) or 1
     recent = time.time() - profile.recent_days * 86_400
     priorities = {name: place for place, name in enumerate(profile.categories)}
 
     def rank(hit: Candidate) -> tuple[float, ...]:
         is_out_of_force = hit.status != ""
-        score = round(hit.score / best, _DIGITS)
+        score = round(hit.score / best + SURE * hit.confidence, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
         is_old = hit.updated < recent
         return is_out_of_force, -score, priority, is_old, -hit.updated
 
     kept.sort(key=rank)
-    rate(kept, terms, size, profile)
     return kept
 
 

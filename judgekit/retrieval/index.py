@@ -48,6 +48,11 @@ def open_index(
         raise NoFullTextError("Python was built without SQLite")
     try:
         kept = _open_kept(root, profiles, patience, anew=anew)
+        if kept is not None and kept.pending and not kept.was_whole:
+            earlier = _open_earlier(kept)
+            if earlier is not None:
+                kept.close()
+                return earlier
         if kept is not None:
             return kept
         from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
@@ -110,6 +115,27 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection.close()
             raise
     connection.close()
+    return None
+
+
+def _open_earlier(index: Index) -> Index | None:
+    """Open a store's index of version 4, to be read only; None unless it's whole and of the same kind."""
+    path = path_of(index.root, index_file.EARLIER_VERSION)
+    if path is None:
+        return None
+    connection = None
+    try:
+        connection = index_file.connect(path)
+        facts = about(connection)
+        is_whole = facts["pending"] == 0 and facts["size"] > 0
+        if is_whole and facts["root"] == index.root and facts["kind"] == index.kind:
+            earlier = Index(connection, index.root, index.profiles, path)
+            earlier.load_earlier(facts, index.pending)
+            return earlier
+    except (index_file.sqlite.DatabaseError, *SPOILT):
+        pass  # the new one answers with what it has
+    if connection is not None:
+        connection.close()
     return None
 
 
@@ -228,6 +254,11 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
     rows = []
     for place in places:
         rows.extend(index.connection.execute(query, (place,)).fetchall())
+    if index.is_earlier:  # it's written no more, so what has changed since isn't shown
+        for _, place, *stamp, _ in rows:
+            if index_file.look(f"{index.root}/{place}") != tuple(stamp):
+                index.outdated.add(place)
+        return False
     stale = _differing(rows, index.root)
     if not stale:
         return False

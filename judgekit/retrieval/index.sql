@@ -9,12 +9,13 @@ CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folde
 
 -- One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is 1 when it gave an
 -- entry; `read` is when, in nanoseconds; `digest` is of all that was found; `status` says why an entry is not in force.
+-- `language` is that of its stop words, empty when it has hardly any of those that are known.
 CREATE TABLE file (
         number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
         pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
         read INTEGER NOT NULL DEFAULT 0, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
         problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, status TEXT,
-        updated REAL);
+        updated REAL, language TEXT NOT NULL DEFAULT '');
 CREATE INDEX file_folder ON file (folder);
 CREATE INDEX file_pending ON file (number) WHERE pending;
 CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL;
@@ -25,6 +26,6 @@ CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL);
 -- In how many entries each stem of the table `text` occurs; the row with an empty term counts all words.
 CREATE TABLE term (term TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;
 
--- It holds stems: all the rest was done before.
+-- It holds stems: all the rest was done before. So whatever stands between two spaces is one word here.
 CREATE VIRTUAL TABLE text
-        USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2');
+        USING fts5(title, tags, body, parts, tokenize = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'");

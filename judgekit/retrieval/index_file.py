@@ -1,7 +1,8 @@
 """The file of an index: its place in the cache, how it is opened, and what SQLite's errors over it mean.
 
-A store has one file at a time. A new one replaces it as the next generation: `v4.0.sqlite`, `v4.1.sqlite`.
-The first number is `VERSION`, so that two versions of this program do not fight over one file.
+A store has one file at a time. A new one replaces it as the next generation: `v5.0.sqlite`, `v5.1.sqlite`.
+The first number is `VERSION`, so that two versions of this program do not fight over one file. Until a new
+file was whole for the first time, one of version 4 answers, if there is one.
 
 Times on a file system are coarse: what changes twice within one tick looks as if it had changed once. So what
 was read too soon after its last change is not sure, and is looked at again. How soon that is depends on the
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any, TypeAlias
 
-    from judgekit.retrieval.compiled import Profile, Profiles
+    from judgekit.retrieval.compiled import Language, Profile, Profiles
 
     # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
 _OF_RECORDS = ".json"
-VERSION = 4
-COLUMNS_VERSION = 4
+VERSION = 5
+EARLIER_VERSION = 4  # that is still read
+COLUMNS_VERSION = 5
 TOTAL = ""  # the row of the table `term` that counts all words
+RARE_SHARE = 0.05  # of the entries, below which a language is asked for by prompts in it alone
 BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
 MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second
 BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
@@ -107,6 +110,10 @@ class Index:
         self.left_out = 0
         self.outdated: set[str] = set()
         self.trouble: str | None = None
+        self.is_earlier = False  # of version 4: it's read, and never written
+        self.was_whole = False  # at any time: then no earlier one knows more
+        self.languages: list[Language] = []  # those of many entries, the most frequent one first
+        self.rare_languages: list[Language] = []
 
     def load(self, about: dict[str, Any]) -> None:
         """Take over what the table `about` says."""
@@ -114,8 +121,29 @@ class Index:
         self.size = about["size"]
         self.pending = about["pending"]
         self.folders = about["folders"]
+        self.was_whole = bool(about.get("was_whole"))
         if self.kind:
             self.profile = self.profiles.by_kind[self.kind]
+            self._load_languages(read_counts(about["languages"]))
+
+    def load_earlier(self, about: dict[str, Any], pending: int) -> None:
+        """Take over what an index of version 4 says, while the new one has `pending` files to read."""
+        self.is_earlier = True
+        self.load(about | {"pending": pending, "languages": ""})
+        self.languages = [self.profile.language.as_in_earlier_index()]
+
+    def _load_languages(self, counts: dict[str, int]) -> None:
+        """Take over the languages of a store by their numbers of entries; the profile's is never rare."""
+        usual = self.profile.language
+        self.languages = []
+        self.rare_languages = []
+        for name in sorted({usual.name: 0} | counts, key=lambda name: -counts.get(name, 0)):
+            if name == usual.name:
+                self.languages.append(usual)
+            elif name in self.profile.languages:
+                is_rare = counts[name] < RARE_SHARE * self.size
+                languages = self.rare_languages if is_rare else self.languages
+                languages.append(self.profile.languages[name])
 
     def notes(self) -> list[str]:
         """Return one line for each problem of the store's files, and for what is missing in the index."""
@@ -123,6 +151,8 @@ class Index:
         if self.pending:
             noun = "file" if self.pending == 1 else "files"
             problem = f"{self.pending:,} {noun} not read yet; the next query continues"
+            if self.is_earlier:
+                problem = f"{problem}, and until then the index of an earlier version answers"
             notes.append(f"{self.root}: {problem}")
         if self.left_out:
             most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
@@ -146,6 +176,12 @@ class Index:
             if is_settled:
                 return  # the end of this process closes it, and leaves both files
         self.connection.close()
+
+
+def read_counts(text: str) -> dict[str, int]:
+    """Return the numbers in a text of names and numbers, by name."""
+    words = text.split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 def describe_empty(root: str) -> str:
@@ -218,14 +254,15 @@ def about(connection: Connection) -> dict[str, Any]:
 def reading_fingerprint(profiles: Profiles) -> str:
     """Return what changes when stores would be read differently."""
     rules = []
-    fingerprints = []
+    languages_used = []
     for kind, profile in profiles.by_kind.items():
         categories = {}
         for name, category in profile.categories.items():
             categories[name] = (category["folder"], category["body"])
         rules.append((kind, categories, profile.max_bytes))
-        fingerprints.append(profile.language.fingerprint)
-    return environment.checksum(repr((COLUMNS_VERSION, rules, fingerprints)).encode())
+        languages_used.append(profile.language.name)
+    facts = (COLUMNS_VERSION, rules, languages_used, profiles.words_fingerprint)
+    return environment.checksum(repr(facts).encode())
 
 
 def is_damage(error: BaseException) -> bool:
@@ -238,10 +275,10 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 
-def path_of(root: str) -> str | None:
+def path_of(root: str, version: int = VERSION) -> str | None:
     """Return the newest index file of the store at `root`, None where there is none."""
     folder = environment.INDEXES.path(environment.file_name_for(root))
-    start = f"v{VERSION}."
+    start = f"v{version}."
     end = ".sqlite"
     try:
         names = os.listdir(folder)

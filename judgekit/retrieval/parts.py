@@ -23,10 +23,13 @@ STEP = 3  # words from one window to the next
 MAX_TERMS = 64  # of a whole prompt
 HEAD = 900  # characters of a prompt's beginning that are read
 TAIL = 500  # and of its end
+PAIRS = 2  # of characters of a script without spaces, that count as a word
 CLAUSE = 2  # words that a clause has at least to be searched beside its sentence
-_ENDS = (".", "!", "?")
-_PAUSES = (";", ":")
-_CLOSING = "\"')]}*_`"
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
+_PAUSES = (";", ":", "\uff1b", "\uff1a")
+_CLOSING = "\"')]}*_`\u300d\u300f\u201d"
+# Those of Chinese and Japanese, behind which no space stands.
+_SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a"}
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
@@ -43,36 +46,41 @@ class Part:
 
 
 class _Word:
-    """A word that has terms, and its place in the sentence."""
+    """A word that has terms, and its place in the sentence; the terms of one that `is_cut` are its pieces."""
 
-    __slots__ = ("place", "terms")
+    __slots__ = ("is_cut", "place", "terms")
 
-    def __init__(self, place: int, terms: list[Term]) -> None:
+    def __init__(self, place: int, terms: list[Term], *, is_cut: bool = False) -> None:
         self.place = place
         self.terms = terms
+        self.is_cut = is_cut
 
 
 class _Vocabulary:
     """The terms of a prompt by their text, each once, in however many words it occurs."""
 
-    def __init__(self, language: Language) -> None:
-        self.language = language
+    def __init__(self, languages: Sequence[Language]) -> None:
+        self.languages = languages
         self.terms: dict[str, Term] = {}
         self._terms_by_token: dict[str, list[Term]] = {}
 
     def look_up(self, token: str) -> list[Term]:
         if token not in self._terms_by_token:
-            new_terms = terms.make_terms(token, self.language)
+            new_terms = terms.make_terms(token, *self.languages)
             shared_terms = [self.terms.setdefault(term.text, term) for term in new_terms]
             self._terms_by_token[token] = shared_terms
         return self._terms_by_token[token]
 
 
-def parse(prompt: str, language: Language) -> list[Part]:
-    """Return the parts of `prompt` that have terms, in its order, pasted text last."""
-    vocabulary = _Vocabulary(language)
+def parse(prompt: str, *languages: Language) -> list[Part]:
+    """Return the parts of `prompt` that have terms, in its order, pasted text last.
+
+    `languages` are those of a store, the most frequent one first.
+    """
+    excerpt = terms.excerpt(prompt, HEAD, TAIL)
+    vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     parts: dict[tuple[str, ...], Part] = {}
-    for text in _sentences(terms.excerpt(prompt, HEAD, TAIL)):
+    for text in _sentences(excerpt):
         for part in _parts_of_sentence(text.split(), vocabulary):
             # Of several parts with the same terms the first one is searched.
             parts.setdefault(tuple(term.text for term in part.terms), part)
@@ -81,9 +89,9 @@ def parse(prompt: str, language: Language) -> list[Part]:
     return list(parts.values())
 
 
-def whole(prompt: str, language: Language) -> list[Part]:
+def whole(prompt: str, *languages: Language) -> list[Part]:
     """Return a prompt as one part; none when it has no terms."""
-    prompt_terms = terms.parse(prompt, language)
+    prompt_terms = terms.parse(prompt, *languages)
     return [Part(prompt, prompt_terms)] if prompt_terms else []
 
 
@@ -117,13 +125,27 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     for place, piece in enumerate(pieces):
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
-            if token_terms:
+            if token_terms and not token.isascii() and terms.has_runs(token):
+                clauses[-1] += _words_of_run(place, token, token_terms)
+            elif token_terms:
                 clauses[-1].append(_Word(place, token_terms))
-            elif token.lower() in vocabulary.language.joiners:
+            elif token.lower() in vocabulary.languages[0].joiners:
                 clauses.append([])
         if piece.rstrip(_CLOSING).endswith(_PAUSES):
             clauses.append([])
     return clauses
+
+
+def _words_of_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
+    """Return the words in a token of Hangul, or of a script without spaces, which may be a sentence."""
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    if not scripts.is_unspaced(token):
+        return [_Word(place, run_terms, is_cut=True)]
+    words = []
+    for start in range(0, len(run_terms), PAIRS):
+        words.append(_Word(place, run_terms[start : start + PAIRS], is_cut=True))
+    return words
 
 
 def _terms_in(words: list[_Word]) -> list[Term]:
@@ -135,7 +157,11 @@ def _terms_in(words: list[_Word]) -> list[Term]:
 
 
 def _is_short(words: list[_Word]) -> bool:
-    return len(_terms_in(words)) <= WHOLE
+    whole_words = [word for word in words if not word.is_cut]
+    if len(whole_words) == len(words):
+        return len(_terms_in(words)) <= WHOLE
+    cut_words = {word.terms[0].text for word in words if word.is_cut}
+    return len(_terms_in(whole_words)) + len(cut_words) <= WHOLE
 
 
 def _windows(words: list[_Word]) -> list[list[_Word]]:
@@ -146,6 +172,8 @@ def _windows(words: list[_Word]) -> list[list[_Word]]:
 
 def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences, lines and items of a text, then the lines of code and logs in it."""
+    if not text.isascii():
+        text = text.translate(_SPACED)
     pasted = []
     is_fenced = False
     for line in text.split("\n"):

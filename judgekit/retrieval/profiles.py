@@ -20,7 +20,10 @@ from judgekit.config.settings import RetrievalConfig
 from judgekit.config.yamlfile import Strict, Text, Version
 from judgekit.errors import ConfigError
 from judgekit.retrieval import compiled, scan
+from judgekit.retrieval.terms import fold
 from judgekit.rubric import search_path
+
+_HEAD = 20_000  # characters of a file in which its first keys stand
 
 Word = Annotated[str, StringConstraints(pattern=r"^[^\W_]+$")]
 Words = Annotated[str, StringConstraints(pattern=r"^[^\W_]+( [^\W_]+)*$")]
@@ -33,15 +36,32 @@ class Prefix(Strict):
     short: list[Word] = []
 
 
+class Step(Strict):
+    """A step of a stemmer: of the endings the longest that leaves `least` letters is replaced."""
+
+    least: int = Field(default=3, ge=1)
+    drop: list[Word] = []
+    replace: dict[Word, Word] = {}
+
+    @model_validator(mode="after")
+    def _has_endings(self) -> Step:
+        if not self.drop and not self.replace:
+            raise ValueError("expected endings in `drop` or `replace`")
+        return self
+
+
 class LanguageFile(Strict):
+    """A language. Without `endings`, its words are stemmed as English ones."""
+
     language: Text
     version: Version
     stop: list[Word]
-    common: list[Word]
-    prefix: Prefix
+    common: list[Word] = []
+    prefix: Prefix = Prefix(min_length=4)
     joiners: list[Word] = []
     irregular: dict[Word, Words] = {}
     abbreviations: dict[Word, Annotated[list[Words], Field(min_length=1)]] = {}
+    endings: list[Step] | None = None
 
 
 class CategoryData(Strict):
@@ -134,35 +154,80 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Return the plain data that `compiled.Profiles` is made of; raises `ConfigError`."""
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
     languages = {}
-    for name in sorted({profile.language for profile in profiles.values()}):
-        path = find(name, project)
-        most = yamlfile.CONFIG_BYTES
-        language = yamlfile.read(path, LanguageFile, version_key="language", most=most)
-        languages[name] = _compile_language(language)
+    used = {profile.language for profile in profiles.values()}
+    for name in sorted(used | _language_names(project)):
+        languages[name] = _compile_language(read_language(name, project))
     plain = {}
     for kind, profile in profiles.items():
         plain[kind] = profile.model_dump(mode="json", exclude={"retrieval", "title"})
     return {"languages": languages, "profiles": plain}
 
 
+def read_language(name: str, project: Path | None = None) -> LanguageFile:
+    """Return a language: the project's, else the user's, else ours; raises `ConfigError`."""
+    path = find(name, project)
+    most = yamlfile.CONFIG_BYTES
+    return yamlfile.read(path, LanguageFile, version_key="language", most=most)
+
+
+def _language_names(project: Path | None) -> set[str]:
+    """Return the names of the languages that have a file in any retrieval folder."""
+    names = set()
+    for _, folder in search_path.folders("retrieval", project):
+        for path in folder.glob("*.yaml"):
+            if path.stem not in scan.KINDS and _is_language(path):
+                names.add(path.stem)
+    return names
+
+
+def _is_language(path: Path) -> bool:
+    """Whether a file begins as that of a language does; a link or a device is read by nobody here."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            beginning = file.read(_HEAD)
+    except OSError:
+        return False
+    keys = {line.partition(":")[0] for line in beginning.splitlines()}
+    return "language" in keys and "retrieval" not in keys
+
+
 def _compile_language(file: LanguageFile) -> dict[str, Any]:
-    """Return what `compiled.Language` is made of; the fingerprint is of what changes the index."""
+    """Return what `compiled.Language` is made of; the fingerprint is of what changes the index.
+
+    Words and endings lose their accents here, as those of texts do.
+    """
     pairs = []
     for base, forms in file.irregular.items():
         for form in forms.split():
-            pairs.append((form, base))
-    indexed = repr((sorted(file.stop), pairs, file.abbreviations))
+            pairs.append((fold(form), fold(base)))
+    steps = None
+    if file.endings is not None:
+        steps = [_compile_step(step) for step in file.endings]
+    stop = list(dict.fromkeys(map(fold, file.stop)))
+    indexed = repr((sorted(stop), pairs, file.abbreviations, steps))
     abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
     return {
         "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
-        "stop": " ".join(file.stop),
-        "common": " ".join(file.common),
+        "stop": " ".join(stop),
+        "common": " ".join(map(fold, file.common)),
         "short": " ".join(file.prefix.short),
-        "joiners": " ".join(file.joiners),
+        "joiners": " ".join(map(fold, file.joiners)),
         "min_prefix": file.prefix.min_length,
         "irregular": " ".join(f"{form} {base}" for form, base in pairs),
         "abbreviations": abbreviations,
+        "endings": steps,
     }
+
+
+def _compile_step(step: Step) -> str:
+    """Return a step as one text, which is quick to read: the letters left at least, then `ending:instead`."""
+    replacements = {fold(ending): "" for ending in step.drop}
+    for ending, replacement in step.replace.items():
+        replacements[fold(ending)] = fold(replacement)
+    pairs = [f"{ending}:{replacement}" for ending, replacement in replacements.items()]
+    return " ".join([str(step.least), *pairs])
 
 
 def render() -> str:

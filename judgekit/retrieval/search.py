@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import bm25, confidence, index, index_file, parts, terms
+from judgekit.retrieval import bm25, compiled, confidence, index, index_file, parts, terms
 from judgekit.retrieval.compiled import Profile, Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.index_file import Index, sqlite
@@ -233,11 +233,13 @@ class _Search:
 
     def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
         is_quick = pool < bm25.POOL
-        language = opened.profile.language
+        languages = terms.choose_languages(
+            terms.excerpt(self.text), opened.languages, opened.rare_languages
+        )
         if is_quick:
-            query_parts = parts.parse(self.text, language)
+            query_parts = parts.parse(self.text, *languages)
         else:
-            query_parts = parts.whole(self.text, language)
+            query_parts = parts.whole(self.text, *languages)
         if not query_parts and not self.pins:
             return []
         for _ in range(MAX_ROUNDS):
@@ -258,15 +260,18 @@ class _Search:
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
-        """Return what each pin names in a store: by its path, or else by its id."""
+        """Find the memory that each pin names in a store: by path, by id, or by a path without its ending."""
         execute = opened.connection.execute
         pinned = {}
         for pin in self.pins:
             row = None
-            for place in self._places_of(pin, opened.root):
+            places = self._places_of(pin, opened.root)
+            for place in places:
                 row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is None and "/" not in pin:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
+            for place in _with_endings(places):
+                row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is not None:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
@@ -289,6 +294,7 @@ class _Search:
             self.ranked.empty_roots.append(root)
         for pin in self.pins:
             places = self._places_of(pin, root)
+            places += _with_endings(places)
             for path, entry in entries:
                 is_named = path in places or entry.id == pin
                 if is_named and entry.problem is None:
@@ -301,6 +307,11 @@ class _Search:
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
+
+
+def _with_endings(places: Sequence[str]) -> list[str]:
+    """Return the files that paths without an ending may stand for."""
+    return [place + ending for place in places for ending in compiled.ENDINGS]
 
 
 def plain_words(text: str) -> set[str]:
@@ -382,7 +393,7 @@ def passages(
         for candidate in hits:
             kind = candidate.kind
             if kind not in terms_by_kind:
-                terms_by_kind[kind] = terms.parse(text, profiles.of(kind).language)
+                terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
             whole = body(candidate, None, profiles)
             texts.append((_find_passage(connection, whole, terms_by_kind[kind]), whole))
     finally:
@@ -390,17 +401,25 @@ def passages(
     return texts
 
 
+def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
+    """Return the terms of a query in the language that it seems to be in, without a look at a store."""
+    usual = profile.language
+    others = profile.languages.beside(usual.name)
+    return terms.parse(text, *terms.choose_languages(terms.excerpt(text), [usual], others))
+
+
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
     expression = " OR ".join(term.shown for term in query_terms)
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_LIMIT]
+    text = terms.spread(text)
     if text and expression:
         if len(text) > _SHORT:
             text = text[: _find_end(connection, text, expression)]
         connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
         if row:
-            passage = row[0]
+            passage = terms.unspread(row[0])
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 

@@ -1,8 +1,10 @@
 """Cuts text into the stems that are indexed, and a prompt into the terms that are searched.
 
-Both go the same way: small letters without accents, the runs of letters and digits, no stop words, irregular
-forms replaced by their base (`went` by `go`), then the Snowball English stemmer ("Porter2"), after
-https://snowballstem.org/algorithms/english/stemmer.html. Words with the same stem count as the same word.
+Both go the same way: small letters without accents, the words (see scripts.py), no stop words, irregular
+forms replaced by their base (`went` by `go`), then the stemmer of the text's language. That is the endings in
+its file, or for English the Snowball stemmer ("Porter2"), after
+https://snowballstem.org/algorithms/english/stemmer.html. Words with the same stem count as the same word. A
+query is read in each language of the store.
 
 A term becomes an FTS5 expression of quoted strings alone, so no text of a query is ever FTS5 syntax.
 Of a long prompt the beginning and the end are read: the question stands there, pasted text between them.
@@ -16,12 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.retrieval.compiled import Endings
+
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
 _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
+# Where a dot may stand before the first letter of a word, as in `.NET` and `.env`.
+_BEFORE_DOT = (" .", "\n.", "\t.", "(.", "`.", '".', "'.", "/.")
+_SIGNS = "#+."
 _PAIR = 2  # letters: a shorter word keeps its end
 
 _TABLES = bundled()["stemmer"]
@@ -30,23 +37,41 @@ _STEPS = _TABLES["steps"]
 _AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
+_CLEARLY = 2  # stop words more, by which a query is in a language that's rare in its store
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
 def stems(text: str, language: Language) -> list[str]:
     """Return the stems of the words of `text`, in its order, without stop words."""
-    stem_by_word = language.stems
-    if len(stem_by_word) > _MAX_KNOWN:
-        stem_by_word.clear()
-    text_stems = []
-    for word in words(fold(text)):
-        word_stem = stem_by_word.get(word)
-        if word_stem is None:
-            word_stem = stem_of(word, language)
-            stem_by_word[word] = word_stem
-        if word_stem:
-            text_stems.append(word_stem)
+    forms_by_word = language.forms
+    if len(forms_by_word) > _MAX_KNOWN:
+        forms_by_word.clear()
+    text_stems: list[str] = []
+    for word in split_words(fold(text)):
+        forms = forms_by_word.get(word)
+        if forms is None:
+            forms = _index_forms(word, language)
+            forms_by_word[word] = forms
+        text_stems += forms
     return text_stems
+
+
+def _index_forms(word: str, language: Language) -> tuple[str, ...]:
+    """List what an index holds of a folded word: its stem, or the pieces of scripts that are cut."""
+    if not language.cuts_scripts or not has_runs(word):
+        word_stem = stem_of(word, language)
+        return (word_stem,) if word_stem else ()
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    forms: list[str] = []
+    for script, run in scripts.split_runs(word):
+        if script != scripts.LETTERS:
+            forms += scripts.index_forms(script, run)
+        else:
+            word_stem = stem_of(run, language)
+            if word_stem:
+                forms.append(word_stem)
+    return tuple(forms)
 
 
 def stem_of(word: str, language: Language) -> str:
@@ -54,7 +79,22 @@ def stem_of(word: str, language: Language) -> str:
     base = language.irregular.get(word, word)
     if word in language.stop or base in language.stop:
         return ""
-    return stem(base)
+    if language.endings is None:
+        return stem(base)
+    return cut_endings(base, language.endings)
+
+
+def cut_endings(word: str, steps: Sequence[Endings]) -> str:
+    """Return a word without its endings: of each step the longest that leaves letters enough is replaced."""
+    if not word.isalpha():
+        return word
+    for least, longest, replacements in steps:
+        for length in range(min(longest, len(word) - least), 0, -1):
+            replacement = replacements.get(word[-length:])
+            if replacement is not None:
+                word = word[:-length] + replacement
+                break
+    return word
 
 
 def fold(text: str) -> str:
@@ -91,6 +131,49 @@ def words(text: str) -> list[str]:
     if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
         return text.translate(_SPACED).split()
     return "".join(char if char.isalnum() else " " for char in text).split()
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, whatever it's written in; see scripts.py."""
+    if text.isascii() and not _may_have_signs(text):
+        return text.translate(_SPACED).split()
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    return scripts.split_words(text, _BEFORE_DOT)
+
+
+def _may_have_signs(text: str) -> bool:
+    """Whether a text may have words such as `C#`, `C++` and `.NET`."""
+    if "#" in text or "++" in text or text.startswith("."):
+        return True
+    return "." in text and any(start in text for start in _BEFORE_DOT)
+
+
+def has_runs(word: str) -> bool:
+    """Whether a word has characters of the scripts that are cut into pairs or beginnings."""
+    if word.isascii():
+        return False
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    return scripts.has_runs(word)
+
+
+def spread(text: str) -> str:
+    """Return a text in which FTS5 finds pairs of characters of scripts without spaces."""
+    if text.isascii():
+        return text
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    return scripts.spread(text)
+
+
+def unspread(text: str) -> str:
+    """Return a text as it was before `spread`."""
+    if text.isascii():
+        return text
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    return text.replace(scripts.GAP, "")
 
 
 def stem(word: str) -> str:
@@ -254,7 +337,7 @@ class Term:
         self.rarity = 0.0
         self.prefix = phrases[0] if prefix else None
         self.expression = _any_of(phrases, prefix=prefix)
-        self.shown = _any_of(forms, prefix=prefix)
+        self.shown = _any_of([spread(form) for form in forms], prefix=prefix)
 
 
 def _any_of(forms: list[str], *, prefix: bool) -> str:
@@ -266,39 +349,103 @@ def _any_of(forms: list[str], *, prefix: bool) -> str:
     return quoted[0]
 
 
-def parse(prompt: str, language: Language) -> list[Term]:
-    """Return the terms of `prompt`, in its order, `MAX_TERMS` at most; a compound, then each of its parts."""
+def parse(prompt: str, *languages: Language) -> list[Term]:
+    """Return the terms of `prompt`, in its order, `MAX_TERMS` at most; a compound, then each of its parts.
+
+    `languages` are those of a store, the most frequent one first.
+    """
+    text = excerpt(prompt)
+    spoken = choose_language(text, languages)
     terms: dict[str, Term] = {}
-    for token in tokens(excerpt(prompt)):
-        for term in make_terms(token, language):
+    for token in tokens(text):
+        for term in make_terms(token, *spoken):
             terms.setdefault(term.text, term)
         if len(terms) >= MAX_TERMS:
             break
     return list(terms.values())[:MAX_TERMS]
 
 
-def make_terms(token: str, language: Language) -> list[Term]:
-    """Return the terms of one word or compound: the phrase, then each of its parts."""
+def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
+    """Return the languages with the one first that has most stop words in `text`; of equal ones the first."""
+    if len(languages) == 1:
+        return list(languages)
+    counts = _count_stop_words(text, languages)
+    first = languages[counts.index(max(counts))]
+    return [first, *[language for language in languages if language is not first]]
+
+
+def choose_languages(
+    text: str, frequent: Sequence[Language], rare: Sequence[Language]
+) -> list[Language]:
+    """Return the languages in which a query is read: its own one, then those that are frequent in a store.
+
+    A language that is rare there counts if the query is in it: stems of many would find what nobody means.
+    """
+    if not rare:
+        return list(frequent)
+    most = max(_count_stop_words(text, frequent))
+    counts = _count_stop_words(text, rare)
+    if max(counts) < most + _CLEARLY:
+        return list(frequent)
+    return [rare[counts.index(max(counts))], *frequent]
+
+
+def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
+    """Count the different stop words of each language in a text; single Latin letters are no sign."""
+    words_of_text = set(split_words(fold(text)))
+    signs = [word for word in words_of_text if len(word) > 1 or not word.isascii()]
+    return [len(language.stop.intersection(signs)) for language in languages]
+
+
+def make_terms(token: str, *languages: Language) -> list[Term]:
+    """Return the terms of one word or compound: the phrase, then each of its parts.
+
+    The stop words of the first language count; stems are those of any.
+    """
     terms: list[Term | None] = []
-    parts = words(token)
+    parts = [token] if token.isalpha() and token.isascii() else split_words(token)
+    if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
+        for part in parts:
+            terms += _make_runs(part, languages)
+        return [term for term in terms if term is not None]
     if 1 < len(parts) <= MAX_PARTS:
-        terms.append(_make_phrase(token, [" ".join(parts)], language))
+        different_parts = {part.strip(_SIGNS) for part in parts}
+        if len(different_parts) > 1:  # `.NET` is no compound
+            terms.append(_make_phrase(token, [" ".join(parts)], languages))
     for part in parts:
         inner_words = camel(part)
         if inner_words:
-            terms.append(_make_phrase(part, [part, " ".join(inner_words)], language))
+            terms.append(_make_phrase(part, [part, " ".join(inner_words)], languages))
         for word in inner_words or [part]:
-            terms.append(_make_word(word.lower(), language))
+            terms.append(_make_word(word.lower(), languages))
     return [term for term in terms if term is not None]
+
+
+def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
+    """Return the terms of a word with scripts that are cut: pairs, beginnings, and words in other letters."""
+    from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+    terms: list[Term | None] = []
+    for script, run in scripts.split_runs(fold(word)):
+        if script == scripts.LETTERS:
+            terms.append(_make_word(run, languages))
+            continue
+        for form in scripts.query_forms(script, run):
+            is_prefix = len(form) == 1 and script != scripts.HANGUL
+            if len(form) <= MAX_WORD:
+                terms.append(Term(form, [form], [form], prefix=is_prefix))
+    return terms
 
 
 def tokens(text: str) -> list[str]:
     """Return the words and compounds in a text, without what joins words at their ends."""
-    if text.isascii():
-        spaced = text.translate(_IN_TOKENS)
-    else:
-        spaced = "".join([char if char.isalnum() or char in _JOINERS else " " for char in text])
-    stripped = [piece.strip(_JOINERS) for piece in spaced.split()]
+    if text.isalpha() and text.isascii():
+        return [text]
+    if not text.isascii() or _may_have_signs(text):
+        from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
+
+        return scripts.split_tokens(text, _JOINERS, _BEFORE_DOT)
+    stripped = [piece.strip(_JOINERS) for piece in text.translate(_IN_TOKENS).split()]
     return [token for token in stripped if token]
 
 
@@ -355,27 +502,41 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _make_phrase(text: str, forms: list[str], language: Language) -> Term | None:
+def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
     """Return the term that has any of `forms` in a row; None where no form has several stems."""
-    phrases = [" ".join(stems(form, language)) for form in forms]
+    phrases: dict[str, None] = {}
+    for language in languages:
+        for form in forms:
+            phrases[" ".join(stems(form, language))] = None
     if any(" " in phrase for phrase in phrases):
-        return Term(text.lower(), phrases, forms)
+        return Term(text.lower(), list(phrases), forms)
     return None
 
 
-def _make_word(word: str, language: Language) -> Term | None:
+def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     """Return the term of a word and of what it abbreviates; None for stop words, letters and long ones."""
+    language = languages[0]
     folded = fold(word)
     word_stem = stem_of(folded, language)
-    if not word_stem or not 1 < len(word) <= MAX_WORD:
+    is_letter = len(word) <= 1 and word.isalnum()
+    if not word_stem or is_letter or len(word) > MAX_WORD:
         return None
     is_short_prefix = folded in language.short or word_stem in language.short
     is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
-    long_forms = language.abbreviations.get(folded, [])
-    phrases = [" ".join(stems(form, language)) for form in long_forms]
+    is_common = folded in language.common or language.irregular.get(folded) in language.common
+    long_forms = list(language.abbreviations.get(folded, ()))
+    phrases: list[str] = []
+    for other in languages[1:]:
+        long_forms += other.abbreviations.get(folded, ())
+        phrases.append(stem_of(folded, other))
+        is_common = is_common or folded in other.common
+    for form in long_forms:
+        phrases += [" ".join(stems(form, reader)) for reader in languages]
+    phrases = list(dict.fromkeys(filter(None, phrases)))
     if is_prefix:  # what begins so is found already
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
-    is_common = folded in language.common or language.irregular.get(folded) in language.common
+    elif word_stem in phrases:
+        phrases.remove(word_stem)
     return Term(
         word, [word_stem, *phrases], [word, *long_forms], prefix=is_prefix, common=is_common
     )

@@ -12,10 +12,10 @@ import zlib
 from contextlib import contextmanager, suppress
 
 from judgekit import environment
-from judgekit.retrieval import index_file, scan
+from judgekit.retrieval import index_file, scan, scripts
 from judgekit.retrieval.index_file import TOTAL, VERSION, Index, about, is_sure, sqlite
 from judgekit.retrieval.sources import Entry, claude_memory
-from judgekit.retrieval.terms import hidden_words, stems
+from judgekit.retrieval.terms import fold, hidden_words, split_words, stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,18 @@ _MAKING = ".making"
 _ABANDONED = 600
 _UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
 
+_SAMPLE = 2_000  # characters of a body by which its language is told
+_SHORT = 20  # words of a text that may have no stop word at all
+_STOP_SHARE = 0.12  # of the words of a text: about half of English ones, a fifth of commented code
+_CLEARLY = 2  # different stop words more, and in a text that isn't short:
+_CLEARLY_IN_LONG = 3
+_TIMES = 1.5  # as many stop words
+_CODE = 0.015  # of the characters of code are signs, and hardly any of prose
+_WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$@_%&^~"))
+_RUNS = (
+    0.15  # of the characters of a text are of Han, kana, Thai or Hangul: the rest is names and code
+)
+
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
@@ -45,7 +57,8 @@ _DROP_NOTE = "DELETE FROM note WHERE place = (SELECT path FROM file WHERE number
 _ADD_NOTE = "INSERT INTO note (text, place) SELECT ?, path FROM file WHERE number = ?"
 _OF_NAME = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
-    problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ? WHERE number = ?"""
+    problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ?, language = ?
+    WHERE number = ?"""
 _TOUCH_FILE = (
     "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
 )
@@ -63,6 +76,8 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
         "size": 0,
         "pending": 0,
         "folders": 0,
+        "languages": "",
+        "was_whole": 0,
         "updated": index_file.clock(),
     }
     connection.executemany(_SET_ABOUT, facts.items())
@@ -269,15 +284,19 @@ def _inode(folder_stamp: index_file.Stamp | None) -> int:
 class ReadFile:
     """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
 
-    __slots__ = ("digest", "note", "read", "row", "stamp", "texts")
+    __slots__ = ("digest", "language", "note", "read", "row", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read = index_file.clock()
         self.stamp = index_file.look(f"{root}/{place}")
         entry, problem = scan.read(root, place, profile)
-        self.texts = None if entry is None else texts(entry, profile.language)
+        self.texts = None
+        self.language = ""
         if entry is None:
             entry = Entry("", "", "")
+        else:
+            self.language = detect_language(entry, profile)
+            self.texts = texts(entry, *reading_languages(self.language, profile))
         fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
         updated = entry.updated
         if not updated and self.stamp:
@@ -285,15 +304,58 @@ class ReadFile:
         clean_problem = None if problem is None else _clean(problem)
         self.row = (clean_problem, *map(_clean, fields), updated)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
-        content = repr((self.row, self.texts, self.note))
+        content = repr((self.row, self.texts, self.note, self.language))
         self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
 
 
-def texts(entry: Entry, language: Language) -> list[str]:
-    """Return the stems of an entry for each column of the table `text`."""
+def detect_language(entry: Entry, profile: Profile) -> str:
+    """Return the name of the language whose stop words an entry has most of; empty if it's none of ours.
+
+    The profile's own language wins, unless another one has clearly more: words such as `die` and `on` are in
+    many. A text in plain letters with hardly any stop word is the profile's if it's short, or if it's code.
+    """
+    text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
+    if scripts.share_of_runs(text) > _RUNS:
+        return ""
+    folded = fold(text)
+    words = split_words(folded)
+    usual = profile.language.name
+    is_short = len(words) < _SHORT
+    counts = profile.languages.count_stop_words(words)
+    different = profile.languages.count_stop_words(set(words))  # code says `min` again and again
+    best = max(different, key=different.__getitem__, default=usual)
+    lead = different.get(best, 0) - different.get(usual, 0)
+    is_clear = lead >= (_CLEARLY if is_short else _CLEARLY_IN_LONG)
+    is_clear = is_clear and counts[best] >= _TIMES * counts.get(usual, 0)
+    if is_clear and counts[best] >= _STOP_SHARE * len(words):
+        return best
+    is_enough = counts.get(usual, 0) >= _STOP_SHARE * len(words)
+    if is_enough or (text.isascii() and (is_short or _is_code(text))):
+        return usual
+    return ""
+
+
+def _is_code(text: str) -> bool:
+    signs = len(text) - len(text.translate(_WITHOUT_SIGNS))
+    return signs > _CODE * len(text)
+
+
+def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
+    """Return the language whose stop words and stems count for a text, and that of the abbreviations."""
+    usual = profile.language
+    if name and name != usual.name:
+        return profile.languages[name], usual
+    return usual, usual
+
+
+def texts(entry: Entry, language: Language, usual: Language | None = None) -> list[str]:
+    """Return the stems of an entry for each column of the table `text`.
+
+    Abbreviations are those of the language that is `usual` in the store.
+    """
     titles = " ".join([entry.title, *entry.aliases])
     columns = [titles, " ".join(entry.tags), entry.body]
-    columns.append(hidden_words("\n".join(columns), language))
+    columns.append(hidden_words("\n".join(columns), usual or language))
     return [_clean(" ".join(stems(column, language))) for column in columns]
 
 
@@ -310,6 +372,7 @@ class IndexWriter:
         self.executemany = connection.executemany
         self.about = about(connection)
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
+        self._languages = index_file.read_counts(self.about["languages"])
 
     def carry_out(self, plan: Plan) -> None:
         """Write what is watched, drop what is gone, and mark what is new or changed as pending."""
@@ -317,6 +380,7 @@ class IndexWriter:
             for table in ("file", "text", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             self.about |= {"kind": plan.kind, "size": 0}
+            self._languages.clear()
         for number in plan.lost:
             self.drop(number)
         gone = [(path,) for path in plan.gone]
@@ -360,27 +424,30 @@ class IndexWriter:
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
         is_live = file.texts is not None
-        self.execute(_SET_FILE, (*file.stamp, file.read, is_live, file.digest, *file.row, number))
+        values = (*file.stamp, file.read, is_live, file.digest, *file.row, file.language)
+        self.execute(_SET_FILE, (*values, number))
         if file.texts is not None:
-            self.add_text(number, file.texts)
+            self.add_text(number, file.texts, file.language)
         return True
 
-    def add_text(self, number: int, columns: Sequence[str]) -> None:
+    def add_text(self, number: int, columns: Sequence[str], language: str) -> None:
         self.execute(_ADD_TEXT, (number, *columns))
-        self._count(columns, 1)
+        self._count(columns, language, 1)
 
     def _drop_text(self, number: int) -> None:
-        row = self.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
-        has_text = row is not None and row[0]
+        query = "SELECT live, language FROM file WHERE number = ?"
+        has_text, language = self.execute(query, (number,)).fetchone() or (False, "")
         if has_text:
             query = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
             for columns in self.execute(query, (number,)).fetchall():
-                self._count(columns, -1)
+                self._count(columns, language, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
 
-    def _count(self, columns: Sequence[str], change: int) -> None:
-        """Count an entry that came (1) or went (-1), and its stems."""
+    def _count(self, columns: Sequence[str], language: str, change: int) -> None:
+        """Count an entry that came (1) or went (-1), its language and its stems."""
         self.about["size"] += change
+        if language:
+            self._languages[language] = self._languages.get(language, 0) + change
         words = [word for column in columns for word in column.split()]
         self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(words)
         for word in set(words):
@@ -397,7 +464,11 @@ class IndexWriter:
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", fewer)
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
+        counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
         self.about |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
+        self.about["languages"] = " ".join(counts)
+        if not pending and self.about["kind"]:
+            self.about["was_whole"] = 1
         self.executemany(_SET_ABOUT, self.about.items())
 
 
@@ -448,8 +519,7 @@ def refresh(
             if patience is not None and time.monotonic() > started + patience:
                 break
     if not index.kind:  # another process is listing the files, and nothing is known yet
-        index.kind = scan.kind_of(index.root, index.profiles)
-        index.profile = index.profiles.by_kind[index.kind]
+        index.load(about(index.connection) | {"kind": scan.kind_of(index.root, index.profiles)})
         index.trouble = f"{index.root}: another process is building the index; not searched"
 
 

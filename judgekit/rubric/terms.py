@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.config import yaml_text
 from judgekit.errors import InputError, UsageError
@@ -13,13 +13,56 @@ from judgekit.rubric.search_path import published
 from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from judgekit.rubric.loader import LoadedRubric
+
+_Line: TypeAlias = tuple[str, str, str]
+"""Where a term stands, the term, and its dimension."""
 
 MOST = 1_000  # terms of one file
 MOST_LETTERS = 60  # of a term: a remark holds no longer one
 _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
+
+
+def read_terms(path: Path) -> list[tuple[str, str]]:
+    """Read terms, each with the name of its dimension, from a list, a thesaurus or a folder of Markdown.
+
+    Raises `InputError` for a file that can't be read or says nothing.
+    """
+    if not path.is_dir():
+        return parse(_read_text(path), str(path))
+    lines = []
+    for file in sorted(path.rglob("*.md")):
+        if not file.is_symlink():  # a clone may have brought one that leads anywhere
+            lines += _parse_page(_read_text(file), file)
+    if not lines:
+        expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
+        raise InputError(f"{path}: {expected}; found none in {path}")
+    return _check(lines, str(path))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError(f"{path}: cannot be read (not UTF-8)") from None
+
+
+def _parse_page(text: str, path: Path) -> list[_Line]:
+    """Read a page of a Markdown thesaurus: its name is the dimension, and it lists other words for it."""
+    lines = []
+    for number, line in enumerate(lines_of(text), 1):
+        key, separator, words = line.strip().lstrip("-* ").partition("::")
+        if not separator or key.strip().casefold() != "synonyms":
+            continue
+        for term in words.split(","):
+            if term.strip():
+                lines.append((f"{path}:{number}", term.strip(), path.stem))
+    return lines
 
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
@@ -36,6 +79,11 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
             if line.strip() and line.lstrip()[:1] != "#":
                 term, _, dimension = line.rpartition(":")
                 lines.append((f"{name}:{number}", term, dimension))
+    return _check(lines, name)
+
+
+def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
+    """Shorten terms and dimensions to one line each; raises `InputError` for what is none."""
     if len(lines) > MOST:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []

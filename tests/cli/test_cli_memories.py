@@ -165,6 +165,40 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
     assert judgekit(*COMMAND).code == 0, "nothing is left to ask"
 
 
+def test_the_text_of_a_memory_is_shown_with_the_question(
+    world: Path, judgekit: Run, press: Callable[..., None]
+) -> None:
+    press("q")
+    assert f"Each {TOPICS[0]} is kept dry." in judgekit(*COMMAND).err
+
+
+@pytest.fixture
+def silent(world: Path) -> Path:
+    """Let the hook show nothing: no hit is sure enough."""
+    own = Path(environment.config_home()) / "retrieval" / "claude-memory.yaml"
+    own.parent.mkdir(parents=True)
+    bundled = profiles.find("claude-memory", None).read_text()
+    usual = "high: 0.51, medium: 0.38, mention: 0.25"
+    own.write_text(bundled.replace(usual, "high: 0.9999, medium: 0.9998, mention: 0.9997"))
+    return world
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_silent_hook_is_measured_by_its_best_hits(judgekit: Run) -> None:
+    found = judgekit(*COMMAND, *answered(20, 10), "--json").json
+    assert found["hook"]["injected"] == 0
+    assert found["best_hits"]["relevant"]["value"] == 20 / 30
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_person_is_asked_about_the_best_hits_of_a_silent_hook(
+    judgekit: Run, press: Callable[..., None]
+) -> None:
+    press("y" * 30)
+    done = judgekit(*COMMAND)
+    assert "Nothing is injected, and 30 prompts have a hit that isn't sure enough" in done.out
+
+
 def test_what_cannot_be_measured_is_refused_with_a_remedy(
     world: Path, judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,42 @@ def test_a_thesaurus_names_the_dimension_and_an_unknown_one_is_said(
     assert done.err == "judgekit: no dimension 'colour[1m' in notes@1.0.0: 1 term left out\n"
 
 
+@pytest.fixture
+def pages(notes: Path) -> Path:
+    """Write a thesaurus of Terraphim's: a page a dimension, with its other words in a line."""
+    folder = notes.parent / "thesaurus"
+    (folder / "more").mkdir(parents=True)
+    (folder / "clear.md").write_text("# Clear\n\nEasy to read.\n\nsynonyms:: lucid, easy to read\n")
+    (folder / "more" / "Short.md").write_text("- synonyms:: terse\n- synonyms:: lean,\n")
+    (folder / "readme.md").write_text("What is in here.\n")
+    return folder
+
+
+def test_pages_with_synonyms_are_a_thesaurus(judgekit: Run, notes: Path, pages: Path) -> None:
+    done = judgekit("rubric", "terms", "import", str(pages), "--rubric", "notes.yaml")
+    assert done.code == 0, done.err
+    assert terms_in(str(notes))["clear"][:2] == ["lucid", "easy to read"]
+    assert terms_in(str(notes))["short"][:2] == ["terse", "lean"]
+
+
+def test_a_page_that_is_a_link_is_not_read(judgekit: Run, notes: Path, pages: Path) -> None:
+    secret = notes.parent / "elsewhere.md"
+    secret.write_text("synonyms:: secret\n")
+    (pages / "kind.md").symlink_to(secret)
+    judgekit("rubric", "terms", "import", str(pages), "--rubric", "notes.yaml")
+    assert terms_in(str(notes))["kind"] == []
+
+
+def test_a_folder_without_synonyms_says_what_is_expected(
+    judgekit: Run, notes: Path, pages: Path
+) -> None:
+    for page in pages.rglob("*.md"):
+        page.write_text("Nothing here.\n")
+    done = judgekit("rubric", "terms", "import", str(pages), "--rubric", "notes.yaml")
+    assert done.code == 65
+    assert "with lines `synonyms:: TERM, TERM`" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

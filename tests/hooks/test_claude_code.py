@@ -370,6 +370,19 @@ def test_a_pin_is_found_by_id_and_by_path_and_comes_first_and_once(pinned: Memor
     assert (text.count(TITLE), 'confidence="pinned"' in text) == (1, True)
 
 
+@pytest.mark.parametrize("name", ["deploy-freeze", "runbooks/deploy-freeze", "deploy-freeze.md"])
+@pytest.mark.parametrize("scorer", ["fts5", "keyword"])
+def test_a_pin_may_leave_out_the_ending_of_a_file(tmp_path: Path, name: str, scorer: str) -> None:
+    page = tmp_path / "notes" / f"{name.removesuffix('.md')}.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# Nothing is deployed in December\n\nAsk Ada first.\n")
+    settings = f"{{roots: [notes], scorer: {scorer}, pin: [{name}]}}"
+    by_project(tmp_path, f"retrieval: {settings}\n")
+    text, notes = claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path)})
+    assert notes == []
+    assert "Nothing is deployed in December" in text
+
+
 def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(
     pinned: MemoryStore, tmp_path: Path
 ) -> None:

@@ -100,7 +100,8 @@ TERMS = [
     ("What's Maria's café?", ["maria", "café"]),
     ("_private__name_", ["private__name", "private", "name"]),
     ("", []),
-    ("认证流程 是什么", ["认证流程", "是什么"]),
+    ("认证流程 是什么", ["认证", "证流", "流程", "是什", "什么"]),
+    ("Ship the .NET and C# parts 🚀", ["ship", ".net", "net", "c#", "parts", "🚀"]),
 ]
 
 
