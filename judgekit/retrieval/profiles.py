@@ -22,6 +22,7 @@ from judgekit.errors import ConfigError
 from judgekit.retrieval import compiled, scan
 from judgekit.retrieval.terms import fold
 from judgekit.rubric import search_path
+from judgekit.text import lines_of
 
 _HEAD = 20_000  # characters of a file in which its first keys stand
 
@@ -185,11 +186,11 @@ def _is_language(path: Path) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             beginning = file.read(_HEAD)
     except OSError:
         return False
-    keys = {line.partition(":")[0] for line in beginning.splitlines()}
+    keys = {line.partition(":")[0] for line in lines_of(beginning)}
     return "language" in keys and "retrieval" not in keys
 
 
