@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
@@ -147,6 +148,10 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
             gc.enable()
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    # It makes the coroutine of a call in a thread. If the call is cancelled meanwhile, nobody awaits it.
+    warnings.filterwarnings(
+        "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
+    )
     vars(litellm.main)["encoding"] = _Tokenizer()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logger = logging.getLogger(name)

@@ -335,6 +335,28 @@ print('left', 'main' in vars(sys.modules.get('litellm', object)), flush=True)
 os._exit(0)
 """
 
+CALLED_OFF = """
+import gc, time
+from judgekit.providers.litellm import loaded
+
+async def main():
+    litellm = await loaded()
+    make_coroutine = litellm.main.completion
+    def make_slowly(*words, **names):
+        time.sleep(0.3)
+        return make_coroutine(*words, **names)
+    litellm.main.completion = make_slowly
+    endpoint = resolve(PanelRequest(), os.environ).endpoints['quick'][0]
+    call = asyncio.create_task(open_gateway({}).complete(endpoint, request(10)))
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.wait([call])
+    await asyncio.sleep(0.5)
+    gc.collect()
+    print('called off', call.cancelled())
+asyncio.run(main())
+"""
+
 
 def printed(code: str, base: str = "http://127.0.0.1:9/v1", **environ: str) -> list[str]:
     """Return the lines that a process prints which has an address of its own; none on stderr."""
@@ -373,3 +395,8 @@ def test_nothing_is_printed_whatever_happens() -> None:
 
 def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() -> None:
     assert printed(CALLING + LATE) == ["['timeout', 'timeout', 'timeout']", "left False"]
+
+
+@pytest.mark.slow
+def test_a_call_that_is_called_off_while_litellm_begins_it_prints_nothing() -> None:
+    assert printed(CALLING + CALLED_OFF) == ["called off True"]
