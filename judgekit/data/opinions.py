@@ -85,8 +85,10 @@ class Opinions:
         self._places[tier, id_key(row.row_id)] = place
 
     def draw(self, row: PendingRow, purpose: str) -> float:
-        """Return a number from 0 to 1 that only this user's key, this run and the row's id decide."""
-        return Draws(self._key, self._nonce).draw(row.row_id, purpose)
+        """Draw a number from 0 to 1 decided by the user's key, the run, the row's id and its content."""
+        # A row that changes is drawn anew: whoever knows that it's in no sample could write anything into it.
+        purpose_of_text = f"{purpose} of {row.fingerprint.current}"
+        return Draws(self._key, self._nonce).draw(row.row_id, purpose_of_text)
 
     def _open(self, *, is_fresh: bool) -> IO[bytes]:
         if self._out is None:
