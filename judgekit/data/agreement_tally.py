@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
 from judgekit.evaluation import agreement
 from judgekit.evaluation.agreement import Promise
 from judgekit.evaluation.stats import ReportPart
-from judgekit.judging.verdict import AgreementPromise
+from judgekit.judging.verdict import AgreementPromise, Verdict
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
+    from judgekit.judging.verdict import Round
 
 STRONG: TierName = "deep"
 
@@ -74,10 +77,21 @@ class Agreement(ReportPart):
 
 
 class Call(NamedTuple):
-    """What a tier's opinion on a row cost in US dollars, and how long it took."""
+    """The cost of a tier's opinion on a row in US dollars, and how long it took."""
 
     usd: float | None
+    """None if not every cost is known."""
     seconds: float
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Call | None:
+        """Add up the rounds of a tier; None if it has none."""
+        if not rounds:
+            return None
+        costs = [round_.usage.cost_usd for round_ in rounds]
+        usd = None if None in costs else sum(filter(None, costs))
+        slowest_ms = max(round_.latency_ms for round_ in rounds)  # they're asked at once
+        return cls(usd, slowest_ms / 1000)
 
 
 class PromisedRow(NamedTuple):
@@ -89,31 +103,31 @@ class PromisedRow(NamedTuple):
     first: Call | None
     """The call of the first tier; None if it wasn't asked."""
     strong: Call | None
-    """That of `deep`; None if the first tier decides."""
+    """That of `deep`; None if it wasn't asked."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
-        """Read the record of a verdict; None if there's no promise in it."""
+        """Read the record of a verdict; None if there's no promise in it, or if it's damaged."""
         if not isinstance(record.get("promise"), dict):
             return None
-        promise = AgreementPromise.model_validate(record["promise"])
+        try:
+            verdict = Verdict.model_validate(record)
+        except ValidationError:
+            return None
+        promise = verdict.promise
+        assert promise is not None, "the record has one"  # noqa: S101
         return cls(
             promise=promise,
-            mode=record["mode"],
-            verdict=record["verdict"],
-            first=_call_of(promise.first_tier, record),
-            strong=_call_of(STRONG, record),
+            mode=verdict.mode,
+            verdict=verdict.verdict,
+            first=Call.of([each for each in verdict.rounds if each.tier == promise.first_tier]),
+            strong=Call.of([each for each in verdict.rounds if each.tier == STRONG]),
         )
 
-
-def _call_of(tier: str, record: Mapping[str, Any]) -> Call | None:
-    """Add up the rounds of a tier; None if it has none."""
-    rounds = [round_ for round_ in record["rounds"] if round_["tier"] == tier]
-    if not rounds:
-        return None
-    costs = [round_["usage"]["cost_usd"] for round_ in rounds]
-    usd = None if None in costs else sum(costs)
-    return Call(usd, max(round_["latency_ms"] for round_ in rounds) / 1000)
+    @property
+    def is_decided_by_first(self) -> bool:
+        """Whether the first tier's opinion is the verdict; a row that nobody was asked about has none."""
+        return self.first is not None and self.strong is None
 
 
 @dataclass
@@ -169,8 +183,7 @@ class AgreementTally:
         if row.strong is not None:
             self.strong_calls += 1
             self._strong.append(row.strong)
-        else:
-            self.decided_by_first += 1
+        self.decided_by_first += row.is_decided_by_first
         self._note_agreement(row)
 
     def _note_agreement(self, row: PromisedRow) -> None:
@@ -182,7 +195,7 @@ class AgreementTally:
         level = agreement.level_of(is_strict=is_strict, is_apart=is_apart)
         group = self._groups.setdefault(is_apart, _Group(level))
         group.rate = promise.rate
-        group.final += row.strong is None
+        group.final += row.is_decided_by_first
         if promise.counted:
             agrees = Promise(promise.share, promise.on).holds_for(promise.first, row.verdict)
             group.disagreements += not agrees

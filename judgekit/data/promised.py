@@ -89,6 +89,16 @@ class PromisedTiers(NamedTuple):
     mode: ModeName
 
 
+def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
+    """Raise `UsageError` for an option that says who judges: under a promise the first tier and deep do."""
+    for name, value in options.items():
+        if value:
+            problem = "the first tier and deep judge, as configured"
+            raise UsageError(
+                f"{promise} and {name} do not go together: {problem}; leave {name} out"
+            )
+
+
 def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
     """Find the first tier, and the mode; raises `UsageError` if a promise of agreement can't be made."""
     if configuration.load(project).server.url is not None:
@@ -133,19 +143,21 @@ def bind_rows(
 
 
 class _First(NamedTuple):
-    """What counts of a first opinion."""
+    """The first tier's opinion on a row."""
 
     outcome: Outcome | None
-    """None: it can't be final."""
+    """None if it can't be final."""
     margin: float
-    call: Call
+    call: Call | None
+    """None if no model was asked."""
 
 
 class _Strong(NamedTuple):
-    """What counts of a verdict by `deep`."""
+    """The verdict by `deep` on a row."""
 
     word: VerdictWord
-    call: Call
+    call: Call | None
+    """None if no model was asked."""
 
 
 class _Price(NamedTuple):
@@ -257,8 +269,8 @@ class PromisedRun:
         if _pays(share, first, strong):
             return True
         pilot_rows = f"of {len(pilot)} rows that both judged"
-        found = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
-        self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {found}; {STRONG} judges all")
+        problem = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
+        self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONG} judges all")
         return False
 
     def _pilot(self) -> list[str]:
@@ -338,7 +350,7 @@ class PromisedRun:
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
             outcome = _as_outcome(verdict.verdict)
-        self._first[key] = _First(outcome, verdict.margin or 0.0, _call_of(verdict))
+        self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
         """Ask `deep` about rows, and unless told otherwise write their verdicts."""
@@ -349,18 +361,19 @@ class PromisedRun:
                 if kept is None or kept.verdict == "undetermined":
                     left.append(key)
                     continue
-                self._strong[key] = _Strong(kept.verdict, _call_of(kept))
+                self._strong[key] = _Strong(kept.verdict, Call.of(kept.rounds))
             if writes:
                 self._write_strong(key)
         self._work.waits_for = ""
 
         def note(key: str, verdict: Verdict) -> None:
-            self._strong[key] = _Strong(verdict.verdict, _call_of(verdict))
+            self._strong[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
             if writes:
                 self._write_strong(key)
 
-        if self._job.make_batch_runner is not None and left:
-            await self._ask_in_batches(left, note)
+        if self._job.make_batch_runner is not None:
+            if left and not self._is_over:
+                await self._ask_in_batches(left, note)
             return
         async for key, verdict in self._judged(STRONG, left, only_deep):
             note(key, verdict)
@@ -385,7 +398,9 @@ class PromisedRun:
             self._work.note_calls(record)
             note(key, verdict)
 
-        await runner.judge(iter([self._rows[key] for key in keys]), on_record)
+        # The runner keeps to the money that's left; what the rows themselves cost isn't known beforehand.
+        rows = self._affordable(keys, _Purse(limit_usd=None))
+        await runner.judge(rows, on_record)
 
     async def _judged(
         self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
@@ -537,7 +552,9 @@ class PromisedRun:
             verdict = self._opinions.find(tier, self._rows[key])
             if verdict is None or verdict.cost_source == "cache":
                 continue
-            call = _call_of(verdict)
+            call = Call.of(verdict.rounds)
+            if call is None:
+                continue
             seconds.append(call.seconds)
             if call.usd is not None:
                 costs.append(call.usd)
@@ -624,12 +641,6 @@ def only_deep(judge: DocumentJudge) -> DocumentJudge:
 
 def _with_first_opinions(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
     return replace(judge, instead=partial(judge_first, tier))
-
-
-def _call_of(verdict: Verdict) -> Call:
-    usd = verdict.cost_usd if verdict.cost_complete else None
-    latency_ms = max((round_.latency_ms for round_ in verdict.rounds), default=0)
-    return Call(usd, latency_ms / 1000)
 
 
 def _as_outcome(word: VerdictWord) -> Outcome | None:

@@ -313,7 +313,7 @@ class AgreementPromise(_Record):
     again: VerdictWord | None = Field(default=None, exclude_if=operator.not_)
 
     def __str__(self) -> str:
-        """Say it in brackets' words: promise 0.95, sampled 1 in 9."""
+        """Describe it in a few words, such as `promise 0.95, sampled 1 in 9`."""
         if not self.rate:
             return f"promise {self.share:g}"
         return f"promise {self.share:g}, sampled 1 in {1 / self.rate:.2g}"

@@ -191,10 +191,40 @@ def test_a_row_that_the_first_tier_fails_on_goes_up(judgekit: Run, server: TwoMo
 
 @pytest.mark.slow
 def test_a_strong_verdict_that_fails_is_no_agreement(judgekit: Run, server: TwoModels) -> None:
-    opinions: list[tuple[int, int | str]] = [(5, "x") for _ in range(COUNT)]
+    opinions: list[tuple[int, int | str]] = []
+    for number in range(COUNT):
+        opinions.append((5, 5 if number % 5 == 0 else "x"))
     write_rows(Path("rows.jsonl"), opinions)
-    judgekit(*JUDGE, "--mode", "lenient", "--agree", "0.8")
-    assert deciding_tiers()["quick"] == 0
+    judgekit(*LENIENT)
+    undecided = [row for row in read() if row["verdict"] == "undetermined"]
+    assert server.calls[LARGE] > COUNT * 0.4
+    assert all("large=x" in row["answer"] for row in undecided)
+    assert len(undecided) > COUNT * 0.3
+
+
+@pytest.mark.slow
+def test_a_row_that_changes_is_drawn_anew(judgekit: Run, server: TwoModels) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    before = [row["judged"]["promise"]["sampled"] for row in read()]
+    text = Path("rows.jsonl").read_text()
+    Path("rows.jsonl").write_text(text.replace("This is row", "This is now row"))
+    judgekit(*LENIENT)
+    after = [row["judged"]["promise"]["sampled"] for row in read()]
+    assert before != after
+
+
+@pytest.mark.slow
+def test_a_report_of_results_with_a_damaged_promise_says_nothing_of_it(
+    judgekit: Run, server: TwoModels
+) -> None:
+    write_rows(Path("rows.jsonl"), sure_and_unsure())
+    judgekit(*LENIENT)
+    text = Path("out.jsonl").read_text()
+    Path("out.jsonl").write_text(text.replace('"share": 0.8', '"share": "much"'))
+    done = judgekit("report", "out.jsonl", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out).get("agreement") is None
 
 
 @pytest.mark.slow
