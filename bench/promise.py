@@ -330,7 +330,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder with outside data")
     parser.add_argument("--draws", type=int, default=1_000)
-    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     page = PAGE.format(

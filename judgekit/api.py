@@ -32,7 +32,7 @@ from judgekit import environment
 from judgekit.config import EXPECTED, check, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
-from judgekit.data.promised import AgreementOptions, promised_rows
+from judgekit.data.promised import AgreementOptions, promised_rows, refuse_beside
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
@@ -257,10 +257,8 @@ def _agreement(
     """Check what is asked of a promise of agreement; raises `UsageError`."""
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
-    for name in ("model", "depth", "explain"):
-        if options.get(name):
-            problem = "the first tier and deep judge, as configured"
-            raise UsageError(f"agree and {name} do not go together: {problem}; leave {name} out")
+    choices = {name: options.get(name) for name in ("model", "depth", "explain")}
+    refuse_beside("agree", choices)
     return AgreementOptions(share, on, confirms_accepted=always_confirm is not None)
 
 

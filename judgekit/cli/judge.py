@@ -132,9 +132,10 @@ def judge(
             problem = "the exit code is the answer; leave --exit-on out"
             raise UsageError(f"--until and --exit-on do not go together: {problem}")
         if agree is not None:
-            _refuse_beside_agree(
-                {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
-            )
+            from judgekit.data.promised import refuse_beside
+
+            choices = {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
+            refuse_beside("--agree", choices)
         run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
@@ -166,14 +167,6 @@ def judge(
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
     return code
-
-
-def _refuse_beside_agree(options_by_name: Mapping[str, object]) -> None:
-    """Raise `UsageError` for an option that says who judges: under a promise the first tier and deep do."""
-    for name, value in options_by_name.items():
-        if value:
-            problem = "the first tier and deep judge, as configured"
-            raise UsageError(f"--agree and {name} do not go together: {problem}; leave {name} out")
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
