@@ -83,18 +83,26 @@ def _print_results(results: list[dict[str, Any]]) -> None:
         say("nothing found")
     in_force = [result for result in results if not result.get("status")]
     for rank, result in enumerate(in_force, 1):
-        say(f"{rank:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
+        title = typer.style(" ".join(result["title"].split()), bold=True)
+        say(f"{rank:>2}. {title}{_count_alike(result)}")
         _print_place(result)
     if len(in_force) < len(results):
         say("Not in force any more:")
     for result in results:
         if result.get("status"):
-            say(f"  - {' '.join(result['title'].split())} ({result['status']})")
+            title = " ".join(result["title"].split())
+            say(f"  - {title} ({result['status']}){_count_alike(result)}")
             _print_place(result)
 
 
+def _count_alike(result: dict[str, Any]) -> str:
+    """Say how many older results share the place of this one; "" if there's none."""
+    count = result.get("alike")
+    return f" (and {count} alike)" if count else ""
+
+
 def _print_place(result: dict[str, Any]) -> None:
-    """Print where a result is, how sure the search is of it, and its passage."""
+    """Print where a result is, how sure the search is of it, how old it is, and its passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
     confidence = result["confidence_label"]
@@ -102,6 +110,8 @@ def _print_place(result: dict[str, Any]) -> None:
         confidence += f" {result['confidence']:.2f}"
     if result["kept_by"] not in ("bm25", "command"):
         confidence += f", kept by {result['kept_by']}"
+    if result.get("age"):
+        confidence += f", {result['age']} old"
     say(f"    {category}{result['path']}{tags}  ({confidence})")
     if result["snippet"]:
         say(f"    {' '.join(result['snippet'].split())}")

@@ -17,7 +17,7 @@ from judgekit.evaluation.stats import Measure, ReportPart, Resampling, intervals
 from judgekit.ledger.rates import Interval
 from judgekit.retrieval import bm25, index_file, parts, terms, update
 from judgekit.retrieval.compiled import Profile, Profiles
-from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown
+from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown, unfold
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
@@ -66,12 +66,12 @@ class SearchableCollection:
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without noise floor.
 
-        What the product itself looks at comes first, in its order.
+        What the product itself looks at comes first, in its order, with near duplicates one behind the other.
         """
         candidates = self._find(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
             candidates = [*candidates, *self._find(text, self._profile_without_floor, depth)]
-        ids = dict.fromkeys(candidate.id for candidate in candidates)
+        ids = dict.fromkeys(candidate.id for candidate in unfold(candidates))
         return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:

@@ -163,8 +163,14 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     title = short_line(candidate.title, _TITLE)
     if candidate.status:
         title = f"{title} ({candidate.status})"
+    if candidate.alike:
+        title = f"{title} (and {len(candidate.alike)} alike)"
     path = escape(short_line(candidate.place, _PATH))
-    line = f'<result category="{category}" confidence="{confidence}">{escape(title)} -> {path}'
+    age = candidate.describe_age()
+    marks = f' age="{age}"' if age else ""
+    line = (
+        f'<result category="{category}" confidence="{confidence}"{marks}>{escape(title)} -> {path}'
+    )
     # A comma in a tag would look like two tags.
     tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
     listed = ",".join(tag for tag in tags if tag)

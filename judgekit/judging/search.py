@@ -63,8 +63,10 @@ class Result(BaseModel, frozen=True):
     """One memory or document that was found; `kept_by` is the tier that kept it, "bm25" or "command".
 
     What `retrieval.command` found has no `bm25`, and no `confidence` but the program's own. A `status` is
-    there only for what is not in force any more: superseded, deprecated or rejected. `because` is the row of
-    the table of escalation that ended the judging of it, if it was judged.
+    there only for what is not in force any more: superseded, deprecated or rejected. An `age` ("7 months") is
+    there only for what is older than 90 days. `alike` counts older ones that say nearly the same, which share
+    its place, and `alike_paths` names them. `because` is the row of the table of escalation that ended the
+    judging of it, if it was judged.
     """
 
     id: str
@@ -78,6 +80,9 @@ class Result(BaseModel, frozen=True):
     confidence_label: str
     kept_by: str
     status: str | None = Field(default=None, exclude_if=operator.not_)
+    age: str = Field(default="", exclude_if=operator.not_)
+    alike: int = Field(default=0, exclude_if=operator.not_)
+    alike_paths: list[str] = Field(default=[], exclude_if=operator.not_)
     because: str = Field(default="", exclude_if=operator.not_)
 
 

@@ -4,6 +4,10 @@ Hits are ordered by score and confidence, then by the category's priority, then 
 score says how much of a text is about the query's words, and a confidence knows titles and neighbours: a page
 whose title is the query may be a long one.
 
+Near duplicates share one place, which the newest of them takes. Notes are written twice by agents, and copied
+from store to store. Each copy would take the place of another memory, and be a rival of the others, so that
+none of them would be sure enough.
+
 A confidence is a logistic regression on the first four of these features. Its coefficients are data
 (`confidence` in retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what,
 and what else was tried.
@@ -28,11 +32,14 @@ from judgekit.text import encodable, visible
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
+
+    # What a query can tell apart: the terms of it that a hit has, and its status.
+    MatchKey: TypeAlias = tuple[frozenset[str], str]
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
 SAME_EVIDENCE = 1.0
@@ -49,6 +56,16 @@ UNRATED = "unrated"  # its label, where the program gave no confidence
 # Hits of a prompt that are rated: on labelled prompts as good as five times as many.
 PROMPT_POOL = 15
 INJECTED_LABEL = "high"
+# Of the different words of two texts, the share that both have if they say the same. Pages of real
+# documentation that are about different things share up to .784 (how to install a program with two package
+# managers); a note of twenty words in which two were replaced shares .82.
+SAME_WORDS = 0.8
+OLD_DAYS = 90  # beyond which an entry says its age
+_DAY = 86_400  # seconds
+_MONTH = 365.25 / 12  # days
+_MONTHS_SAID = 24  # from which an age is said in years
+# 2 January 1980, in seconds: archives and builds that keep no times give files earlier ones.
+_EARLIEST = 315_619_200
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
 
@@ -63,7 +80,8 @@ class Candidate:
     or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
     found it. What a pin named keeps the values that it begins with. What a program of the user's found is of
     kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is not `rated`.
-    A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked.
+    A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked. `alike`
+    are older hits that say nearly the same, and share its place.
     """
 
     def __init__(
@@ -100,6 +118,7 @@ class Candidate:
         self.part: Part | None = None
         self.rated = True
         self.status = ""
+        self.alike: tuple[Candidate, ...] = ()
 
     def shown(self) -> dict[str, Any]:
         """Return what a search shows of it, in printable texts; null for a number that there is not."""
@@ -118,7 +137,25 @@ class Candidate:
         }
         if self.status:
             shown["status"] = self.status
+        age = self.describe_age()
+        if age:
+            shown["age"] = age
+        if self.alike:
+            shown["alike"] = len(self.alike)
+            shown["alike_paths"] = [encodable(hit.path) for hit in self.alike]
         return shown
+
+    def describe_age(self, now: float | None = None) -> str:
+        """Return its age ("7 months", "2 years"); "" if it's of the last 90 days, or of an unknown time."""
+        if now is None:
+            now = time.time()
+        days = (now - self.updated) / _DAY
+        if days <= OLD_DAYS or self.updated < _EARLIEST:
+            return ""
+        months = round(days / _MONTH)
+        if months < _MONTHS_SAID:
+            return f"{months} months"
+        return f"{months // 12} years"
 
 
 class RankedCandidates:
@@ -207,7 +244,7 @@ def order(
 ) -> list[Candidate]:
     """Return the hits of a store of `size` documents, rated, best first, without those that are noise."""
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
-    kept = [hit for hit in hits if hit.bm25 >= floor]
+    kept = fold_alike([hit for hit in hits if hit.bm25 >= floor])
     rate(kept, terms, size, profile)
     best = max([hit.score for hit in kept], default=0.0) or 1
     recent = time.time() - profile.recent_days * 86_400
@@ -314,3 +351,66 @@ def label_of(confidence: float, labels: Mapping[str, float]) -> str:
     if confidence >= labels["high"]:
         return "high"
     return "medium" if confidence >= labels["medium"] else "low"
+
+
+def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
+    """Leave out each hit that says nearly the same as a newer one, and note it in the newer one's `alike`.
+
+    Hits that have different terms of the query stay apart, since the query tells them apart. The order stays.
+    """
+    leaders_by_key: dict[MatchKey, list[Candidate]] = {}
+    words_by_file: dict[str, set[str]] = {}
+    folded: set[int] = set()
+    for hit in sorted(hits, key=lambda hit: -hit.updated):
+        if hit.part is None or hit.damaged:  # its text isn't known
+            continue
+        leaders = leaders_by_key.setdefault(_make_match_key(hit), [])
+        leader = _find_leader(hit, leaders, words_by_file)
+        if leader is None:
+            leaders.append(hit)
+            continue
+        _add_to(leader, hit)
+        folded.add(id(hit))
+    return [hit for hit in hits if id(hit) not in folded]
+
+
+def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
+    """Return the hits with those that were left out for each behind it."""
+    unfolded = []
+    for hit in hits:
+        unfolded += [hit, *hit.alike]
+    return unfolded
+
+
+def _make_match_key(hit: Candidate) -> MatchKey:
+    terms = hit.part.terms if hit.part is not None else ()
+    return frozenset([terms[place].text for place in hit.matched]), hit.status
+
+
+def _find_leader(
+    hit: Candidate, leaders: Sequence[Candidate], words_by_file: dict[str, set[str]]
+) -> Candidate | None:
+    """Return the first of the leaders that says nearly the same; None if there's none."""
+    for leader in leaders:
+        # Much longer texts have other words, too: most pairs need no look at their words.
+        shorter, longer = sorted((hit.length, leader.length))
+        if shorter < SAME_WORDS * longer:
+            continue
+        for one in (hit, leader):
+            if one.file not in words_by_file:
+                words_by_file[one.file] = set(one.text.split())
+        words = words_by_file[hit.file]
+        others = words_by_file[leader.file]
+        in_both = len(words & others)
+        if in_both and in_both >= SAME_WORDS * (len(words) + len(others) - in_both):
+            return leader
+    return None
+
+
+def _add_to(leader: Candidate, hit: Candidate) -> None:
+    """Note a hit as one that says the same; the leader is as sure as the surest of them."""
+    leader.alike = (*leader.alike, hit, *hit.alike)
+    if hit.confidence > leader.confidence:
+        leader.confidence = hit.confidence
+        leader.confidence_label = hit.confidence_label
+        leader.worth_mentioning = hit.worth_mentioning

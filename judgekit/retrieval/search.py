@@ -109,17 +109,23 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
-        candidate.path = candidate.file.removeprefix(base)
+        for hit in (candidate, *candidate.alike):
+            hit.path = hit.file.removeprefix(base)
     return ranked
 
 
 def _merge(ranked: RankedCandidates) -> None:
     """Order the hits of several stores; of those for the same file, and of equal notes, keep the first."""
     unique: dict[str, Candidate] = {}
-    for hit in sorted(ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)):
+    for hit in sorted(ranked.candidates, key=_rank_in_all):
         unique.setdefault(hit.file, hit)
-    ranked.candidates[:] = unique.values()
+    folded = confidence.fold_alike(list(unique.values()))
+    ranked.candidates[:] = sorted(folded, key=_rank_in_all)
     ranked.notes[:] = dict.fromkeys(ranked.notes)
+
+
+def _rank_in_all(hit: Candidate) -> tuple[bool, float]:
+    return hit.status != "", -hit.confidence
 
 
 def _move_pinned(
@@ -247,7 +253,8 @@ class _Search:
             opened.connection.execute("BEGIN")  # one lock for all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
-            places = [candidate.place for candidate in (*pinned.values(), *hits)]
+            shown = (*pinned.values(), *confidence.unfold(hits))
+            places = [candidate.place for candidate in shown]
             has_changed = index.recheck(opened, places)
             if not has_changed:
                 break

@@ -107,7 +107,8 @@ def agree(
     compared = 0
     for text in texts:
         wanted = parts.whole(text, PROFILE.language)
-        scores = {hit.id: hit.bm25 for hit in bm25.match(store.index, wanted, pool)}
+        hits = confidence.unfold(bm25.match(store.index, wanted, pool))
+        scores = {hit.id: hit.bm25 for hit in hits}
         expected = oracle.scores(
             [term for part in wanted for term in part.terms], oracle.rows if everything else scores
         )
@@ -182,11 +183,12 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     hits = match(documents, "jwt pancake", quick=quick)
     assert names(hits)[0] == "both"
     assert hits[0].matched == {0, 1}
-    assert len(hits) == (bm25.QUICK_POOL if quick else bm25.POOL)
+    assert len(confidence.unfold(hits)) == (bm25.QUICK_POOL if quick else bm25.POOL)
     assert all(0 in hit.matched for hit in hits), (
         "nothing was looked for by the frequent word alone"
     )
-    assert len(match(fillers(250), "pancake", quick=quick)) > 3, "but without a rarer one it was"
+    pancakes = confidence.unfold(match(fillers(250), "pancake", quick=quick))
+    assert len(pancakes) > 3, "but without a rarer one it was"
 
 
 def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from memory_store import MemoryStore, jwt_store, listed
+from memory_store import NOW, MemoryStore, jwt_store, listed
 
 from judgekit.config import files
 from judgekit.errors import ConfigError
@@ -215,7 +216,8 @@ def test_a_record_becomes_an_entry_and_its_body_is_the_categorys_fields(store: M
         ("auth", "jwt"),
     )
     assert "rotating cookie" in found.body
-    assert (found.updated, found.problem) == (1768467600.0, None)
+    assert found.updated == datetime.fromisoformat(NOW).timestamp()
+    assert found.problem is None
     for category, content, words in BODIES:
         path = store.add("other", "Other", category=category, content=content)
         assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split(), content

@@ -55,6 +55,7 @@ _VARYING = (
     (re.compile(r"project-[0-9a-f]{12}"), "project-ID"),
     (re.compile(r',"quote_hash":"[0-9a-f]{64}"'), ""),  # under a secret that is another each time
     (re.compile(r"\b\d+(?:\.\d+)? (ms|s)\b"), r"N \1"),
+    (re.compile(r"\b\d+ (?:months|years)\b"), "AGE"),
 )
 
 

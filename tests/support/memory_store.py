@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from judgekit.retrieval import compiled, scan
@@ -26,6 +27,9 @@ FIELDS = {
     "tech_debt": "description",
     "session_summary": "goal",
 }
+
+
+NOW = datetime.now(UTC).isoformat()
 
 
 class MemoryStore:
@@ -56,7 +60,7 @@ class MemoryStore:
             "id": name,
             "title": title,
             "record_status": "active",
-            "updated_at": "2026-01-15T09:00:00Z",
+            "updated_at": NOW,
             "tags": tags,
             "content": {FIELDS[category]: body},
         }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import UTC, datetime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +92,19 @@ class Listed:
     def __init__(self) -> None:
         self.folders: set[str] = set()
         self.problems: list[str] = []
+
+
+def read_time(value: object) -> float:
+    """Return a written time in seconds since the epoch, 0 if it's none; without a zone it's in UTC."""
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return 0.0
+    if not moment.tzinfo:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
 
 
 def contained(root: str, relative: str) -> str | None:

@@ -69,6 +69,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         category,
         tags=markdown.tags_of(fields),
         body=markdown.with_descriptions(fields, body),
+        updated=markdown.time_of(fields),
     )
     entry.aliases = markdown.aliases_of(fields)
     entry.status = force.status_of(fields, body)

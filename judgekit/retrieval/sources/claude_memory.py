@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from judgekit.environment import MEMORY, MEMORY_CONFIG
 from judgekit.retrieval.sources import (
@@ -19,6 +18,7 @@ from judgekit.retrieval.sources import (
     decode,
     force,
     read_bytes,
+    read_time,
     stem,
 )
 from judgekit.text import lines_of
@@ -202,7 +202,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         category,
         tags=[tag for tag in tags if isinstance(tag, str)],
         body=body_text(record, profile.categories[category]["body"], profile.max_bytes),
-        updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
+        updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
     entry.status = force.status_of(_stated(record), "")
     entry.note = note
@@ -269,16 +269,3 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
                 break
         else:
             waiting.pop()
-
-
-def _seconds(value: object) -> float:
-    """Return a time in seconds since the epoch, 0 where it is none; without a zone it is UTC."""
-    if not isinstance(value, str):
-        return 0.0
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return 0.0
-    if not moment.tzinfo:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources import Entry, Listed, Unreadable, force, read_bytes, read_text, stem
+import time
+
+from judgekit.retrieval.sources import (
+    Entry,
+    Listed,
+    Unreadable,
+    force,
+    read_bytes,
+    read_text,
+    read_time,
+    stem,
+)
 from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
 
@@ -22,6 +33,9 @@ LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _MOST_ALIASES = 20
+# The first of these that a header has says when the note was last changed. The time of a file is that of the
+# checkout in a clone.
+_TIMES = ("updated", "updated_at", "modified", "last_modified", "lastmod", "date")
 _MOST_ALIAS = 200  # characters
 
 
@@ -47,7 +61,12 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         return None
     title = one_line(fields.get("title", [])) or heading(body) or stem(relative)
     entry = Entry(
-        relative, title, CATEGORY, tags=tags_of(fields), body=with_descriptions(fields, body)
+        relative,
+        title,
+        CATEGORY,
+        tags=tags_of(fields),
+        body=with_descriptions(fields, body),
+        updated=time_of(fields),
     )
     entry.aliases = aliases_of(fields)
     entry.status = force.status_of(fields, body)
@@ -73,6 +92,15 @@ def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the other titles that Obsidian keeps in a note's front matter."""
     aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
     return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
+
+
+def time_of(fields: Mapping[str, list[str]]) -> float:
+    """Return the time of the last change that a header gives, in seconds; 0 if it gives none of the past."""
+    for key in _TIMES:
+        seconds = read_time(" ".join(fields.get(key, [])))
+        if seconds:
+            return seconds if seconds <= time.time() else 0.0
+    return 0.0
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
