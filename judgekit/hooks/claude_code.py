@@ -158,7 +158,8 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return "", notes
     ranked = context.find_candidates(prompt, configured)
     if ranked.notes:
-        notes += context.take_due_notes(configured.project, ranked.notes)
+        due_notes = context.take_due_notes(configured.project, ranked.notes)
+        notes += context.suggest_pins(due_notes, ranked, configured)
     session = context.session_of(payload, configured)
     if session is not None:
         session.hold_back(ranked, prompt)

@@ -66,6 +66,15 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
     return search.search(prompt, configured["roots"], **options)
 
 
+def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
+    """Return notes; those about pins without a memory name the one that may be meant."""
+    if ranked.pin_by_note.keys().isdisjoint(notes):
+        return notes
+    from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
+
+    return pins.suggest(notes, ranked.pin_by_note, ranked.searched_roots, configured.profiles)
+
+
 def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
     """Return what the conversation was told lately; None where nothing is held back."""
     session = payload.get("session_id")

@@ -51,7 +51,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         reason = "the prompt is too short or a notification: the hook adds nothing"
         return "\n".join([*lines, reason])
     ranked = context.find_candidates(prompt, configured)
-    lines += [f"note: {note}" for note in ranked.notes]
+    lines += [f"note: {note}" for note in context.suggest_pins(ranked.notes, ranked, configured)]
     lines += [f"note: {describe_empty(root)}" for root in ranked.empty_roots]
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _judge_without_effect(project)]

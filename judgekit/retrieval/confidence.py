@@ -162,7 +162,8 @@ class RankedCandidates:
     """The answer to a query, best first, and `notes`, one line each for stderr.
 
     `pinned` were asked for by name and are no `candidates`, `repeated` the conversation has already.
-    `empty_roots` have no file that is read: whoever searches is told, and the hook is silent about it.
+    `searched_roots` are the real folders of stores; `empty_roots` have no file that is read: whoever searches
+    is told, and the hook is silent about it. `pin_by_note` has the pins without a memory, by their notes.
     A judge saw `judged` of the candidates and let `dropped` of them go.
     `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
     """
@@ -177,6 +178,8 @@ class RankedCandidates:
         self.degraded: str | None = None
         self.repeated: list[Candidate] = []
         self.empty_roots: list[str] = []
+        self.searched_roots: list[str] = []
+        self.pin_by_note: dict[str, str] = {}
         self.judged = 0
         self.dropped = 0
 

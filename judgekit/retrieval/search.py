@@ -78,7 +78,6 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
-    has_store = False
     searched = _Search(query, profiles, project, pins, ranked)
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
     for root in dict.fromkeys(roots):
@@ -89,7 +88,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         if not may_be_searched(root, folder, base, trusted):
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
-        has_store = True
+        ranked.searched_roots.append(folder)
         hits = None
         if scorer != _KEYWORD:
             hits = searched.by_fulltext(folder, limit, pool, patience)
@@ -104,9 +103,10 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         _merge(ranked)
     if pins:
         _move_pinned(ranked, pins, searched.pinned)
-        if has_store:
+        if ranked.searched_roots:
             lost = [pin for pin in pins if pin not in searched.pinned]
-            ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
+            ranked.pin_by_note = {f"retrieval.pin: {pin!r}: {_NO_PIN}": pin for pin in lost}
+            ranked.notes += ranked.pin_by_note
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         for hit in (candidate, *candidate.alike):

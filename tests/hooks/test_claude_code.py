@@ -383,6 +383,42 @@ def test_a_pin_may_leave_out_the_ending_of_a_file(tmp_path: Path, name: str, sco
     assert "Nothing is deployed in December" in text
 
 
+NEAR_PINS = {
+    "never-push-on-fridays": "freeze.md",  # its title
+    "deploy-freeze": "runbooks/deploy-freezes.md",  # its name, in a folder
+    "runbook/deploy-freezes": "runbooks/deploy-freezes.md",
+    "Never Push On Fridays": "freeze.md",
+    "zeppelin": None,
+}
+
+
+@pytest.mark.parametrize("name", NEAR_PINS)
+@pytest.mark.parametrize("scorer", ["fts5", "keyword"])
+def test_a_pin_that_fits_nothing_asks_for_the_nearest_name(
+    tmp_path: Path, name: str, scorer: str
+) -> None:
+    notes = tmp_path / "notes"
+    (notes / "runbooks").mkdir(parents=True)
+    (notes / "runbooks" / "deploy-freezes.md").write_text("# In December\n\nAsk Ada first.\n")
+    (notes / "freeze.md").write_text("# Never push on Friday\n\nThe week ends.\n")
+    by_project(tmp_path, f"retrieval: {{roots: [notes], scorer: {scorer}, pin: ['{name}']}}\n")
+    _, (note,) = claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path)})
+    near = NEAR_PINS[name]
+    _, said, suggestion = note.partition("nothing is injected for it")
+    assert said
+    assert suggestion == (f"; did you mean {near!r}?" if near else "")
+
+
+def test_an_explanation_asks_for_the_nearest_name_each_time(
+    pinned: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin(pinned, "fridayz")
+    monkeypatch.chdir(pinned.project)
+    for _ in range(2):
+        report = explain.report(OTHER, str(pinned.project))
+        assert "did you mean 'constraints/fridays.json'?" in report
+
+
 def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(
     pinned: MemoryStore, tmp_path: Path
 ) -> None:
