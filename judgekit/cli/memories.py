@@ -62,7 +62,9 @@ def measure_memories(
     answers = _read_answers(labels, kept_path, project, as_json=as_json)
     tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
-    pairs = trial.collect_pairs(tried.trials, mentions=fit)  # thresholds are fitted to these, too
+    # Thresholds are fitted to mentions, too, and to what a model is surest of.
+    surest = configured["max_inject"] if fit else 0
+    pairs = trial.collect_pairs(tried.trials, mentions=fit, surest=surest)
     if labels is None and at_terminal():
         _ask_about(_without_answer(pairs, answers), answers, kept_path)  # adds to `answers`
     hook_alone = trial.hook_report(tried.trials, answers)
@@ -201,6 +203,12 @@ def _fit_thresholds(
         is_better = fit.after != fit.before
         written = fitting.write_labels(fit, Path(configured.project)) if is_better else fit
         records.append(written.model_dump())
+    for model in sorted({trial.model for trial in trials if trial.sureness}):
+        present = configured["inject_above"].get(model)
+        model_fit = fitting.fit_model(model, trials, answers, present, configured["max_inject"])
+        if model_fit.after != model_fit.before:
+            model_fit = fitting.write_model_threshold(model_fit)
+        records.append(model_fit.model_dump())
     return records
 
 
@@ -278,7 +286,9 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
 
 
 def _say_fit(fit: dict[str, Any]) -> None:
-    say(f"\nThresholds of {fit['kind']}: {_threshold_text(fit['before'])}")
+    title = "Threshold" if fit.get("is_model") else "Thresholds"
+    before = _threshold_text(fit["before"]) or "none"
+    say(f"\n{title} of {fit['kind']}: {before}")
     precision = fit["precision"]
     if precision:
         bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"

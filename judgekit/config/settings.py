@@ -113,7 +113,8 @@ class RetrievalConfig(Strict):
     mode: ModeName = "strict"
     search_mode: ModeName = "lenient"
     tiers: list[TierName] = Field(default=["quick"], min_length=1)
-    pool: int = Field(default=15, ge=1, le=30)
+    pool: int = Field(default=30, ge=1, le=30)
+    inject_above: dict[Text, Annotated[float, Field(ge=0, le=1)]] = {}
     deadline: Seconds = 8
     timeout: Seconds = 3
     fallback_top_k: int = Field(default=2, ge=0, le=20)

@@ -270,21 +270,19 @@ async def select(request: Request, body: SelectBody) -> Response:
             candidates.append(candidate)
         payload = {"transcript_path": body.transcript_path}
         project = body.project or body.cwd
-        judged = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
-        if isinstance(judged, str):
-            return _json({"nobody": judged})
-        kept, undecided, selection = judged
+        choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
+        if isinstance(choice, str):
+            return _json({"nobody": choice})
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
         answer: dict[str, Any] = {
-            "kept": [places[id(candidate)] for candidate in kept],
-            "undecided": [places[id(candidate)] for candidate in undecided],
-            "degraded": selection.degraded,
+            "kept": [places[id(candidate)] for candidate in choice.kept],
+            "undecided": [places[id(candidate)] for candidate in choice.undecided],
+            "degraded": choice.selection.degraded,
+            "only_drops": choice.only_drops,
         }
-        answer["only_drops"] = retrieval.is_uncalibrated(selection)
-        likely_by_place = retrieval.likely(selection)
-        if likely_by_place:
+        if choice.probabilities:
             # As pairs, since in JSON the keys of an object would be text.
-            answer["likely"] = [*likely_by_place.items()]
+            answer["likely"] = [*choice.probabilities.items()]
         return _json(answer)
 
     return await _done_in_thread(request, body, judge_candidates)

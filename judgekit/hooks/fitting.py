@@ -1,33 +1,45 @@
-"""Which thresholds of a store follow from what people said of its memories, and writes them."""
+"""Fits thresholds to what people said of memories, and writes them: those of a store, and of a model."""
 
 from __future__ import annotations
 
+import operator
 import time
 from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import Field
+
 from judgekit import environment, outputs
-from judgekit.config import yaml_text
+from judgekit.config import settings, yaml_text
 from judgekit.errors import ConfigError
 from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks.trial import BAR, FEWEST, Share, share
 from judgekit.retrieval import profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.hooks.relevance import Answers
     from judgekit.hooks.trial import PromptTrial
+    from judgekit.retrieval.confidence import Candidate
 
 WIDEST = 0.3  # interval of a precision that a threshold may rest on
+HIGH = "high"
+INJECT_ABOVE = "inject_above"
+EVEN = 0.5  # where a model's yes begins
 _MOST = 1_000  # labels that a user is told to give
 
 
 class Fit(ReportPart):
-    """Thresholds for one kind of store; `refused` says why they stay, `more` how many labels are lacking."""
+    """A threshold for one kind of store, or for a model that judges: what's injected, and above which value.
+
+    `refused` says why it stays as it is, `more` how many labels are lacking.
+    """
 
     kind: str
+    """The kind of store, or the name of the model."""
+    is_model: bool = Field(default=False, exclude_if=operator.not_)
     before: dict[str, float]
     after: dict[str, float]
     precision: Share | None = None
@@ -40,9 +52,17 @@ class Fit(ReportPart):
 class _Threshold(NamedTuple):
     """A threshold that was tried: what it injects is relevant how often, and for how many prompts."""
 
-    high: float
+    value: float
     precision: Share
     coverage: Share
+
+
+class _Injections(NamedTuple):
+    """The memories that a threshold gives a prompt, and those of them that count for its precision."""
+
+    trial: PromptTrial
+    injected: Sequence[Candidate]
+    counted: Sequence[Candidate]
 
 
 def fit(
@@ -52,31 +72,67 @@ def fit(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> Fit:
-    """Return the thresholds of `kind` that give most prompts something relevant at a precision of `BAR`.
+    """Fit the thresholds of `kind`: most prompts get something relevant, at a precision of `BAR`.
 
-    `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only where every
-    memory that it injects has an answer.
+    `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only if every memory
+    that it injects has an answer.
     """
     before = labels[kind]
-    unchanged = Fit(kind=kind, before=before, after=before)
     thresholds = _try_thresholds(kind, trials, answers, labels, most)
+    unchanged = Fit(kind=kind, before=before, after=before)
+    fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
+    # The lower thresholds never stand above the highest.
+    highest = fitted.after[HIGH]
+    lowered = {name: min(value, highest) for name, value in fitted.after.items()}
+    return fitted.model_copy(update={"after": lowered})
+
+
+def fit_model(
+    model: str,
+    trials: Sequence[PromptTrial],
+    answers: Answers,
+    present: float | None,
+    most: int,
+) -> Fit:
+    """Fit the probability above which memories are injected that `model` keeps, by the same rule as `fit`.
+
+    A prompt gets the `most` likeliest memories. `present` is the threshold that holds today, if there's one.
+    """
+    before = {} if present is None else {INJECT_ABOVE: present}
+    judged = [trial for trial in trials if trial.model == model]
+    thresholds = []
+    for value in _round_down([each for trial in judged for each in trial.sureness.values()]):
+        injections = []
+        for trial in judged:
+            surest = trial.surest(most)
+            injected = [hit for hit in surest if trial.sureness[hit.path] >= value]
+            injections.append(_Injections(trial, injected, counted=injected))
+        threshold = _measure(value, injections, answers)
+        if threshold is not None:
+            thresholds.append(threshold)
+    unchanged = Fit(kind=model, is_model=True, before=before, after=before)
+    return _choose_threshold(unchanged, INJECT_ABOVE, thresholds, present=present or EVEN)
+
+
+def _choose_threshold(
+    unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
+) -> Fit:
+    """Put the best threshold under `name` if the labels support it, or else say why it stays."""
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
-    best = _choose_best(thresholds, present_high=before["high"])
+    best = _choose_best(thresholds, present)
     precision = best.precision
     is_uncertain = precision.of < FEWEST or precision.high - precision.low > WIDEST
     result: dict[str, Any] = {"precision": precision, "coverage": best.coverage}
     if precision.value < BAR:
         problem = f"no threshold reaches a precision of {BAR:.2f}"
-        result["refused"] = f"{problem}; the best is high: {best.high:g}"
+        result["refused"] = f"{problem}; the best is {name}: {best.value:g}"
     elif is_uncertain:
-        result["refused"] = f"too few labels for high: {best.high:g}"
+        result["refused"] = f"too few labels for {name}: {best.value:g}"
         result["more"] = more_needed(precision)
     else:
-        # The lower thresholds never stand above the highest.
-        lowered = {name: min(value, best.high) for name, value in before.items()}
-        result["after"] = lowered | {"high": best.high}
+        result["after"] = unchanged.before | {name: best.value}
     return unchanged.model_copy(update=result)
 
 
@@ -87,66 +143,68 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> list[_Threshold]:
-    """Return each threshold of `kind` under which every injection has an answer, the lowest first."""
-    candidates = {labels[kind]["high"]}
-    for trial in trials:
-        for hit in trial.hits:
-            if hit.kind == kind:
-                rounded_down = floor(100 * hit.confidence) / 100
-                candidates.add(rounded_down)
-    high_by_kind = {name: limits["high"] for name, limits in labels.items()}
+    """Measure each threshold of `kind` under which every injection has an answer, the lowest first.
+
+    Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
+    """
+    hits = [hit for trial in trials for hit in trial.hits if hit.kind == kind]
+    values = _round_down([hit.confidence for hit in hits], also=labels[kind][HIGH])
+    high_by_kind = {name: limits[HIGH] for name, limits in labels.items()}
     thresholds = []
-    for high in sorted(candidates):
-        threshold = _measure(kind, trials, answers, high_by_kind | {kind: high}, most)
+    for value in values:
+        high_by_kind[kind] = value
+        injections = []
+        for trial in trials:
+            injected = _choose_injected(trial, high_by_kind)[:most]
+            counted = [hit for hit in injected if hit.kind == kind]
+            injections.append(_Injections(trial, injected, counted))
+        threshold = _measure(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
     return thresholds
 
 
-def _measure(
-    kind: str,
-    trials: Sequence[PromptTrial],
-    answers: Answers,
-    high_by_kind: Mapping[str, float],
-    most: int,
-) -> _Threshold | None:
-    """Return what the threshold of `kind` gives; None where an injection of that kind has no answer.
+def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> list[Candidate]:
+    injected = []
+    for hit in trial.hits:
+        high = high_by_kind.get(hit.kind)
+        if high is not None and hit.confidence >= high and not hit.damaged:
+            injected.append(hit)
+    return injected
 
-    Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
-    """
+
+def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
+    """Round values down to hundredths, each once, from the lowest up."""
+    thresholds = {floor(100 * value) / 100 for value in values}
+    if also is not None:
+        thresholds.add(also)
+    return sorted(thresholds)
+
+
+def _measure(
+    value: float, injections: Sequence[_Injections], answers: Answers
+) -> _Threshold | None:
+    """Measure a threshold by its injections; None if one that counts has no answer, or there are none."""
     relevant = 0
     irrelevant = 0
     covered_prompts = 0
-    for trial in trials:
-        injected = []
-        for hit in trial.hits:
-            high = high_by_kind.get(hit.kind)
-            if high is not None and hit.confidence >= high and not hit.damaged:
-                injected.append(hit)
-        is_covered = False
-        for hit in injected[:most]:
+    for trial, injected, counted in injections:
+        if any(answers.get(trial.pair(hit)) for hit in injected):
+            covered_prompts += 1
+        for hit in counted:
             pair = trial.pair(hit)
-            answer = answers.get(pair)
-            if answer is True:
-                is_covered = True
-            if hit.kind != kind:
-                continue
             if pair not in answers:
                 return None
-            if answer is True:
-                relevant += 1
-            elif answer is False:  # None: a person could not say
-                irrelevant += 1
-        if is_covered:
-            covered_prompts += 1
+            relevant += answers[pair] is True
+            irrelevant += answers[pair] is False  # None: a person could not say
     precision = share(relevant, relevant + irrelevant)
-    coverage = share(covered_prompts, len(trials))
+    coverage = share(covered_prompts, len(injections))
     if precision is None or coverage is None:
         return None
-    return _Threshold(high=high_by_kind[kind], precision=precision, coverage=coverage)
+    return _Threshold(value, precision, coverage)
 
 
-def _choose_best(thresholds: Sequence[_Threshold], present_high: float) -> _Threshold:
+def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
     """Return the one that covers most prompts among those precise enough, or else the most precise one.
 
     Of several that cover as many, the most precise one is best, and of equals the nearest to the present one,
@@ -158,7 +216,7 @@ def _choose_best(thresholds: Sequence[_Threshold], present_high: float) -> _Thre
 
     def rank(threshold: _Threshold) -> tuple[int, float, float]:
         covered_prompts = threshold.coverage.count
-        distance = abs(threshold.high - present_high)
+        distance = abs(threshold.value - present)
         return covered_prompts, threshold.precision.value, -distance
 
     return max(precise, key=rank)
@@ -201,3 +259,21 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
     for name in ("mention", "medium", "high"):
         yaml_text.put(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
     return fitted.model_copy(update={"written": written})
+
+
+def write_model_threshold(fitted: Fit) -> Fit:
+    """Write a model's threshold into the user's configuration, and return where it is.
+
+    Raises `ConfigError` if the file can't be written or edited.
+    """
+    path = settings.user_file()
+    threshold = fitted.after[INJECT_ABOVE]
+
+    def put_threshold(data: dict[str, Any]) -> None:
+        retrieval = data.setdefault("retrieval", {})
+        retrieval.setdefault(INJECT_ABOVE, {})[fitted.kind] = threshold
+
+    key = f"retrieval.{INJECT_ABOVE}"
+    remedy = f"set it to {{{fitted.kind}: {threshold:g}}} by hand"
+    yaml_text.change(path, put_threshold, remedy, key)
+    return fitted.model_copy(update={"written": [str(path)]})

@@ -167,12 +167,11 @@ def _judge(
         programs.make_importable()
         from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
 
-        judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
-        if isinstance(judged, str):
-            return judged
-        kept, undecided, selection = judged
-        only_drops = search.is_uncalibrated(selection)
-        return kept, undecided, selection.degraded, search.likely(selection), only_drops
+        choice = search.judged_hook(prompt, candidates, parts, payload, configured.project)
+        if isinstance(choice, str):
+            return choice
+        degraded = choice.selection.degraded
+        return choice.kept, choice.undecided, degraded, choice.probabilities, choice.only_drops
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     return client.call(

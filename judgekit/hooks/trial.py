@@ -31,16 +31,18 @@ FEWEST = 20  # labelled injections that say anything
 
 
 class PromptTrial(NamedTuple):
-    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off).
-
-    `because` says by path why the judging of a candidate ended.
-    """
+    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off)."""
 
     prompt: str
     hits: Sequence[Candidate]
     plain: Shown
     judged: Shown | None = None
     because: Mapping[str, str] = {}
+    """By path why the judging of a candidate ended."""
+    model: str = ""
+    """The one that judged; "" if it were several, or none."""
+    sureness: Mapping[str, float] = {}
+    """By path how likely the model keeps a candidate."""
 
     @property
     def injected(self) -> list[Candidate]:
@@ -62,6 +64,11 @@ class PromptTrial(NamedTuple):
             if mentions:
                 hits |= dict.fromkeys(mentioned)
         return list(hits)
+
+    def surest(self, most: int) -> list[Candidate]:
+        """List up to `most` candidates that the model keeps likeliest, from the likeliest down."""
+        rated = [hit for hit in self.hits if hit.path in self.sureness]
+        return sorted(rated, key=lambda hit: -self.sureness[hit.path])[:most]
 
     def best_hit(self) -> list[Candidate]:
         """Return the best hit, which may be shown or not; none if nothing matches."""
@@ -147,7 +154,12 @@ def run(
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
             judged = context.drop_repeats(choice.shown or without_judge, None, prompt)
-            trial = trial._replace(judged=judged, because=choice.because)
+            trial = trial._replace(
+                judged=judged,
+                because=choice.because,
+                model=choice.model,
+                sureness=choice.sureness,
+            )
         tried.trials.append(trial)
         progress(done)
     return tried
@@ -191,10 +203,15 @@ def _count_answers(memories: list[bool | None]) -> dict[str, int]:
 
 
 class _Choice(NamedTuple):
-    """What is shown after judging (None: models had no part in it), and by path why each judging ended."""
+    """The hits shown after judging (None: models had no part in it), and what models said of each."""
 
     shown: Shown | None = None
     because: Mapping[str, str] = {}
+    """By path why the judging of a hit ended."""
+    model: str = ""
+    """The one that judged; "" if it were several."""
+    sureness: Mapping[str, float] = {}
+    """By path how likely the model keeps a hit."""
 
 
 def _choose_by_judge(
@@ -212,18 +229,21 @@ def _choose_by_judge(
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return _Choice()
-    kept, undecided, selection = reply
+    selection = reply.selection
     tried.selections.append(selection)
     if selection.degraded is not None:
         tried.unjudged.append(selection.degraded)
     because = {}
     for hit, decision in zip(candidates, selection.decisions, strict=True):
         because[hit.path] = decision.because
-    if search.is_uncalibrated(selection):
-        shown = judged.drop_only(ranked, [*kept, *undecided], configured)
+    sureness = {}
+    for place, probability in search.probabilities_of(selection).items():
+        sureness[candidates[place].path] = probability
+    if reply.only_drops:
+        shown = judged.drop_only(ranked, [*reply.kept, *reply.undecided], configured)
     else:
-        shown = judged.choose_decided(ranked, kept, undecided, configured, {})
-    return _Choice(shown, because)
+        shown = judged.choose_decided(ranked, reply.kept, reply.undecided, configured, {})
+    return _Choice(shown, because, search.model_of(selection), sureness)
 
 
 def share(count: int, of: int) -> Share | None:
@@ -259,15 +279,18 @@ def hook_report(
     )
 
 
-def collect_pairs(trials: Sequence[PromptTrial], *, mentions: bool) -> list[TriedPair]:
+def collect_pairs(
+    trials: Sequence[PromptTrial], *, mentions: bool, surest: int = 0
+) -> list[TriedPair]:
     """Pair each prompt with what it injects, and with `mentions` with what it mentions.
 
-    If nothing is shown for any prompt, it's the best hit of each: what people say of it tells whether the
-    hook is too silent.
+    Up to `surest` hits that a model keeps likeliest are among them. If nothing is shown for any prompt, it's
+    the best hit of each: what people say of it tells whether the hook is too silent.
     """
     pairs = []
     for trial in trials:
-        pairs += [(trial, hit) for hit in trial.injections(mentions=mentions)]
+        hits = dict.fromkeys([*trial.injections(mentions=mentions), *trial.surest(surest)])
+        pairs += [(trial, hit) for hit in hits]
     if pairs:
         return pairs
     for trial in trials:
@@ -291,5 +314,7 @@ def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, A
         because = trial.because.get(hit.path)
         if because:
             pair["because"] = because
+        if hit.path in trial.sureness:
+            pair["probability"] = trial.sureness[hit.path]
         pairs.append(pair)
     return pairs

@@ -8,7 +8,7 @@ import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -34,12 +34,10 @@ from judgekit.text import encodable, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config.settings import Config
+    from judgekit.config.settings import Config, RetrievalConfig
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
-
-Judged: TypeAlias = "tuple[list[Candidate], list[Candidate], Selection]"
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
@@ -94,6 +92,20 @@ class KeptHit(NamedTuple):
     because: str = ""
 
 
+class HookChoice(NamedTuple):
+    """Which of a prompt's hits are kept by models, and how sure they are."""
+
+    kept: list[Candidate]
+    """In the order in which they're injected."""
+    undecided: list[Candidate]
+    """No model decided about these; the first of them are kept all the same."""
+    selection: Selection
+    probabilities: Mapping[int, float]
+    """How likely the model keeps a hit, by its place; empty if its probabilities mean nothing to a reader."""
+    only_drops: bool
+    """Whether the model's yes means nothing, since nobody compared it with labels."""
+
+
 class SearchResult(BaseModel, frozen=True):
     """The answer to one search; `degraded` says why models had no part in it although they were asked."""
 
@@ -141,7 +153,8 @@ def search(
             candidates = _texts_of(query, ranked.candidates, config, profiles)
             selection = running.run(_judge(config, Path(home), candidates, mode=search_mode))
         if not isinstance(selection, str):
-            probabilities = likely(selection)
+            if selection.by_decisions:
+                probabilities = probabilities_of(selection)
             if selection.stale:
                 notes.append(selection.stale)
             if is_uncalibrated(selection):
@@ -235,11 +248,10 @@ def judged_hook(
     parts: Sequence[str],
     payload: Mapping[str, object],
     project: str,
-) -> Judged | str:
-    """Return the kept and the undecided of `hits`, and what models selected; or why no model is asked.
+) -> HookChoice | str:
+    """Have models choose among the `hits` of a prompt; returns why if none is asked.
 
-    Of the undecided, the first ones are kept, too. `parts` are the best parts of the prompt, and `payload` is
-    what the client tells the hook.
+    `parts` are the best parts of the prompt, and `payload` is the client's event.
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
@@ -252,16 +264,41 @@ def judged_hook(
     )
     if isinstance(selection, str):
         return selection
+    return choose_for_prompt(selection, hits, retrieval)
+
+
+def choose_for_prompt(
+    selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
+) -> HookChoice:
+    """Choose the hits that models keep; with a threshold for the model, those above it, likeliest first.
+
+    Of those that no model decided about, the first are taken, as BM25 has them.
+    """
+    threshold = retrieval.inject_above.get(model_of(selection))
+    probabilities = probabilities_of(selection)
     kept = []
     undecided = []
     for place, (hit, decision) in enumerate(zip(hits, selection.decisions, strict=True)):
-        is_undecided = decision.decision == "undetermined"
-        if is_undecided:
+        if decision.decision == "undetermined":
             undecided.append(hit)
-        # Where no model decides, the first are taken as BM25 has them.
-        if decision.decision == "kept" or (is_undecided and place < retrieval.fallback_top_k):
-            kept.append(hit)
-    return kept, undecided, selection
+            is_kept = place < retrieval.fallback_top_k
+        elif threshold is not None and place in probabilities:
+            is_kept = probabilities[place] >= threshold
+        else:
+            is_kept = decision.decision == "kept"
+        if is_kept:
+            kept.append(place)
+    if threshold is not None:
+        # Those without a probability, which no model decided about, come last.
+        kept.sort(key=lambda place: -probabilities.get(place, 0.0))
+    is_shown = selection.by_decisions or threshold is not None
+    return HookChoice(
+        kept=[hits[place] for place in kept],
+        undecided=undecided,
+        selection=selection,
+        probabilities=probabilities if is_shown else {},
+        only_drops=is_uncalibrated(selection) and threshold is None,
+    )
 
 
 def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
@@ -283,14 +320,19 @@ def is_uncalibrated(selection: Selection) -> bool:
     return selection.by_decisions and selection.calibration is None
 
 
-def likely(selection: Selection) -> dict[int, float]:
-    """Return how likely decision models keep each candidate, by its place; nothing of other models."""
+def probabilities_of(selection: Selection) -> dict[int, float]:
+    """Map each candidate's place to how likely the model keeps it; empty for models without probabilities."""
     probabilities = {}
-    if selection.by_decisions:
-        for place, decision in enumerate(selection.decisions):
-            if decision.probability is not None:
-                probabilities[place] = decision.probability
+    for place, decision in enumerate(selection.decisions):
+        if decision.probability is not None:
+            probabilities[place] = decision.probability
     return probabilities
+
+
+def model_of(selection: Selection) -> str:
+    """Name the one model that answered; "" if it were several, or none."""
+    names = {row.model for row in selection.rounds if row.opinion is not None}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _snippet(passage: str, body: str) -> str:

@@ -180,7 +180,7 @@ def test_variables() -> None:
         ),
         ("retrieval: {judge: true}", "retrieval: {deadline: 3600}", "retrieval.deadline", 8),
         ("", "retrieval: {timeout: 3600}", "retrieval.timeout", 3),
-        ("", "retrieval: {pool: 30}", "retrieval.pool", 15),
+        ("retrieval: {pool: 15}", "retrieval: {pool: 30}", "retrieval.pool", 15),
         ("", "retrieval: {max_inject: 5}", "retrieval.max_inject", 5),
         ("", "retrieval: {tiers: [quick, deep]}", "retrieval.tiers", ["quick"]),
         (

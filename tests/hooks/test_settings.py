@@ -321,6 +321,7 @@ OTHER_VALUES: dict[str, dict[str, object]] = {
         "search_mode": "strict",
         "tiers": ["deep"],
         "pool": 16,
+        "inject_above": {"small": 0.5},
         "deadline": 9.5,
         "timeout": 4.5,
         "fallback_top_k": 3,

@@ -219,8 +219,12 @@ def test_a_judge_that_drops_everything_is_noticed(
     keeps: int,
 ) -> None:
     by_user("retrieval: {judge: on, log: true, repeat_after: 0}\n")
-    left = SimpleNamespace(degraded=None, by_decisions=False)
-    monkeypatch.setattr(search, "judged_hook", lambda _, hits, *__: (hits[:keeps], [], left))
+    selection: Any = SimpleNamespace(degraded=None)
+
+    def keep_some(_: str, hits: list[Any], *__: object) -> search.HookChoice:
+        return search.HookChoice(hits[:keeps], [], selection, {}, only_drops=False)
+
+    monkeypatch.setattr(search, "judged_hook", keep_some)
     for _ in range(prompts):
         run(payload(store, "invoice or avatar or backup?"))
     judged, dropped = some(store, "judged dropped")
