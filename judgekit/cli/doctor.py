@@ -116,6 +116,9 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield from _guarded("retrieval.command", _check_search_command(words, deadline, project))
     for root in config.retrieval.roots:
         yield from _guarded(f"store {root}", _check_store(root, project))
+    off = settings.explain_off(project)
+    if off:
+        yield "note", "prompt hook", f"switched off here: {off}"
     unheeded = settings.judge_without_effect(project)
     if unheeded:
         yield "note", "judge of prompts", unheeded

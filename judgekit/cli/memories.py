@@ -141,10 +141,11 @@ def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json
 
 
 def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
+    from judgekit.hooks.settings import describe_off
     from judgekit.retrieval import search
 
     if not configured["enabled"]:
-        raise UsageError("retrieval.enabled is false, so the hook adds nothing; set it to true")
+        raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
     for problem in search.lacking(configured["roots"], configured.project):
         raise InputError(f"{problem.partition(';')[0]}; run this in a project with memories")
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):

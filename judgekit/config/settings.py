@@ -7,6 +7,7 @@ inside what the user allows; they can neither say where text is sent nor raise a
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
@@ -61,7 +62,14 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _own_folder(text: str) -> str:
+    if not (Path(text).is_absolute() or text.startswith("~")):
+        raise ValueError("expected an absolute path, or one that begins with ~")
+    return text
+
+
 Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
+OwnFolder: TypeAlias = Annotated[Text, AfterValidator(_own_folder)]
 _NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
 Jurors: TypeAlias = Annotated[
     list[Text],
@@ -123,6 +131,7 @@ class RetrievalConfig(Strict):
     hint_on_zero: bool = False
     repeat_after: int = Field(default=20, ge=0, le=1_000)
     log: bool = False
+    disabled_in: list[OwnFolder] = Field([], max_length=MOST_ROOTS)
 
 
 class DepthRule(Strict):
@@ -319,7 +328,34 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
         # Settled: a variable must not undo what the project adds, or says where it is asked.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
-    return Config.model_validate(_merge(merged, variables))
+    config = Config.model_validate(_merge(merged, variables))
+    if project is not None and disabling_folder(config, project):
+        return config.model_copy(
+            update={"retrieval": config.retrieval.model_copy(update={"enabled": False})}
+        )
+    return config
+
+
+def disabling_folder(config: Config, project: Path) -> str:
+    """Return the folder of `retrieval.disabled_in` that a project is, or is in; "" if there's none."""
+    for folder in config.retrieval.disabled_in:
+        path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
+        if project.resolve().is_relative_to(path.resolve()):
+            return folder
+    return ""
+
+
+def explain_off(project: Path) -> str:
+    """Say which file or variable switches the prompt hook off in a project; "" if it's on there."""
+    config = load(project)
+    if config.retrieval.enabled:
+        return ""
+    folder = disabling_folder(config, project)
+    where_by_key = {setting.key: setting.where for setting in explained(project)}
+    where = where_by_key["retrieval.enabled"]
+    if folder:
+        return f"{where}: retrieval.disabled_in names {folder}"
+    return f"{where}: retrieval.enabled is false"
 
 
 class Setting(NamedTuple):
@@ -363,7 +399,12 @@ def explained(project: Path) -> list[Setting]:
                 setting = Setting(key, value, *source)
                 break
         settings.append(setting)
-    return settings
+    if not disabling_folder(config, project):
+        return settings
+    by_key = {setting.key: setting for setting in settings}
+    folders = by_key["retrieval.disabled_in"]
+    by_key["retrieval.enabled"] = folders._replace(key="retrieval.enabled", value=False)
+    return list(by_key.values())
 
 
 def judge_without_effect(project: Path) -> str | None:

@@ -46,7 +46,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
     if not configured["enabled"]:
-        return "\n".join([*lines, "retrieval.enabled is false: the hook adds nothing"])
+        return "\n".join([*lines, settings.describe_off(project)])
     if silent:
         reason = "the prompt is too short or a notification: the hook adds nothing"
         return "\n".join([*lines, reason])

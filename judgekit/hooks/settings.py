@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
+DISABLED_IN = "JUDGEKIT_RETRIEVAL_DISABLED_IN"
+_FOLDERS = "disabled_in"  # the key in the user's file
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_FORMAT = 9  # of what is kept
+_FORMAT = 10  # of what is kept
 # Variables of these sections are validated together.
 _VARIABLES = tuple(
     f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 )
 _TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
 _MOST = 1_000_000  # characters of a file; no configuration has as many
+_ADDS_NOTHING = "the hook is switched off here and adds nothing"
 # No section but `retrieval` has such a key, in a configuration of ours.
 _KEY = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
 
@@ -200,7 +203,10 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     problem = ""
     for folder in (Path(project), None):
         try:
-            dumped = config.load(folder).model_dump(mode="json")
+            loaded = config.load(folder)
+            dumped = loaded.model_dump(mode="json")
+            if config.disabling_folder(loaded, Path(project)):
+                dumped["retrieval"]["enabled"] = False
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []
         except ConfigError as error:
@@ -212,6 +218,25 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     return values, trusted, f"{problem}; using the defaults"
 
 
+def describe_off(project: str) -> str:
+    """Say that the hook adds nothing in a project, and which file or variable says so."""
+    from pathlib import Path  # noqa: PLC0415 - for people, not for the client
+
+    from judgekit import programs  # noqa: PLC0415 - the same
+
+    programs.make_importable()
+    try:
+        from judgekit.config.settings import explain_off  # noqa: PLC0415 - see `_read_files`
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+    except ImportError:  # the plugin alone, without packages
+        return f"{_ADDS_NOTHING}: retrieval.enabled is false"
+    try:
+        reason = explain_off(Path(project))
+    except ConfigError:  # which is said beside this
+        reason = ""
+    return f"{_ADDS_NOTHING}: {reason or 'a configuration that cannot be read switches it off'}"
+
+
 def is_hook_off(project: str) -> bool:
     """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
     import re  # noqa: PLC0415 - where a configuration is wrong
@@ -219,6 +244,8 @@ def is_hook_off(project: str) -> bool:
     variable = os.environ.get(VARIABLE, "")
     if variable:
         return variable.lower() not in _TRUE
+    if environment.environ().get(DISABLED_IN):
+        return True
     for source in filter(os.path.lexists, environment.configuration_files(project)):
         if not os.path.isfile(source):  # a device may have no end
             return True
@@ -226,6 +253,8 @@ def is_hook_off(project: str) -> bool:
             with open(source, encoding="utf-8-sig", errors="replace") as file:
                 text = file.read(_MOST).replace("\0", "")  # of UTF-16 the letters are left
         except OSError:
+            return True
+        if source == environment.SETTINGS.path() and _FOLDERS in text:
             return True
         words = re.findall(_KEY, text)
         if source.endswith(".json"):  # another tool's, with other sections

@@ -24,7 +24,7 @@ def describe_stores(project: str) -> Iterator[str]:
     """Yield what the hook reads here; for want of memories, the line by which it reads a person's notes."""
     configured, _ = settings.load(project)
     if not configured["enabled"]:
-        yield "it adds nothing: retrieval.enabled is false"
+        yield settings.describe_off(project)
         return
     if configured["command"]:
         yield f"it asks {configured['command'][0]} for memories (retrieval.command)"

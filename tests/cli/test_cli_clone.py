@@ -70,6 +70,7 @@ OUTSIDE = "outside the project; only the user's configuration may name such a pa
         ("engine: {idle_minutes: 1440}", f"{ALONE} configure the engine"),
         ("ledger: {text: true}", f"{ALONE} decide what the ledger keeps"),
         ("retrieval: {log: true}", f"{ALONE} log prompts"),
+        ("retrieval: {disabled_in: [/]}", f"{ALONE} switch the hook off in projects"),
         ("gate: {paths: [a], override_without_terminal: true}", f"{ALONE} accept overrides"),
         ("escalate: {text: true}", f"{ALONE} put quotes into issues"),
         ("judge: {tiers: {quick: evil/model}}", "no provider profile lists this model"),

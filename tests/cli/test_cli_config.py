@@ -19,6 +19,29 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("project", "no_servers")
 
 
+OFF_BY = "retrieval.disabled_in names"
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("eval", "memories")])
+def test_what_switches_a_project_off_is_named(judgekit: Run, words: tuple[str, ...]) -> None:
+    path = by_user(f"retrieval: {{disabled_in: ['{Path.cwd()}']}}\n")
+    by_project("retrieval: {enabled: true}\n")
+    done = judgekit(*words)
+    assert f"{path}: {OFF_BY} {Path.cwd()}" in done.out + done.err
+
+
+def test_the_shown_configuration_says_that_a_project_is_off(judgekit: Run) -> None:
+    path = by_user(f"retrieval: {{disabled_in: ['{Path.cwd()}']}}\n")
+    by_project("retrieval: {enabled: true}\n")
+    found = {each["key"]: each for each in judgekit("config", "show", "--json").json}
+    assert found["retrieval.enabled"] == {
+        "key": "retrieval.enabled",
+        "value": False,
+        "source": "user",
+        "where": str(path),
+    }
+
+
 def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     by_user(
         "judge: {mode: lenient, deadline: 60, tiers: {deep: openai/x}}\nretrieval: {judge: project}\n"

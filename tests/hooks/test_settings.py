@@ -17,7 +17,7 @@ from judgekit import environment
 from judgekit.config import settings as config
 from judgekit.config import yamlfile
 from judgekit.errors import ConfigError
-from judgekit.hooks import settings
+from judgekit.hooks import explain, settings
 from judgekit.retrieval import compiled
 
 
@@ -289,6 +289,50 @@ def test_it_is_off_although_something_else_is_wrong(project: Path) -> None:
     assert "ignoring the project's settings" in note
 
 
+@pytest.mark.parametrize("projects_file", ["", "retrieval: {enabled: true}\n", "bogus: 1\n"])
+def test_a_project_is_off_for_whoever_names_its_folder(project: Path, projects_file: str) -> None:
+    by_user(json.dumps({"retrieval": {"disabled_in": [str(project)]}}))
+    by_project(project, projects_file)
+    loaded, _ = settings.load(str(project))
+    assert loaded["enabled"] is False
+
+
+def test_an_explanation_names_the_file_that_switches_a_project_off(project: Path) -> None:
+    path = by_user(json.dumps({"retrieval": {"disabled_in": [str(project)]}}))
+    report = explain.report("What is stored here?", str(project))
+    assert f"{path}: retrieval.disabled_in names {project}" in report
+
+
+def test_a_folder_stands_for_all_projects_in_it_and_for_no_other(
+    tmp_path: Path, isolated: Path
+) -> None:
+    by_user("retrieval: {disabled_in: [~/clients]}\n")
+    for place, is_on in (("clients/acme", False), ("clients", False), ("clients-2", True)):
+        (isolated / place).mkdir(parents=True, exist_ok=True)
+        loaded, notes = settings.load(str(isolated / place))
+        assert (loaded["enabled"], notes) == (is_on, []), place
+
+
+def test_a_link_to_a_named_folder_is_off_as_well(project: Path, tmp_path: Path) -> None:
+    by_user(json.dumps({"retrieval": {"disabled_in": [str(project)]}}))
+    (tmp_path / "link").symlink_to(project)
+    loaded, _ = settings.load(str(tmp_path / "link"))
+    assert loaded["enabled"] is False
+
+
+def test_named_folders_hold_although_the_users_file_is_wrong(project: Path) -> None:
+    by_user(json.dumps({"bogus": 1, "retrieval": {"disabled_in": [str(project)]}}))
+    loaded, notes = settings.load(str(project))
+    assert loaded["enabled"] is False
+    assert "unknown key" in notes[0]
+
+
+def test_a_relative_folder_is_refused_with_what_is_expected(project: Path) -> None:
+    by_user("retrieval: {disabled_in: [work/acme]}\n")
+    _, (note,) = settings.load(str(project))
+    assert "expected an absolute path, or one that begins with ~" in note
+
+
 def test_another_tools_numbers_become_the_nearest_of_ours(project: Path) -> None:
     for wrong, notes in (
         ({"max_inject": 50}, 0),
@@ -330,6 +374,7 @@ OTHER_VALUES: dict[str, dict[str, object]] = {
         "hint_on_zero": True,
         "repeat_after": 21,
         "log": True,
+        "disabled_in": ["~/elsewhere"],
     },
     "stop": {"judge": "on", "blocks": 4, "max_files": 11, "deadline": 46.5},
     "engine": {"use": False, "idle_minutes": 16.5},
