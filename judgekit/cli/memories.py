@@ -17,7 +17,7 @@ from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.errors import InputError, UsageError
-from judgekit.text import counted, short_line
+from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate
 
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
+_MOST_CROWDED = 3  # prompts that are shown with the memories that stand in each other's way
+_MOST_RIVALS = 4  # of these memories
 _ANSWERS = {"y": True, "n": False, "s": None}
 _PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
 _FROM = Option("--from", help="Where this project's prompts are taken from.")
@@ -86,6 +88,9 @@ def measure_memories(
     is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in tried.trials)
     if is_silent:
         report["best_hits"] = _measure_best_hits(pairs, answers)
+    crowded = trial.find_crowded(tried.trials)
+    if crowded:
+        report["crowded"] = [prompt._asdict() for prompt in crowded]
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
     else:
@@ -219,6 +224,8 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     _say_hook("Without a judge", hook, report["prompts"])
     if "best_hits" in report:
         _say_best_hits(report["best_hits"])
+    if "crowded" in report:
+        _say_crowded(report["crowded"])
     if judged is not None:
         _say_hook("With the judge", judged, report["prompts"])
         _say_effect_of_judge(report["judge"])
@@ -251,6 +258,22 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
         "relevant, share of the best hits", relevant, f" of {relevant.of}" if relevant else ""
     )
     say("If most of them are relevant, --fit looks for a lower threshold")
+
+
+def _say_crowded(crowded: list[dict[str, Any]]) -> None:
+    """Say which memories stand in each other's way, and what to do about it."""
+    prompts = counted(len(crowded), "prompt gets", "prompts get")
+    say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
+    for prompt in crowded[:_MOST_CROWDED]:
+        say(escaped(f"  {short_line(prompt['prompt'], _PROMPT)}"))
+        memories = prompt["memories"]
+        shown = [escaped(short_line(path, _PROMPT)) for path in memories[:_MOST_RIVALS]]
+        more = len(memories) - len(shown)
+        if more:
+            shown.append(f"and {more} more")
+        say(f"    {', '.join(shown)}")
+    say("If they say the same, merge them, or put `status: superseded` into the header of the old")
+    say("ones. If they don't, give each a title that says what is special about it")
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:

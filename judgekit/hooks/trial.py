@@ -16,6 +16,7 @@ from judgekit.hooks.relevance import prompt_key
 from judgekit.judging import search
 from judgekit.ledger.rates import exact
 from judgekit.retrieval import transcript
+from judgekit.retrieval.confidence import SAME_EVIDENCE, SEVERAL_TERMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 BAR = 0.8  # precision: the share of what is injected that is relevant
 FEWEST = 20  # labelled injections that say anything
+CROWD = 3  # memories that fit equally well, of which none is sure enough
 
 
 class PromptTrial(NamedTuple):
@@ -79,6 +81,13 @@ class PromptTrial(NamedTuple):
 
 
 TriedPair: TypeAlias = tuple[PromptTrial, "Candidate"]
+
+
+class CrowdedPrompt(NamedTuple):
+    """A prompt that gets nothing, and the memories that fit it about equally well, the best first."""
+
+    prompt: str
+    memories: Sequence[str]
 
 
 class TriedPrompts(NamedTuple):
@@ -296,6 +305,31 @@ def collect_pairs(
     for trial in trials:
         pairs += [(trial, hit) for hit in trial.best_hit()]
     return pairs
+
+
+def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
+    """Find the prompts that get nothing because several memories fit them about equally well.
+
+    Of these not all are meant, so none is sure enough. Most often they are notes that say nearly the same.
+    """
+    crowded = []
+    for trial in trials:
+        best = trial.hits[0] if trial.hits else None
+        if trial.injections() or best is None or len(best.matched) < SEVERAL_TERMS:
+            continue
+        rivals = []
+        for hit in trial.hits:
+            if hit.part is best.part and not hit.status and _fits_as_well(hit, best):
+                rivals.append(hit.path)
+        if len(rivals) >= CROWD:
+            crowded.append(CrowdedPrompt(trial.prompt, rivals))
+    return crowded
+
+
+def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
+    if "odds" not in hit.features or "odds" not in best.features:
+        return False
+    return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
 def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:

@@ -283,6 +283,8 @@ def rate(
     rival_evidences = _find_rivals(hits, evidences)
     for hit, evidence in zip(hits, evidences, strict=True):
         rivals = rival_evidences[frozenset(hit.matched)]  # its own evidence is one of them
+        if hit.status:
+            rivals = [*rivals, evidence]
         silent = max(documents - len(rivals), 0) + profile.background["documents"]
         others = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
         odds = evidence - log(others + silent)
@@ -319,10 +321,15 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Return the evidences of all hits that have a term in common with those that have a set of terms."""
+    """Map each set of matched terms to the evidence of every hit in force that has one of them.
+
+    What was superseded is not meant, so it is no rival of what replaced it.
+    """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
-        evidences_by_terms.setdefault(frozenset(hit.matched), []).append(evidence)
+        of_terms = evidences_by_terms.setdefault(frozenset(hit.matched), [])
+        if not hit.status:
+            of_terms.append(evidence)
     rivals: dict[frozenset[int], list[float]] = {}
     for matched in evidences_by_terms:
         rivals[matched] = []

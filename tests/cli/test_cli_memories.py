@@ -392,3 +392,70 @@ def test_the_log_gives_prompts_and_no_session_is_read_or_written(
         prompt(topic) for topic in TOPICS[2::-1]
     ]
     assert {path: path.read_bytes() for path in state.rglob("*") if path.is_file()} == before
+
+
+VERSIONS = (
+    "We ship with make release on Tuesday.",
+    "Ships happen every week, by make release.",
+    "Call make release to ship; tell the channel.",
+    "To ship, first run the smoke tests.",
+    "Shipping takes an hour, and needs two people.",
+)
+CROWDED_PROMPT = "How do we ship to production?"
+
+
+@pytest.fixture
+def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a store of notes about the same, of which none stands out, and prompts beside it."""
+    store = tmp_path / ".claude" / "memory"
+    store.mkdir(parents=True)
+    for number, text in enumerate(VERSIONS):
+        (store / f"ship-{number}.md").write_text(f"# Shipping to production\n\n{text}\n")
+    (tmp_path / "prompts.txt").write_text(f"{CROWDED_PROMPT}\nWhere is the zeppelin kept?\n")
+    monkeypatch.chdir(tmp_path)
+    answered(1)
+    return store
+
+
+def evaluate(judgekit: Run) -> Any:  # noqa: ANN401 - any JSON
+    return judgekit(*COMMAND, "--labels", "labels.jsonl", "--json").json
+
+
+@pytest.mark.usefixtures("crowded")
+def test_memories_in_each_others_way_are_named(judgekit: Run) -> None:
+    found = evaluate(judgekit)
+    assert found["hook"]["injected"] == 0
+    (prompt,) = found["crowded"]
+    assert prompt["prompt"] == CROWDED_PROMPT
+    assert len(prompt["memories"]) == len(VERSIONS)
+
+
+@pytest.mark.usefixtures("crowded")
+def test_people_read_which_memories_are_in_each_others_way(judgekit: Run) -> None:
+    done = judgekit(*COMMAND, "--labels", "labels.jsonl")
+    assert "1 prompt gets nothing, because several memories fit equally well" in done.out
+    assert f"  {CROWDED_PROMPT}\n    .claude/memory/ship-" in done.out
+    assert ", and 1 more\n" in done.out
+
+
+@pytest.mark.parametrize("remedy", ["status: superseded", "merge"])
+def test_what_is_advised_about_memories_in_each_others_way_helps(
+    judgekit: Run, crowded: Path, remedy: str
+) -> None:
+    first, *others = sorted(crowded.iterdir())
+    for other in others:
+        if remedy == "merge":
+            other.unlink()
+        else:
+            other.write_text(f"---\n{remedy}\n---\n{other.read_text()}")
+    if remedy == "merge":
+        first.write_text("\n".join(["# Shipping to production", "", *VERSIONS]))
+    found = evaluate(judgekit)
+    assert found["hook"]["injected"] == 1
+    assert "crowded" not in found
+
+
+@pytest.mark.usefixtures("world")
+def test_prompts_that_get_a_memory_are_not_called_crowded(judgekit: Run) -> None:
+    found = judgekit(*COMMAND, *answered(20), "--json").json
+    assert "crowded" not in found
