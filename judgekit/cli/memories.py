@@ -151,8 +151,13 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
 
     if not configured["enabled"]:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
-    for problem in search.lacking(configured["roots"], configured.project):
-        raise InputError(f"{problem.partition(';')[0]}; run this in a project with memories")
+    lacking = search.lacking(configured["roots"], configured.project)
+    has_store = any(
+        Path(search.resolve(root, configured.project)).is_dir() for root in configured["roots"]
+    )
+    if not has_store:
+        raise InputError(f"{lacking[0].partition(';')[0]}; run this in a project with memories")
+    warn(*lacking)
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
             raise UsageError(

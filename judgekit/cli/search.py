@@ -113,8 +113,11 @@ def _print_place(result: dict[str, Any]) -> None:
     if result.get("age"):
         confidence += f", {result['age']} old"
     say(f"    {category}{result['path']}{tags}  ({confidence})")
-    if result["snippet"]:
-        say(f"    {' '.join(result['snippet'].split())}")
+    snippet = " ".join(result["snippet"].split())
+    title = " ".join(result["title"].split())
+    snippet = snippet.removeprefix(f"# {title}").lstrip()  # a page's heading stands above already
+    if snippet:
+        say(f"    {snippet}")
 
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")

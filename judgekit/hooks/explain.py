@@ -13,9 +13,9 @@ import time
 from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search, terms
-from judgekit.retrieval.confidence import COMMAND
+from judgekit.retrieval.confidence import COMMAND, SEVERAL_TERMS
 from judgekit.retrieval.index_file import describe_empty
-from judgekit.text import lines_of, short_line
+from judgekit.text import counted, lines_of, short_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +29,16 @@ PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the log; then it becomes the older one, and the older one goes
 _LOGGED = 3  # lines about a prompt that are shown
 _HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
+_NOUNS = ("memory", "memories")
 _TITLE = 70
 _PART = 90
+_ALIKE = 3  # memories that say the same, and are named
 _LOGGED_TITLE = 100  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
     " when a prompt names it, or when the conversation was compacted"
 )
+_NO_WORDS = "none that are searched; words like *the* and *how* are not"
 _COMMAND = "retrieval.command finds the candidates; the stores serve for pins, and where it fails"
 _JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
@@ -57,7 +60,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     lines += [f"note: {line}" for line in _judge_without_effect(project)]
     prompt_parts = _cut(prompt, configured)
     words = dict.fromkeys(term.text for part in prompt_parts for term in part.terms)
-    lines.append(f"terms: {', '.join(words) or 'none: only stop words'}")
+    lines.append(f"words: {', '.join(words) or _NO_WORDS}")
     has_several_parts = len(prompt_parts) > 1
     if has_several_parts:
         lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
@@ -80,7 +83,8 @@ def _explain_candidates(
     _, mentioned = shown
     _, still_mentioned = without_repeats
     held_back = [hit for hit in mentioned[: context.MAX_MENTIONED] if hit not in still_mentioned]
-    lines = []
+    project = configured.project
+    lines = [_sum_up(ranked, without_repeats)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
         if candidate in ranked.pinned:
             outcome = "injected"
@@ -93,12 +97,28 @@ def _explain_candidates(
             reason = _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
             outcome, reason = _describe_outcome(candidate, without_repeats, configured)
-        is_from_program = candidate.kind == COMMAND
-        store = "" if is_from_program else context.name_store(candidate.root, configured.project)
         title = short_line(candidate.title, _TITLE)
-        lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
-        lines += _describe_evidence(candidate, has_several_parts=has_several_parts)
-    return lines or ["no memory matches: nothing added"]
+        place = _name_place(candidate, project)
+        lines += [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
+        lines += _describe_evidence(candidate, project, has_several_parts=has_several_parts)
+    return lines
+
+
+def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
+    """Say in a line what the prompt gets, or why it gets nothing."""
+    injected, mentioned = shown
+    full = len(ranked.pinned) + len(injected)
+    if full and mentioned:
+        return f"added: {counted(full, *_NOUNS)}, and a mention of {len(mentioned)} more"
+    if full:
+        return f"added: {counted(full, *_NOUNS)}"
+    if mentioned:
+        return f"added: a mention of {counted(len(mentioned), *_NOUNS)}; none is sure enough to be injected"
+    if ranked.candidates:
+        return "nothing is added: no memory is sure enough to be about this prompt"
+    if ranked.repeated:
+        return "nothing is added: the session has the memories that match"
+    return "nothing is added: no memory matches"
 
 
 def _describe_stores(configured: Settings) -> list[str]:
@@ -221,16 +241,16 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     label = candidate.confidence_label
     confidence = f"confidence {candidate.confidence:.2f}"
     if is_injected:
-        return f"{confidence} is high: at least {labels['high']:.2f}"
+        return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
     if label == "high":
-        return f"{confidence} is high, but only {most} are injected (retrieval.max_inject)"
+        return f"{confidence}: sure enough, but only {most} are injected (retrieval.max_inject)"
     if candidate.worth_mentioning and not is_mentioned:
-        return f"{confidence} is {label}, but only {context.MAX_MENTIONED} are mentioned"
+        return f"{confidence}: enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
     if candidate.worth_mentioning:
-        return f"{confidence} is {label}: high begins at {labels['high']:.2f}"
-    exception = ", but nothing else was found (retrieval.hint_on_zero)" if is_mentioned else ""
-    least = f"{labels['mention']:.2f}, the lowest confidence to mention"
-    return f"{confidence} is below {least}{exception}"
+        return f"{confidence}: not sure enough, since {labels['high']:.2f} is needed to inject it"
+    exception = "; but nothing else was found (retrieval.hint_on_zero)" if is_mentioned else ""
+    least = f"{labels['mention']:.2f} is needed to mention it"
+    return f"{confidence}: not sure enough, since {least}{exception}"
 
 
 def _why_never_injected(candidate: Candidate) -> str:
@@ -241,17 +261,45 @@ def _why_never_injected(candidate: Candidate) -> str:
     return ""
 
 
-def _describe_evidence(candidate: Candidate, *, has_several_parts: bool) -> list[str]:
-    """Return which part of a prompt found a candidate, and its numbers, which docs/hook.md explains."""
+def _name_place(candidate: Candidate, project: str) -> str:
+    is_from_program = candidate.kind == COMMAND
+    store = "" if is_from_program else context.name_store(candidate.root, project)
+    return f"{store}{candidate.place}"
+
+
+def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
+    """Say what a candidate has in common with the prompt, and its numbers, which docs/hook.md explains."""
     if not candidate.features:  # a pin found it
         return []
     lines = []
     if has_several_parts and candidate.part is not None:
-        lines.append(f"           found by: {short_line(candidate.part.text, _PART)}")
+        lines.append(f"found by: {short_line(candidate.part.text, _PART)}")
+    if candidate.part is not None:
+        lines.append(_describe_words(candidate, candidate.part))
+    if candidate.alike:
+        places = [_name_place(hit, project) for hit in candidate.alike[:_ALIKE]]
+        lines.append(f"says the same as {len(candidate.alike)} older: {', '.join(places)}")
     numbers = [f"bm25 {candidate.bm25:.2f}"]
     numbers += [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
-    lines.append(f"           {', '.join(numbers)}")
-    return lines
+    lines.append(f"numbers: {', '.join(numbers)}")
+    return [f"           {line}" for line in lines]
+
+
+def _describe_words(candidate: Candidate, part: Part) -> str:
+    """Say which words of a part of the prompt a candidate has, and how many others fit as well."""
+    words = [part.terms[place].text for place in sorted(candidate.matched)]
+    text = f"has {len(words)} of {counted(len(part.terms), 'word', 'words')}: {', '.join(words)}"
+    titled = [part.terms[place].text for place in sorted(candidate.titled)]
+    if titled == words:
+        text += ", in its title or tags"
+    elif titled:
+        text += f"; in its title or tags: {', '.join(titled)}"
+    rivals = round(1 / candidate.features["alone"]) - 1
+    if len(words) < SEVERAL_TERMS:
+        rivals -= 1  # one word counts as a rival itself
+    if rivals > 0:
+        text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
+    return text
 
 
 def log_file() -> str:

@@ -52,13 +52,14 @@ def read_answers(path: Path, project: str) -> Answers:
                 error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
             )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
-        # A prompt's text and a memory's path (from `project`) may stand in place of their digests.
+        # A prompt's text and a memory's path (from `project`, or with ~) may stand in place of their digests.
         prompt = line.prompt
         if not _DIGEST.fullmatch(prompt):
             prompt = prompt_key(prompt)
         memory = line.memory
         if not _DIGEST.fullmatch(memory):
-            file = os.path.normpath(Path(os.path.realpath(project)) / memory)
+            own = os.path.expanduser(memory)
+            file = os.path.normpath(Path(os.path.realpath(project)) / own)
             memory = environment.digest(file)
         answers[prompt, memory] = line.relevant
     return answers

@@ -459,3 +459,26 @@ def test_what_is_advised_about_memories_in_each_others_way_helps(
 def test_prompts_that_get_a_memory_are_not_called_crowded(judgekit: Run) -> None:
     found = judgekit(*COMMAND, *answered(20), "--json").json
     assert "crowded" not in found
+
+
+def test_a_root_that_is_not_there_does_not_keep_others_from_being_measured(
+    judgekit: Run, world: Path
+) -> None:
+    by_user(f"retrieval: {{roots: [nowhere, '{world / '.claude/memory'}']}}\n")
+    done = judgekit(*COMMAND, *answered(20))
+    assert (done.code, "relevant, share of what is injected" in done.out) == (0, True)
+    assert "nowhere: no such folder, so it is not searched" in done.err
+
+
+def test_a_label_may_name_a_memory_from_the_home_folder(
+    judgekit: Run, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (isolated / "notes").mkdir()
+    (isolated / "notes" / "crane.md").write_text("# The harbour crane\n\nIts key is with Ada.\n")
+    by_user("retrieval: {roots: [~/notes]}\n")
+    monkeypatch.chdir(tmp_path)
+    prompt = "Who has the key of the harbour crane?"
+    Path("prompts.txt").write_text(prompt)
+    line = {"prompt": prompt, "memory": "~/notes/crane.md", "relevant": True}
+    Path("labels.jsonl").write_text(json.dumps(line))
+    assert evaluate(judgekit)["hook"]["precision"]["of"] == 1

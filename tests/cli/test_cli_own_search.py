@@ -286,7 +286,10 @@ def test_where_candidates_came_from_is_shown(
     for line in (
         "engine.py (retrieval.command finds the candidates; the stores serve for pins, and where it fails)\n",
         f"injected   {sample_store.JWT.title} -> .claude/memory/",
-        "mentioned  Shelf rules -> n1\n           confidence 0.40 is medium: high begins at 0.51\n",
+        (
+            "mentioned  Shelf rules -> n1\n"
+            "           confidence 0.40: not sure enough, since 0.51 is needed to inject it\n"
+        ),
         f"mentioned  Lamp -> notes/lamp.txt\n           {unrated} mentioned\n",
         f"left out   Lamp -> d\n           {unrated} mentioned, and only 3 are\n",
     ):

@@ -10,6 +10,7 @@ import pytest
 from alike_notes import NEWEST, QUESTION, put
 from hooking import by_user
 
+from judgekit.hooks import explain
 from judgekit.retrieval.confidence import Candidate, fold_alike
 from judgekit.retrieval.parts import Part
 
@@ -70,3 +71,10 @@ def test_the_work_grows_with_the_text_alone(word: str) -> None:
         fold_alike(hits)
         costs.append(time.process_time() - started)
     assert costs[1] < 24 * max(costs[0], 0.03)
+
+
+def test_an_explanation_names_what_says_the_same(notes: Path) -> None:
+    report = explain.report(QUESTION, str(notes.parents[1]))
+    assert (
+        "says the same as 2 older: .claude/memory/deploy-2.md, .claude/memory/deploy-1.md" in report
+    )

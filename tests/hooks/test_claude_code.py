@@ -291,14 +291,14 @@ def test_explain_names_each_outcome(
     out, err = run(b"", "--explain", "How do we refresh the JWT token?")
     assert run(b"", "--explain=How do we refresh the JWT token?") == (out, err)
     assert run(b"", "--explain", "How do we refresh", "the JWT token?") == (out, err)
-    assert (err, "terms: refresh, jwt, token" in out) == ([], True)
+    assert (err, "words: refresh, jwt, token" in out) == ([], True)
     lines = [line for line in out.splitlines() if "->" in line]
     ends = [word for line in lines for word in line.split() if word.endswith("ed")]
     assert ends == ["injected", "mentioned"]
     for prompt, config, says in (
         ("short", "", "too short"),
         ("Kyrgyz throat singing", "", "no memory matches"),
-        ("of the and is to be", "", "none: only stop words"),
+        ("of the and is to be", "", "none that are searched"),
         (QUESTION, "retrieval: {enabled: false}\n", "retrieval.enabled is false"),
     ):
         by_project(store.project, config)

@@ -270,3 +270,27 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     (isolated / "judgekit" / "cache").write_text("in the way")
     for _ in range(2):  # what cannot be remembered is said
         assert context.take_due_notes("/p", ["a"]) == ["a"]
+
+
+EXPLAINED = {
+    "How do we refresh the JWT token?": (
+        "added: 1 memory",
+        "sure enough, since 0.51 is needed to inject it",
+        "has 3 of 3 words: refresh, jwt, token, in its title or tags",
+    ),
+    "Who sells a token for the museum?": (
+        "nothing is added: no memory is sure enough to be about this prompt",
+        "not sure enough, since 0.25 is needed to mention it",
+        "has 1 of 3 words: token, in its title or tags",
+    ),
+    "Is the zeppelin airworthy?": ("nothing is added: no memory matches", "words: zeppelin"),
+}
+
+
+@pytest.mark.parametrize("prompt", EXPLAINED)
+def test_an_explanation_says_in_words_what_became_of_a_prompt(
+    store: MemoryStore, prompt: str
+) -> None:
+    report = explain.report(prompt, str(store.project))
+    for words in EXPLAINED[prompt]:
+        assert words in report
