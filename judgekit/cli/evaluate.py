@@ -218,7 +218,7 @@ def read_cases(
     """
     from judgekit.data import fields, labels
     from judgekit.data.rows import open_rows
-    from judgekit.data.sources import ENDINGS, JSON_LINES, find_source
+    from judgekit.data.sources import ENDINGS, Reading, find_source
     from judgekit.evaluation import case_labels, cases
     from judgekit.evaluation.labels import LeftOut
 
@@ -226,8 +226,8 @@ def read_cases(
     has_row_options = bool(map_ or id_)
     source = find_source(str(file))
     if source is not None and file.is_file():
-        rows = open_rows(str(file), sys.stdin.buffer)
-        if has_row_options or source is not JSON_LINES or _has_labelled_rows(rows):
+        rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
+        if has_row_options or not source.has_cases or _has_labelled_rows(rows):
             labelled, left_out = labels.labelled_cases(rows, columns)
             return case_labels.with_understood_labels(labelled, rubric, mode, left_out), left_out
     elif has_row_options:

@@ -77,6 +77,7 @@ def report(
     from judgekit.data import labels as files
     from judgekit.data.report import summarise
     from judgekit.data.rows import open_rows
+    from judgekit.data.sources import Reading
     from judgekit.judging.documents import STDIN
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
@@ -84,7 +85,7 @@ def report(
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
     limits.check(results[0], sample)
-    first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
+    first = files.results(open_rows(results[0], sys.stdin.buffer, Reading(listener=note)), columns)
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
         return Exit.ACCEPTED
@@ -97,7 +98,9 @@ def report(
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
     second = None
     if results[1:]:
-        others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
+        others = files.results(
+            open_rows(results[1], sys.stdin.buffer, Reading(listener=note)), columns
+        )
         second = others.name, {row.row_id: row.word for row in others}
     if by and f"row.{by}" in first.column_names:
         note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
@@ -192,8 +195,12 @@ def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
     """Read the verdicts of a file of results by id."""
     from judgekit.data.labels import results
     from judgekit.data.rows import open_rows
+    from judgekit.data.sources import Reading
 
-    return {row.row_id: row.word for row in results(open_rows(path, sys.stdin.buffer), columns)}
+    return {
+        row.row_id: row.word
+        for row in results(open_rows(path, sys.stdin.buffer, Reading(listener=note)), columns)
+    }
 
 
 def _draw_sample(
@@ -214,10 +221,16 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
     """Return the labels of a file; raises `InputError` where all are blank."""
     from judgekit.data.labels import read_labels
     from judgekit.data.rows import open_rows
+    from judgekit.data.sources import Reading
 
     if path is None:
         return None
-    sheet = read_labels(open_rows(path, sys.stdin.buffer), results.task, columns, results.texts)
+    sheet = read_labels(
+        open_rows(path, sys.stdin.buffer, Reading(listener=note)),
+        results.task,
+        columns,
+        results.texts,
+    )
     if not sheet.words and not sheet.left_out.unknown:
         raise InputError(
             f"{path}: no row has a label; write accept, improve or reject into the column"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import enum
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 from typer import Option
 
 from judgekit import environment
+from judgekit.cli.output import note
 from judgekit.config import LEAST_AGREE, MOST_AGREE
 from judgekit.data import sources, tables
 from judgekit.errors import Exit, UsageError
@@ -15,6 +17,7 @@ from judgekit.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+_DELIMITERS_BY_NAME = {"tab": "\t", "\\t": "\t"}  # which is hard to type
 JOBS = 8  # texts judged at a time, unless -j says otherwise
 
 ROW_JOBS = 32
@@ -56,6 +59,18 @@ _MAP = Option(
 )
 
 Map = Annotated[list[str] | None, _MAP]
+
+_ENCODING = Option(
+    "--encoding", metavar="NAME", help="Encoding of the rows, such as cp1252. [default: found out]"
+)
+
+Encoding = Annotated[str | None, _ENCODING]
+
+_DELIMITER = Option(
+    "--delimiter", metavar="C", help="What stands between cells of the rows. [default: found out]"
+)
+
+Delimiter = Annotated[str | None, _DELIMITER]
 
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
 
@@ -162,11 +177,29 @@ class DataOptions(NamedTuple):
     always_confirm: Literal["accept"] | None = None
     noise: int = 0
     until: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
 
     @property
     def has_row_options(self) -> bool:
         """Whether any option is given that is for rows alone: all but `--out`."""
         return self._replace(out=None) != DataOptions()
+
+    def reading(self) -> sources.Reading:
+        """Say how the rows are read; raises `UsageError` for an encoding or a delimiter that's none."""
+        if self.encoding is not None:
+            try:
+                is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - as open() asks
+            except (LookupError, ValueError):
+                is_of_text = False
+            if not is_of_text:
+                problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"
+                raise UsageError(f"--encoding {self.encoding}: {problem}")
+        delimiter = _DELIMITERS_BY_NAME.get(self.delimiter or "", self.delimiter)
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
+            problem = "expected one character that's no quote and no end of a line, or the word tab"
+            raise UsageError(f"--delimiter {self.delimiter!r}: {problem}")
+        return sources.Reading(self.encoding, delimiter, note)
 
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
@@ -202,6 +235,9 @@ class DataOptions(NamedTuple):
             raise UsageError(
                 "--on ray reads a file, a folder or an address: name it with --data, and --out"
             )
+        if self.on and (self.encoding or self.delimiter):
+            problem = "workers find these out by themselves; convert the file, or leave --on out"
+            raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
         self._check_agreement()
         self._check_until()
         if self.on and self.batch:

@@ -73,7 +73,7 @@ def run(
     condition = None
     if options.until is not None:
         condition = parse_condition(options.until, task, "--until")
-    source = rows.open_rows(options.data, sys.stdin.buffer)
+    source = rows.open_rows(options.data, sys.stdin.buffer, options.reading())
     if options.on and not source.can_split:
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")

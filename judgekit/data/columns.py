@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
 from judgekit.evaluation.labels import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-_TABLE: dict[str, str] = environment.table(__file__, "fields.toml")["outputs"]
-
+_FILE: dict[str, Any] = environment.table(__file__, "fields.toml")
+_TABLE: dict[str, str] = _FILE["outputs"]
+_LIST_FIELDS = ("conversation", "sources", "texts")  # what of a row may be a list of objects
 
 _NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
 _WORDS = tuple(_TABLE["words"].split())
@@ -43,6 +44,21 @@ def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) ->
     if _is_output(text, known):
         return [free[name] for name in free if _is_output(name, known)]
     return [free[name] for name in free if name not in known and _sounds_like_output(name)]
+
+
+def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
+    """Whether a column of this name is known, as one of `fields` if any are given."""
+    names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
+    return any(
+        plain(name) in map(plain, names.split())
+        for field, names in names_by_field.items()
+        if not fields or field in fields
+    )
+
+
+def is_list_of_row(name: str) -> bool:
+    """Whether a column of this name may hold a list of objects in a row, such as a conversation."""
+    return is_usual_name(name, _LIST_FIELDS)
 
 
 def _is_output(name: str, known: frozenset[str]) -> bool:

@@ -489,11 +489,15 @@ def _add_sample(
         for name, value in result.own.items():
             row.setdefault(name, value)
         rows.append(row)
+    written = sniffing.recognise_text(raw)
+    if not written.is_plain:
+        problem = f"expected UTF-8 to add rows to, got {written}; save it as UTF-8"
+        raise InputError(f"{path}: {problem}")
     old = raw.decode("utf-8-sig")
     if ending in DELIMITERS:
         delimiter = DELIMITERS[ending]
         if raw:
-            delimiter = sniffing.delimiter_of(raw, delimiter, path)
+            delimiter = sniffing.find_delimiter(raw, delimiter, path)
         added = _delimited_lines(old, rows, delimiter)
     else:
         added = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

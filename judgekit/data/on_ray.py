@@ -514,7 +514,10 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         dataset, expected, lines, number, firsts = ray.get(self._known)
         before, count = firsts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
-        rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
+        rows = (
+            self._rows.numbered(row, before, path)
+            for row in rows_in(file, path, self._rows.reading)
+        )
         part = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=part, results=parts.KeptLines(lines), expected=expected)
         for block in worker.blocks(run, number):

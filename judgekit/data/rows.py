@@ -7,17 +7,28 @@ files, in the order of their paths. How a file is read says its kind in `sources
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from judgekit.data.arrow import parquet_module
-from judgekit.data.sources import ENDINGS, JSON_LINES, UnreadableRow, find_source
+from judgekit.data.sniffing import head_of
+from judgekit.data.sources import (
+    ENDINGS,
+    ENDINGS_IN_FOLDERS,
+    JSON_DOCUMENT,
+    JSON_LINES,
+    Reading,
+    UnreadableRow,
+    find_source,
+)
+from judgekit.data.sources.decoding import open_as_utf_8
 from judgekit.errors import InputError
 from judgekit.judging.documents import STDIN
 from judgekit.judging.named_inputs import refuse_link_out
@@ -39,6 +50,7 @@ class RowFiles:
     name: str
     paths: Sequence[str]
     system: FileSystem | None = None
+    reading: Reading = field(default_factory=Reading)
 
     @classmethod
     def at(cls, path: str) -> Self:
@@ -63,7 +75,7 @@ class RowFiles:
                 return cls(path, [path])
             names = sorted(name for name in below if _has_rows(name))
             if not names:
-                endings = ", ".join(ENDINGS)
+                endings = ", ".join(ENDINGS_IN_FOLDERS)
                 raise InputError(
                     f"{path}: no file of rows in it; expected {endings} (links are left out)"
                 )
@@ -84,7 +96,7 @@ class RowFiles:
         for path in self.paths:
             number = 0
             with self.opened(path) as file:
-                for row in rows_in(file, path):
+                for row in rows_in(file, path, self.reading):
                     number = max(number, row.number)
                     yield self.numbered(row, before, path)
             before += number
@@ -146,7 +158,8 @@ def _raise(error: OSError) -> None:
 def _has_rows(name: str) -> bool:
     """Whether a file in a folder has rows by its name, and neither it nor a folder above it is hidden."""
     is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
-    return find_source(name) is not None and not is_hidden
+    source = find_source(name)
+    return source is not None and source.is_of_folders and not is_hidden
 
 
 class Rows:
@@ -183,23 +196,24 @@ class Rows:
             yield from self._read()
 
 
-def open_rows(path: str, stdin: BinaryIO) -> Rows:
-    """Return the rows of a file, of a folder or address, or of JSON Lines on standard input for `-`.
+def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Rows:
+    """Open the rows of a file, of a folder or address, or of JSON on standard input for `-`.
 
     Raises `InputError`.
     """
+    reading = reading or Reading()
     if path == STDIN:
-        return Rows(path, partial(JSON_LINES.reader.read, stdin, "standard input"))
+        return Rows(path, partial(_rows_of_stdin, stdin, reading))
     if "://" not in path:
         refuse_link_out(path)
-    files = RowFiles.at(path)
+    files = replace(RowFiles.at(path), reading=reading)
     with _readable(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)
         if is_one_file:
             _require_rows_file(path)
         first = _file_with_types(files)
         with files.opened(first) as file:
-            schema = source_of(first).reader.check(file, first)
+            schema = check_file(file, first, reading)
     return Rows(path, files.rows, schema, can_split=files.can_split)
 
 
@@ -221,16 +235,37 @@ def _file_with_types(files: RowFiles) -> str:
 
 
 def source_of(path: str) -> Source:
-    """Return the kind of a file of rows by its name: JSON Lines where no kind recognises it."""
+    """Find the kind of a file of rows by its name: JSON Lines if no kind recognises it."""
     return find_source(path) or JSON_LINES
 
 
-def rows_in(file: BinaryIO, name: str) -> Stream:
+def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
+    """Refuse an open file that is something else by its beginning; returns the types of its columns."""
+    source = source_of(name)
+    if source.is_text:
+        file = open_as_utf_8(file, name, reading)
+    return source.reader.check(file, name, reading)
+
+
+def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
     """Yield the rows of an open file; its name says by its ending how they are written.
 
     Raises `InputError` for a file that is something else.
     """
-    yield from source_of(name).reader.read(file, name)
+    reading = reading or Reading()
+    source = source_of(name)
+    if source.is_text:
+        file = open_as_utf_8(file, name, reading)
+    yield from source.reader.read(file, name, reading)
+
+
+def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
+    """Yield the rows of JSON Lines, or of a JSON document that is a list."""
+    name = "standard input"
+    file = open_as_utf_8(stdin, name, reading)
+    head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
+    source = JSON_DOCUMENT if head.startswith(b"[") else JSON_LINES
+    yield from source.reader.read(file, name, reading)
 
 
 @contextmanager

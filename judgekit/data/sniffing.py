@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
 
@@ -12,17 +13,40 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _HEAD = 65_536  # bytes that are looked at
+# Of the signs of Windows-1252 those that people's texts have; a damaged byte is as likely any other.
+_LIKELY_SIGNS = frozenset(
+    "\u00e0\u00e1\u00e2\u00e3\u00e4\u00e5\u00e6\u00e7\u00e8\u00e9\u00ea\u00eb\u00ec\u00ed\u00ee\u00ef\u00f1\u00f2\u00f3"
+    "\u00f4\u00f5\u00f6\u00f8\u00f9\u00fa\u00fb\u00fc\u00df\u00c0\u00c1\u00c4\u00c5\u00c7\u00c9\u00d1\u00d6\u00d8\u00dc"
+    "\u0153\u0161\u017e\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u20ac\u00a3\u00b0\u00a7\u00a0\u00ab\u00bb\u00bf\u00a1\u2022"
+)
+_MOSTLY = 0.7  # of every second or fourth byte is zero, at least
 _BEGINNINGS = (
-    (b"\xff\xfe\0\0", "this is UTF-32; save it as UTF-8"),
-    (b"\0\0\xfe\xff", "this is UTF-32; save it as UTF-8"),
-    (b"\xff\xfe", "this is UTF-16; save it as UTF-8"),
-    (b"\xfe\xff", "this is UTF-16; save it as UTF-8"),
     (b"PK\x03\x04", "this is a workbook or an archive (ZIP); export its rows as CSV in UTF-8"),
     (b"\xd0\xcf\x11\xe0", "this is an old workbook of Excel; export its rows as CSV in UTF-8"),
-    (b"\x1f\x8b", "this is compressed (gzip); unpack it"),
+    (b"\x1f\x8b", "this is compressed twice (gzip); unpack it"),
     (b"PAR1", "this is Parquet; let its name end in .parquet"),
 )
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_MARKS = (  # UTF-32's first: that of UTF-16 is the beginning of one
+    (b"\xff\xfe\0\0", "UTF-32", "utf-32"),
+    (b"\0\0\xfe\xff", "UTF-32", "utf-32"),
+    (b"\xff\xfe", "UTF-16", "utf-16"),
+    (b"\xfe\xff", "UTF-16", "utf-16"),
+)
+_DELIMITERS = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "vertical bars",
+    "^": "carets",
+    "~": "tildes",
+    "\x01": "U+0001",
+    "\x1f": "U+001F",
+}
+
+
+def describe_delimiter(delimiter: str) -> str:
+    """Name a delimiter in words, such as `semicolons`."""
+    return _DELIMITERS.get(delimiter, repr(delimiter))
 
 
 def head_of(file: BinaryIO) -> bytes:
@@ -38,32 +62,83 @@ def head_of(file: BinaryIO) -> bytes:
     return head
 
 
+class TextKind(NamedTuple):
+    """How a text is written: the name of its encoding, Python's codec for it, and its ends of lines."""
+
+    encoding: str = "UTF-8"
+    codec: str = "utf-8"
+    has_bare_returns: bool = False
+    """Whether its lines end in CR alone, as on old Macs."""
+
+    @property
+    def is_plain(self) -> bool:
+        return self == TextKind()
+
+    def __str__(self) -> str:
+        return f"{self.encoding}, lines that end in CR" if self.has_bare_returns else self.encoding
+
+
+def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
+    """Recognise how a text is written by its first bytes, unless a `codec` is given; UTF-8 if in doubt."""
+    if codec is None:
+        encoding, codec = _recognise_encoding(head)
+    else:
+        codec = codecs.lookup(codec).name
+        encoding = "UTF-8" if codec == "utf-8" else codec
+    if codec.startswith("utf-8"):
+        start = head
+    else:
+        start = head.decode(codec, "ignore").encode()
+    return TextKind(encoding, codec, has_bare_returns=_has_bare_returns(start))
+
+
 def refuse_others(head: bytes, name: str) -> None:
-    """Raise `InputError` for what is no text in UTF-8 with lines: its text says what it is and what to do."""
+    """Raise `InputError` for what is no text with lines: the message says what it is and what to do."""
     for beginning, problem in _BEGINNINGS:
         if head.startswith(beginning):
             raise InputError(f"{name}: {problem}")
-    encoding = _wide_encoding(head)
-    if encoding:
-        raise InputError(f"{name}: this is {encoding}; save it as UTF-8")
-    if _has_bare_returns(head):
-        raise InputError(
-            f"{name}: its lines end in CR alone; save it with the line end LF or CR LF"
-        )
 
 
-def _wide_encoding(head: bytes) -> str | None:
-    """Return the encoding of a text whose characters have two or four bytes each, without a mark."""
-    size = len(head)
-    zeros = []
-    for place in range(4):
-        zeros.append(head[place::4].count(0) * 4 / size if size else 0.0)
-    most = 0.7
-    if sum(share > most for share in zeros) == 3:  # noqa: PLR2004 - of four bytes
-        return "UTF-32"
-    even = min(zeros[0], zeros[2])
-    odd = min(zeros[1], zeros[3])
-    return "UTF-16" if max(even, odd) > most else None
+def _recognise_encoding(head: bytes) -> tuple[str, str]:
+    """Return the name of an encoding and its codec."""
+    for mark, encoding, codec in _MARKS:
+        if head.startswith(mark):
+            return encoding, codec
+    zeros = [_share_of_zeros(head[place::4]) for place in range(4)]
+    is_zero = [share > _MOSTLY for share in zeros]
+    # Latin letters leave all bytes zero but one, the last of four or the first.
+    if is_zero == [True, True, True, False]:
+        return "UTF-32", "utf-32-be"
+    if is_zero == [False, True, True, True]:
+        return "UTF-32", "utf-32-le"
+    if is_zero[0] and is_zero[2]:
+        return "UTF-16", "utf-16-be"
+    if is_zero[1] and is_zero[3]:
+        return "UTF-16", "utf-16-le"
+    if _is_windows_1252(head):
+        return "Windows-1252", "cp1252"
+    return "UTF-8", "utf-8"
+
+
+def _share_of_zeros(some_bytes: bytes) -> float:
+    return some_bytes.count(0) / len(some_bytes) if some_bytes else 0.0
+
+
+def _is_windows_1252(head: bytes) -> bool:
+    """Whether a text has letters of Windows-1252 and none of UTF-8, in which a byte may be damaged."""
+    if head.isascii():
+        return False
+    # The head may end within a character: that's no damage.
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
+    others = {char for char in text if not char.isascii()}
+    if "\ufffd" not in others or others - {"\ufffd", "\ufeff"}:
+        return False
+    try:
+        signs = [char for char in head.decode("cp1252") if not char.isascii()]
+    except UnicodeDecodeError:
+        return False
+    likely = sum(char in _LIKELY_SIGNS for char in signs)
+    return likely > len(signs) / 2
 
 
 def _has_bare_returns(head: bytes) -> bool:
@@ -79,10 +154,10 @@ def no_utf_8(byte: int) -> str:
     return f"expected UTF-8, got the byte 0x{byte:02x}; save the file as UTF-8 (it may be Windows-1252)"
 
 
-def delimiter_of(head: bytes, usual: str, name: str) -> str:
-    """Return what stands between the cells of a header: what is usual, or the only other that does.
+def find_delimiter(head: bytes, usual: str, name: str) -> str:
+    """Find what stands between the cells of a header: what is usual, or the only other that does.
 
-    Raises `InputError` where several others may.
+    Raises `InputError` if several others may.
     """
     first = (
         head.removeprefix(b"\xef\xbb\xbf")
@@ -99,7 +174,8 @@ def delimiter_of(head: bytes, usual: str, name: str) -> str:
     if len(others) > 1:
         got = " and ".join(_DELIMITERS[other] for other in others)
         raise InputError(
-            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {got}"
+            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {got}; "
+            "name it with --delimiter"
         )
     return others[0] if others else usual
 

@@ -86,7 +86,7 @@ def check(
     # In place of a verdict stands what no cell can hold, so that every own column counts.
     ours = dict.fromkeys(OURS, "\0")
     with files.opened(path) as file:
-        for row in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
+        for row in replace(dataset, rows=rows_in(file, path, files.reading), ids=lambda: ids):
             checked.count += 1
             if isinstance(row, UnreadableRow):
                 checked.first_unreadable = checked.first_unreadable or row

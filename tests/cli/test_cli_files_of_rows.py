@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,31 +19,126 @@ TABLE = "id,question,answer,label,verdict\n0,Q?,It is Rome.,pass,accept\n1,Q?,It
 LINES = '{"id": 0, "answer": "It is Rome.", "label": "pass", "verdict": "accept"}\n' * 2
 JUDGE = ("judge", "--rubric", "kls", "--mode", "lenient", "--data")
 
-WRONG = (
-    ("d.csv", TABLE.encode("utf-16"), "this is UTF-16; save it as UTF-8"),
-    ("d.csv", TABLE.encode("utf-16-le"), "this is UTF-16; save it as UTF-8"),
-    ("d.csv", TABLE.encode("utf-16-be"), "this is UTF-16; save it as UTF-8"),
-    ("d.csv", TABLE.encode("utf-32"), "this is UTF-32; save it as UTF-8"),
-    ("d.csv", TABLE.encode("utf-32-be"), "this is UTF-32; save it as UTF-8"),
-    ("d.jsonl", LINES.encode("utf-16"), "this is UTF-16; save it as UTF-8"),
-    (
+OWN_IDS = LINES.replace('"id": 0', '"id": 1', 1).replace("Rome", "R\u00f4me")
+FRENCH = TABLE.replace("Rome", "R\u00f4me")
+LISTED = json.dumps([json.loads(line) for line in OWN_IDS.splitlines()], ensure_ascii=False)
+BY_PANDAS = ",id,answer\n5,0,It is Rome.\n6,1,It is Milan.\n"
+
+UNUSUAL = (
+    ("d.csv", FRENCH.encode("utf-16"), "read as UTF-16"),
+    ("d.csv", FRENCH.encode("utf-16-le"), "read as UTF-16"),
+    ("d.csv", FRENCH.encode("utf-16-be"), "read as UTF-16"),
+    ("d.csv", FRENCH.encode("utf-32"), "read as UTF-32"),
+    ("d.csv", FRENCH.encode("utf-32-be"), "read as UTF-32"),
+    ("d.csv", FRENCH.encode("cp1252"), "read as Windows-1252"),
+    ("d.csv", FRENCH.replace("\n", "\r").encode(), "read as UTF-8, lines that end in CR"),
+    ("d.csv", FRENCH.replace(",", "^").encode(), "carets taken for delimiters"),
+    ("d.jsonl", OWN_IDS.encode("utf-16"), "read as UTF-16"),
+    ("d.jsonl", OWN_IDS.encode("cp1252"), "read as Windows-1252"),
+    ("d.jsonl", OWN_IDS.replace("\n", "\r").encode(), "lines that end in CR"),
+    ("d.json", LISTED.encode("utf-16"), "read as UTF-16"),
+    ("d.csv.gz", gzip.compress(FRENCH.encode("cp1252")), "read as Windows-1252"),
+)
+
+
+@pytest.mark.parametrize(("name", "raw", "remark"), UNUSUAL)
+def test_rows_are_read_however_they_are_written(
+    served: Served, name: str, raw: bytes, remark: str
+) -> None:
+    Path(name).write_bytes(raw)
+    done, asked = served(by_content, *JUDGE, name, "--out", "out.jsonl")
+    assert done.code == 0, done.err
+    assert remark in done.err
+    assert any("It is R\u00f4me." in request.text for request in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("d.json", LISTED),
+        ("d.json", json.dumps({"version": 2, "data": json.loads(LISTED)}, indent=1)),
+        ("d.json", OWN_IDS),
+        ("d.jsonl.gz", OWN_IDS),
+        ("d.json.gz", LISTED),
+        ("d.csv", BY_PANDAS),
+        ("d.tab", FRENCH.replace(",", "\t")),
+        ("d.psv", FRENCH.replace(",", "|")),
+        ("d.csv", FRENCH.replace("\n", ",,\n")),
+    ],
+)
+def test_usual_files_are_read_without_a_remark(served: Served, name: str, text: str) -> None:
+    raw = text.encode()
+    Path(name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    done, asked = served(by_content, *JUDGE, name, "--out", "out.jsonl")
+    assert done.code == 0, done.err
+    assert len(asked) == 2
+    assert "read as" not in done.err
+
+
+def test_a_list_on_standard_input_is_rows(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LISTED.encode())))
+    done, asked = served(by_content, *JUDGE, "-")
+    assert done.code == 0, done.err
+    assert len(asked) == 2
+
+
+def test_a_row_with_a_conversation_is_no_list_of_rows(served: Served) -> None:
+    messages = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Rome."}]
+    Path("d.json").write_text(json.dumps({"id": 1, "messages": messages}))
+    done, asked = served(by_content, *JUDGE, "d.json")
+    assert done.code == 0, done.err
+    assert len(asked) == 1
+
+
+def test_what_the_user_says_goes_before_what_is_found_out(served: Served) -> None:
+    text = "id;question;answer, and more\n0;Q?;\u0411\u0430\u043a\n"
+    Path("d.csv").write_bytes(text.encode("cp1251"))
+    done, asked = served(
+        by_content,
+        *JUDGE,
         "d.csv",
-        TABLE.replace("Rome", "R\u00f4me").encode("cp1252"),
-        "save the file as UTF-8 (it may be Windows",
-    ),
-    (
-        "d.jsonl",
-        LINES.replace("Rome", "R\u00f4me").encode("cp1252"),
-        "save the file as UTF-8",
-    ),
-    ("d.csv", TABLE.replace("\n", "\r").encode(), "its lines end in CR alone"),
-    ("d.jsonl", LINES.replace("\n", "\r").encode(), "its lines end in CR alone"),
+        "--encoding",
+        "cp1251",
+        "--delimiter",
+        ";",
+        "--map",
+        "text=answer, and more",
+    )
+    assert done.code == 0, done.err
+    assert "\u0411\u0430\u043a" in asked[0].text
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--encoding", "utf-9", "no encoding of this name"),
+        ("--encoding", "base64", "no encoding of this name"),
+        ("--delimiter", ";;", "expected one character"),
+        ("--delimiter", '"', "expected one character"),
+    ],
+)
+def test_an_encoding_or_a_delimiter_that_is_none_is_refused(
+    judgekit: Run, option: str, value: str, problem: str
+) -> None:
+    Path("d.csv").write_text(TABLE)
+    done = judgekit(*JUDGE, "d.csv", option, value)
+    assert done.code == 64
+    assert problem in done.err
+
+
+WRONG = (
     ("d.csv", b"PK\x03\x04 a workbook", "this is a workbook or an archive"),
     (
         "d.csv",
         b"id;answer|label\n1;x|pass\n",
-        "expected commas between cells, got semicolons and vertical bars",
+        "expected commas between cells, got semicolons and vertical bars; name it with --delimiter",
     ),
+    ("d.json", b'{"a": [{"x": 1}], "b": [{"x": 1}]}', "got 2 lists (a, b); keep one list"),
+    ("d.json", b'{"x": 1}', "or an object with one such list, got none"),
+    ("d.json", b"[{]", "expected a list of objects, or an object with one such list; line 1"),
+    ("d.json", b'[{"text": 1, "text": 2}]', "got 'text' twice in an object"),
+    ("d.csv.gz", gzip.compress(TABLE.encode())[:-20], "damaged or cut off in the middle"),
+    ("d.csv", TABLE.encode("utf-16")[:-1], "expected UTF-16 to its end"),
 )
 
 

@@ -125,9 +125,9 @@ def test_csv_and_tsv(tmp_path: Path, content: bytes, expected: list[Any]) -> Non
         (b'"1"x,2', "", f"{QUOTES} (',' expected after '\"')"),
         (b'1,"2', "", f"{QUOTES} (',' expected after '\"')"),
         (
-            b"1,\xe9",
+            b"1,\xff",
             "b",
-            "expected UTF-8, got the byte 0xe9; save the file as UTF-8 (it may be Windows-1252)",
+            "expected UTF-8, got the byte 0xff; save the file as UTF-8 (it may be Windows-1252)",
         ),
         (b"\0,2", "a", "expected text, got a NUL byte"),
     ],
@@ -154,7 +154,7 @@ def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
     ("header", "column", "problem"),
     [
         (b"a,b,a", "a", "expected different names, got this one 2 times; rename one"),
-        (b",b", "", "expected a name for each column, got none for column 1; add it"),
+        (b"a,,b", "", "expected a name for each column, got none for column 2; add it"),
         (
             b"a,\xff",
             "",
@@ -244,11 +244,11 @@ ENDINGS = f"{', '.join(sources.ENDINGS)}, a folder, or - for JSON Lines on stand
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("rows.json", f"unknown ending of a file of rows; expected {ENDINGS}"),
+        ("rows.xml", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("rows", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("none.csv", "cannot be read (No such file or directory)"),
         ("none", "cannot be read (No such file or directory)"),
-        ("folder.csv", f"no file of rows in it; expected {', '.join(sources.ENDINGS)}"),
+        ("folder.csv", f"no file of rows in it; expected {', '.join(sources.ENDINGS_IN_FOLDERS)}"),
         ("pipe.jsonl", "not a file; pass its rows as JSON Lines on standard input: -"),
         ("a\0.csv", "cannot be read ("),
         ("broken.parquet", "cannot be read (Parquet magic bytes not found"),
@@ -258,7 +258,7 @@ def test_a_file_without_rows(tmp_path: Path, name: str, problem: str) -> None:
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "broken.parquet").write_text("{}" * 100)
-    for odd in ("rows", "rows.json"):
+    for odd in ("rows", "rows.xml"):
         (tmp_path / odd).write_text("{}")
     with pytest.raises(InputError) as caught:
         open_rows(str(tmp_path / name), io.BytesIO())

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 from judgekit.judging.documents import MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
     Stream: TypeAlias = Iterator["DataRow | UnreadableRow"]
 
+PACKED = ".gz"
 TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
 
 
@@ -41,13 +42,38 @@ class UnreadableRow(NamedTuple):
     problem: str
 
 
+class Reading:
+    """How the user says that a file is written, and who is told how it's read if it's unusual.
+
+    Each remark is made once.
+    """
+
+    def __init__(
+        self,
+        encoding: str | None = None,
+        delimiter: str | None = None,
+        listener: Callable[[str], None] | None = None,
+    ) -> None:
+        self.encoding = encoding
+        """A codec of Python; None: the file's beginning decides."""
+        self.delimiter = delimiter
+        """A character; None: the file's header decides."""
+        self._listener = listener
+        self._made: set[str] = set()
+
+    def remark(self, text: str) -> None:
+        if self._listener is not None and text not in self._made:
+            self._made.add(text)
+            self._listener(text)
+
+
 class SourceReader(Protocol):
     """What the module of a source has. Its functions raise `InputError` for a file that is something else."""
 
-    def check(self, file: BinaryIO, name: str) -> pa.Schema | None:
+    def check(self, file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
         """Refuse other files by their beginning; return the types of the columns, None where it has none."""
 
-    def read(self, file: BinaryIO, name: str) -> Stream:
+    def read(self, file: BinaryIO, name: str, reading: Reading) -> Stream:
         """Yield the rows of a file, numbered from 1; what cannot be read is an `UnreadableRow`."""
 
 
@@ -56,21 +82,25 @@ class Source(NamedTuple):
 
     `is_text`: its files can be documents, too; `judge` of one says that --data would judge its rows, and on
     Ray they are read through a buffer.
+    `has_cases`: it may hold labelled cases of `eval judge` in place of rows.
     `has_types`: its columns have types, which results in Parquet keep. `can_split`: its files can be read
     apart from each other, on several machines.
+    `is_of_folders`: it's read in a folder, too. Beside rows there are JSON files that describe them.
     """
 
     name: str
     endings: tuple[str, ...]
     module: str
     is_text: bool = True
+    has_cases: bool = False
     has_types: bool = False
     can_split: bool = True
+    is_of_folders: bool = True
 
     def recognises(self, path: str) -> bool:
         """Whether a file has rows of this kind, by its name."""
         name = PurePath(path).name[1:]  # a name of nothing but an ending has none
-        return name.lower().endswith(self.endings)
+        return without_packing(name).endswith(self.endings)
 
     @property
     def reader(self) -> SourceReader:
@@ -78,16 +108,26 @@ class Source(NamedTuple):
 
 
 SOURCES = (
-    Source("jsonl", (".jsonl", ".ndjson"), "json_lines"),
+    Source("jsonl", (".jsonl", ".ndjson"), "json_lines", has_cases=True),
+    Source("json", (".json",), "json_document", has_cases=True, is_of_folders=False),
     Source("csv", (".csv",), "delimited"),
-    Source("tsv", (".tsv",), "delimited"),
+    Source("tsv", (".tsv", ".tab"), "delimited"),
+    Source("psv", (".psv",), "delimited"),
     Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
 )
 """The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
 
-JSON_LINES = SOURCES[0]
+JSON_LINES, JSON_DOCUMENT = SOURCES[:2]
 ENDINGS = tuple(ending for source in SOURCES for ending in source.endings)
+ENDINGS_IN_FOLDERS = tuple(
+    ending for source in SOURCES if source.is_of_folders for ending in source.endings
+)
 USUAL_ENDINGS = tuple(source.endings[0] for source in SOURCES)
+
+
+def without_packing(path: str) -> str:
+    """Return a path in small letters without the ending that says that the file is packed."""
+    return path.lower().removesuffix(PACKED)
 
 
 def find_source(path: str) -> Source | None:

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from judgekit.data import sniffing
 from judgekit.data.cells import CellError, check_names, check_text
-from judgekit.data.sources import TOO_LONG, DataRow
+from judgekit.data.sources import TOO_LONG, DataRow, without_packing
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.judging.documents import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.data.sources import Stream
+    from judgekit.data.sources import Reading, Stream
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-
-
-def check(file: BinaryIO, name: str) -> None:
-    _delimiter_of(file, name)
+_INDEX = "Unnamed: 0"
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 
-def read(file: BinaryIO, name: str) -> Stream:
-    delimiter = _delimiter_of(file, name)
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    _find_delimiter(file, name, reading)
+
+
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    delimiter = _find_delimiter(file, name, reading)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -47,7 +48,7 @@ def read(file: BinaryIO, name: str) -> Stream:
             if names is None:
                 if _is_separator_line(cells):
                     continue
-                names = check_names(_without_blank_end(cells, 1))
+                names = check_names(_with_name_of_index(_without_blank_end(cells, 1)))
                 continue
             is_cleared = lines.has_only(delimiter)
             row = _named(names, cells)
@@ -76,12 +77,18 @@ def read(file: BinaryIO, name: str) -> Stream:
             yield unreadable_row(problem, number, lines.line)
 
 
-def _delimiter_of(file: BinaryIO, name: str) -> str:
-    """Return what stands between the cells of a file; raises `InputError` for what is no such text."""
+def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
+    """Find what stands between the cells of a file; raises `InputError` for what is no such text."""
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
-    usual = DELIMITERS[PurePath(name).suffix.lower()]
-    return sniffing.delimiter_of(head, usual, name)
+    if reading.delimiter is not None:
+        return reading.delimiter
+    usual = DELIMITERS[PurePath(without_packing(name)).suffix]
+    delimiter = sniffing.find_delimiter(head, usual, name)
+    if delimiter != usual:
+        words = sniffing.describe_delimiter(delimiter)
+        reading.remark(f"{name}: {words} taken for delimiters (--delimiter C names another)")
+    return delimiter
 
 
 class _Lines:
@@ -148,6 +155,12 @@ def _without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
     while count > least and not cells[count - 1].strip():
         count -= 1
     return cells[:count]
+
+
+def _with_name_of_index(names: Sequence[str]) -> Sequence[str]:
+    """Name the first column as pandas does, which writes its index without a name."""
+    is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
+    return [_INDEX, *names[1:]] if is_index else names
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

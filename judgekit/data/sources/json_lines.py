@@ -13,20 +13,28 @@ from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import RepeatedKeyError, encodable, with_different_keys
 
 if TYPE_CHECKING:
-    from judgekit.data.sources import Stream
+    from collections.abc import Iterable
+
+    from judgekit.data.sources import Reading, Stream
 
 MAX_DEPTH = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
 _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
-def check(file: BinaryIO, name: str) -> None:
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    del reading  # a delimiter is none of its signs
     sniffing.refuse_others(sniffing.head_of(file), name)
 
 
-def read(file: BinaryIO, name: str) -> Stream:
-    check(file, name)
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    check(file, name, reading)
+    yield from read_lines(bounded_lines(file, MAX_BYTES))
+
+
+def read_lines(lines: Iterable[bytes | None]) -> Stream:
+    """Yield the rows in lines, of which None is one that is too long."""
     number = 0
-    for line_number, line in enumerate(bounded_lines(file, MAX_BYTES), 1):
+    for line_number, line in enumerate(lines, 1):
         raw = line
         if raw is not None and line_number == 1:
             raw = raw.removeprefix(BOM)
@@ -59,18 +67,26 @@ def _read_object(raw: bytes | None) -> dict[str, Any]:
     except ValueError:
         raise CellError("expected a shorter number, got one of thousands of digits") from None
     except RecursionError:
-        raise CellError(_too_deep()) from None
+        raise CellError(too_deep()) from None
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
+    may_have_surrogates = "\\ud" in text or "\\uD" in text
+    return check_object(value, may_be_deep=may_be_deep, may_have_surrogates=may_have_surrogates)
+
+
+def check_object(
+    value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
+) -> dict[str, Any]:
+    """Return a value that is a row; raises `CellError` for any other."""
     if may_be_deep and _is_deep(value):
-        raise CellError(_too_deep())
+        raise CellError(too_deep())
     if not isinstance(value, dict):
         raise CellError(f"expected a JSON object, got {_KINDS.get(type(value), 'a number')}")
-    if "\\ud" in text or "\\uD" in text:
+    if may_have_surrogates:
         _check_surrogates(value)
     return value
 
 
-def _too_deep() -> str:
+def too_deep() -> str:
     return f"expected at most {MAX_DEPTH} lists and objects inside each other, got more"
 
 

@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from judgekit.data.sources import Stream
+    from judgekit.data.sources import Reading, Stream
 
 _BATCH = 64  # rows in memory at once
 _BUFFER = 1_000_000  # bytes of a column that are read ahead
 _OBJECT = 60  # bytes of a value of Python, about
 
 
-def check(file: BinaryIO, name: str) -> pa.Schema:
+def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
+    del reading  # the file says itself how it is written
     return _open(file, name).schema_arrow
 
 
-def read(file: BinaryIO, name: str) -> Stream:
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    del reading  # the same
     pages = _look_at_pages(file, name)
     file.seek(0)
     with _open(file, name, sorted(pages.nested_texts)) as opened:

@@ -1,0 +1,93 @@
+"""Rows of a JSON document: a list of objects, an object with one such list, or JSON Lines by that name."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from judgekit.data import columns, sniffing
+from judgekit.data.cells import CellError
+from judgekit.data.sources import DataRow, json_lines
+from judgekit.data.sources.line_reader import BOM, unreadable_row
+from judgekit.errors import InputError
+from judgekit.text import RepeatedKeyError, counted, with_different_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.data.sources import Reading, Stream
+
+MAX_BYTES = 512_000_000  # of a document, which is read as a whole
+_LISTED = "a list of objects, or an object with one such list"
+_REMEDY = "or write one object a line into a file whose name ends in .jsonl"
+
+
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    del reading  # a delimiter is none of its signs
+    sniffing.refuse_others(sniffing.head_of(file), name)
+
+
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    check(file, name, reading)
+    raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        problem = f"larger than {MAX_BYTES // 1_000_000} MB; write one object a line into a file"
+        raise InputError(f"{name}: {problem} whose name ends in .jsonl, which is read row by row")
+    raw = raw.removeprefix(BOM)
+    try:
+        document = json.loads(raw, object_pairs_hook=with_different_keys)
+    except RepeatedKeyError as error:
+        problem = f"expected each key once, got {error.key!r} twice in an object; rename one"
+        raise InputError(f"{name}: {problem}") from None
+    except RecursionError:
+        raise InputError(f"{name}: {json_lines.too_deep()}") from None
+    except ValueError as error:
+        if not _is_json_lines(raw):
+            raise InputError(f"{name}: expected {_LISTED}; {_describe(error)}") from None
+        yield from json_lines.read_lines(raw.splitlines(keepends=True))
+        return
+    for number, value in enumerate(_find_rows(document, name), 1):
+        try:
+            yield DataRow(number, json_lines.check_object(value))
+        except CellError as error:
+            yield unreadable_row(error, number, number)
+
+
+def _describe(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: {error.msg}"
+    return "it isn't UTF-8, or has a number of thousands of digits"
+
+
+def _is_json_lines(raw: bytes) -> bool:
+    """Whether the first two lines with anything in them are each a whole JSON object."""
+    lines = itertools.islice((line for line in raw.splitlines() if line.strip()), 2)
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(value, dict):
+            return False
+    return True
+
+
+def _find_rows(document: object, name: str) -> Sequence[Any]:
+    """Find the list of rows in a document; raises `InputError` if there's none, or several."""
+    if isinstance(document, list):
+        return document
+    if not isinstance(document, dict):
+        raise InputError(f"{name}: expected {_LISTED}, got one value")
+    lists = {}
+    for key, value in document.items():
+        is_list = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+        # A conversation or sources are a list, too: then the object is a row.
+        if is_list and not columns.is_list_of_row(key):
+            lists[key] = value
+    if len(lists) == 1:
+        return next(iter(lists.values()))
+    if not lists and any(map(columns.is_usual_name, document)):
+        return [document]
+    got = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
+    raise InputError(f"{name}: expected {_LISTED}, got {got}; keep one list, {_REMEDY}")
