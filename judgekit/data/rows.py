@@ -27,6 +27,7 @@ from judgekit.data.sources import (
     Reading,
     UnreadableRow,
     find_source,
+    split_table,
 )
 from judgekit.data.sources.decoding import open_as_utf_8
 from judgekit.errors import InputError
@@ -68,11 +69,11 @@ class RowFiles:
                 if system.get_file_info(root).is_file:
                     return cls(path, [root], system)
                 below = _listed(system, root)
-            elif stat.S_ISDIR(Path(path).stat().st_mode):
+            elif stat.S_ISDIR(Path(file_of(path)).stat().st_mode):
                 root = path
                 below = _files_below(path)
             else:
-                return cls(path, [path])
+                return cls(path, [path])  # SQLite's may name a table behind the file
             names = sorted(name for name in below if _has_rows(name))
             if not names:
                 endings = ", ".join(ENDINGS_IN_FOLDERS)
@@ -88,7 +89,7 @@ class RowFiles:
 
     def opened(self, path: str) -> BinaryIO:
         if self.system is None:
-            return Path(path).open("rb")
+            return Path(file_of(path)).open("rb")
         return io.BufferedReader(self.system.open_input_file(path))
 
     def rows(self) -> Stream:
@@ -181,7 +182,7 @@ class Rows:
         if path == STDIN or "://" in path:
             self.path = ""
         else:
-            self.path = path
+            self.path = file_of(path)
         if path == STDIN:
             self.name = "standard input"
         else:
@@ -205,7 +206,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
     if path == STDIN:
         return Rows(path, partial(_rows_of_stdin, stdin, reading))
     if "://" not in path:
-        refuse_link_out(path)
+        refuse_link_out(file_of(path))
     files = replace(RowFiles.at(path), reading=reading)
     with _readable(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)
@@ -222,7 +223,7 @@ def _require_rows_file(path: str) -> None:
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
-    if not stat.S_ISREG(Path(path).stat().st_mode):
+    if not stat.S_ISREG(Path(file_of(path)).stat().st_mode):
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
 
 
@@ -232,6 +233,14 @@ def _file_with_types(files: RowFiles) -> str:
         if source_of(path).has_types:
             return path
     return files.paths[0]
+
+
+def file_of(path: str) -> str:
+    """Return the file of a path, without the table that may be named behind it."""
+    source = find_source(path)
+    if source is not None and source.has_tables:
+        path, _ = split_table(path)
+    return path
 
 
 def source_of(path: str) -> Source:

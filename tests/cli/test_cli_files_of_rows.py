@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,6 +126,71 @@ def test_an_encoding_or_a_delimiter_that_is_none_is_refused(
     done = judgekit(*JUDGE, "d.csv", option, value)
     assert done.code == 64
     assert problem in done.err
+
+
+@pytest.fixture
+def database(project: Path) -> Path:
+    """A database with a table of rows, another one, and a view whose rows never end."""
+    path = project / "runs.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER, question TEXT, answer TEXT, at REAL)")
+        connection.execute("INSERT INTO runs VALUES (1, 'Where?', 'In Rome.', 1.5)")
+        connection.execute("INSERT INTO runs VALUES (2, 'When?', CAST(x'41ff' AS TEXT), NULL)")
+        connection.execute("CREATE TABLE notes (text TEXT)")
+        endless = "WITH RECURSIVE n(text) AS (SELECT 'x' UNION ALL SELECT text FROM n)"
+        connection.execute(f"CREATE VIEW endless AS {endless} SELECT text FROM n")
+        connection.commit()
+    return path
+
+
+@pytest.mark.usefixtures("database")
+def test_rows_of_a_table_are_judged(served: Served) -> None:
+    done, asked = served(by_content, *JUDGE, "runs.sqlite::runs", "--limit", "1")
+    assert done.code == 0, done.err
+    assert "In Rome." in asked[0].text
+
+
+@pytest.mark.usefixtures("database")
+def test_a_cell_of_a_table_that_is_no_text_is_named(judgekit: Run) -> None:
+    done = judgekit(*JUDGE, "runs.sqlite::runs", "--out", "out.jsonl")
+    assert done.code == 65
+    assert "row 2, column answer: expected UTF-8, got the byte 0xff" in done.err
+
+
+@pytest.mark.usefixtures("database")
+def test_a_table_alone_needs_no_name(served: Served) -> None:
+    with closing(sqlite3.connect("runs.sqlite")) as connection:
+        connection.execute("DROP TABLE notes")
+        connection.commit()
+    done, asked = served(by_content, *JUDGE, "runs.sqlite", "--limit", "1")
+    assert done.code == 0, done.err
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("runs.sqlite", "it has the tables notes, runs; name one as FILE::TABLE"),
+        ("runs.sqlite::gone", "no table gone; it has the tables notes, runs"),
+        ("runs.sqlite::endless", "no table endless; it has the tables notes, runs"),
+        ("runs.sqlite::sqlite_schema", "no table sqlite_schema"),
+        ("text.sqlite", "cannot be read as a database of SQLite (file is not a database)"),
+        ("gone.sqlite::runs", "cannot be read (No such file or directory)"),
+    ],
+)
+@pytest.mark.usefixtures("database")
+def test_what_is_no_table_of_a_database_is_named(judgekit: Run, name: str, problem: str) -> None:
+    Path("text.sqlite").write_text("This is a text, and no database at all.\n" * 40)
+    done = judgekit(*JUDGE, name)
+    assert done.code == 65
+    assert problem in done.err
+
+
+def test_a_database_that_is_judged_stays_as_it_is(served: Served, database: Path) -> None:
+    before = database.read_bytes()
+    served(by_content, *JUDGE, "runs.sqlite::runs", "--out", "out.jsonl")
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.glob("runs.sqlite*")] == ["runs.sqlite"]
 
 
 WRONG = (

@@ -41,9 +41,9 @@ def test_the_help_lists_the_sources(judgekit: Run) -> None:
 def test_ray_gets_no_rows_that_one_machine_must_read(
     judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project / "rows.db").write_text('{"text": "One"}\n')
-    database = sources.Source("database", (".db",), "json_lines", can_split=False)
+    (project / "rows.rowdb").write_text('{"text": "One"}\n')
+    database = sources.Source("database", (".rowdb",), "json_lines", can_split=False)
     monkeypatch.setattr(sources, "SOURCES", (*sources.SOURCES, database))
-    done = judgekit("judge", "--data", "rows.db", "--on", "ray", "--out", "results")
+    done = judgekit("judge", "--data", "rows.rowdb", "--on", "ray", "--out", "results")
     assert done.code == 64
-    assert "rows.db: --on ray cannot have several machines read such a file" in done.err
+    assert "rows.rowdb: --on ray cannot have several machines read such a file" in done.err

@@ -86,6 +86,7 @@ class Source(NamedTuple):
     `has_types`: its columns have types, which results in Parquet keep. `can_split`: its files can be read
     apart from each other, on several machines.
     `is_of_folders`: it's read in a folder, too. Beside rows there are JSON files that describe them.
+    `has_tables`: its path may end with the name of a table, `FILE::TABLE`.
     """
 
     name: str
@@ -96,10 +97,14 @@ class Source(NamedTuple):
     has_types: bool = False
     can_split: bool = True
     is_of_folders: bool = True
+    has_tables: bool = False
 
     def recognises(self, path: str) -> bool:
         """Whether a file has rows of this kind, by its name."""
-        name = PurePath(path).name[1:]  # a name of nothing but an ending has none
+        file = path
+        if self.has_tables:
+            file, _ = split_table(path)
+        name = PurePath(file).name[1:]  # a name of nothing but an ending has none
         return without_packing(name).endswith(self.endings)
 
     @property
@@ -113,6 +118,15 @@ SOURCES = (
     Source("csv", (".csv",), "delimited"),
     Source("tsv", (".tsv", ".tab"), "delimited"),
     Source("psv", (".psv",), "delimited"),
+    Source(
+        "sqlite",
+        (".sqlite", ".sqlite3", ".db"),
+        "sqlite_table",
+        is_text=False,
+        can_split=False,
+        is_of_folders=False,
+        has_tables=True,
+    ),
     Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
 )
 """The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
@@ -123,6 +137,12 @@ ENDINGS_IN_FOLDERS = tuple(
     ending for source in SOURCES if source.is_of_folders for ending in source.endings
 )
 USUAL_ENDINGS = tuple(source.endings[0] for source in SOURCES)
+
+
+def split_table(path: str) -> tuple[str, str]:
+    """Split `FILE::TABLE`; without a table it's ""."""
+    file, _, table = path.partition("::")
+    return file, table
 
 
 def without_packing(path: str) -> str:

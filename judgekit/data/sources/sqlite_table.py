@@ -1,0 +1,103 @@
+"""Rows of a table of an SQLite database, `FILE::TABLE`; a database with one table needs no name."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from judgekit.data.cells import CellError, check_names, check_text
+from judgekit.data.sources import DataRow, split_table
+from judgekit.data.sources.line_reader import unreadable_row
+from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.errors import InputError
+from judgekit.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from judgekit.data.sources import Reading, Stream
+
+_BUSY_SECONDS = 5.0
+# Neither views nor virtual tables, whose definitions are code that came with the file.
+_TABLES = """
+SELECT name FROM sqlite_schema
+WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND sql NOT LIKE 'CREATE VIRTUAL %'
+ORDER BY name
+"""
+
+
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    del file, reading  # SQLite opens the file by its name
+    try:
+        with closing(_connect(name)) as connection:
+            _choose_table(connection, name)
+    except sqlite3.Error as error:
+        raise _damaged(name, error) from None
+
+
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    del file, reading
+    try:
+        with closing(_connect(name)) as connection:
+            table = _choose_table(connection, name)
+            quoted = table.replace('"', '""')
+            cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - the name of a table
+            names = [column[0] for column in cursor.description]
+            for number, values in enumerate(cursor, 1):
+                try:
+                    yield DataRow(number, _make_row(names, values))
+                except CellError as error:
+                    yield unreadable_row(error, number, number)
+    except sqlite3.Error as error:
+        raise _damaged(name, error) from None
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    """Open the database of a name for reading alone."""
+    path, _ = split_table(name)
+    if "://" in path:
+        raise InputError(f"{name}: a database is read on this machine; fetch the file")
+    place = Path(path).absolute().as_uri()
+    connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.text_factory = _decode
+    return connection
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _choose_table(connection: sqlite3.Connection, name: str) -> str:
+    """Find the table that a name means; raises `InputError` if it's none, or could be several."""
+    path, wanted = split_table(name)
+    tables = [str(row[0]) for row in connection.execute(_TABLES)]
+    if wanted in tables:
+        return wanted
+    if not wanted and len(tables) == 1:
+        return tables[0]
+    listed = ", ".join(map(escaped, tables)) or "none"
+    problem = f"it has the tables {listed}"
+    if wanted:
+        problem = f"no table {escaped(wanted)}; {problem}"
+    raise InputError(f"{escaped(path)}: {problem}; name one as FILE::TABLE")
+
+
+def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
+    """Build a row of what JSON can say; raises `CellError`."""
+    row = {}
+    for name, value in zip(check_names(names), values, strict=True):
+        if isinstance(value, str):
+            check_text(value, name)
+        try:
+            row[name] = plain_value(value)
+        except NoJsonValueError as error:
+            raise CellError(str(error), name) from None
+    return row
+
+
+def _damaged(name: str, error: sqlite3.Error) -> InputError:
+    return InputError(f"{escaped(name)}: cannot be read as a database of SQLite ({error})")
