@@ -22,7 +22,8 @@ KEYS = {
     "judge": "rubric mode tiers panel jury samples criteria margin author_family independence redact deadline"
     " max_cost_usd",
     "retrieval": "enabled roots command scorer inject max_inject pin judge rubric mode search_mode tiers pool"
-    " deadline timeout fallback_top_k context_turns show hint_on_zero repeat_after log disabled_in inject_above",
+    " deadline timeout fallback_top_k context_turns show hint_on_zero repeat_after log disabled_in"
+    " inject_above",
     "gate": "mode paths authors rubric judge_mode budget undetermined override_without_terminal"
     " reviewers upstream review depth depth_limit",
     "escalate": "issues rejects labels text notify",

@@ -32,14 +32,11 @@ from judgekit.text import encodable, visible
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, TypeAlias
+    from typing import Any
 
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
-
-    # What a query can tell apart: the terms of it that a hit has, and its status.
-    MatchKey: TypeAlias = tuple[frozenset[str], str]
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
 SAME_EVIDENCE = 1.0
@@ -60,6 +57,9 @@ INJECTED_LABEL = "high"
 # documentation that are about different things share up to .784 (how to install a program with two package
 # managers); a note of twenty words in which two were replaced shares .82.
 SAME_WORDS = 0.8
+LEAST_KEPT = (
+    0.6  # of the words of a text that is an older one with an addition, the share of the older one
+)
 OLD_DAYS = 90  # beyond which an entry says its age
 _DAY = 86_400  # seconds
 _MONTH = 365.25 / 12  # days
@@ -366,21 +366,25 @@ def label_of(confidence: float, labels: Mapping[str, float]) -> str:
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     """Leave out each hit that says nearly the same as a newer one, and note it in the newer one's `alike`.
 
-    Hits that have different terms of the query stay apart, since the query tells them apart. The order stays.
+    A hit with a term of the query that the newer one lacks stays, since the query tells them apart. The order
+    stays, too.
     """
-    leaders_by_key: dict[MatchKey, list[Candidate]] = {}
+    leaders: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
     words_by_file: dict[str, set[str]] = {}
     folded: set[int] = set()
     for hit in sorted(hits, key=lambda hit: -hit.updated):
         if hit.part is None or hit.damaged:  # its text isn't known
             continue
-        leaders = leaders_by_key.setdefault(_make_match_key(hit), [])
-        leader = _find_leader(hit, leaders, words_by_file)
-        if leader is None:
-            leaders.append(hit)
-            continue
-        _add_to(leader, hit)
-        folded.add(id(hit))
+        terms = {hit.part.terms[place].text for place in hit.matched}
+        for newer, newer_terms in leaders:
+            if newer.status != hit.status or not terms <= newer_terms:
+                continue
+            if _says_the_same(newer, hit, words_by_file, same_terms=terms == newer_terms):
+                _add_to(newer, hit)
+                folded.add(id(hit))
+                break
+        else:
+            leaders.append((hit, terms))
     return [hit for hit in hits if id(hit) not in folded]
 
 
@@ -392,29 +396,26 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
     return unfolded
 
 
-def _make_match_key(hit: Candidate) -> MatchKey:
-    terms = hit.part.terms if hit.part is not None else ()
-    return frozenset([terms[place].text for place in hit.matched]), hit.status
+def _says_the_same(
+    newer: Candidate, older: Candidate, words_by_file: dict[str, set[str]], *, same_terms: bool
+) -> bool:
+    """Whether the newer text is the older one with an addition, or most words of both are in both.
 
-
-def _find_leader(
-    hit: Candidate, leaders: Sequence[Candidate], words_by_file: dict[str, set[str]]
-) -> Candidate | None:
-    """Return the first of the leaders that says nearly the same; None if there's none."""
-    for leader in leaders:
-        # Much longer texts have other words, too: most pairs need no look at their words.
-        shorter, longer = sorted((hit.length, leader.length))
-        if shorter < SAME_WORDS * longer:
-            continue
-        for one in (hit, leader):
-            if one.file not in words_by_file:
-                words_by_file[one.file] = set(one.text.split())
-        words = words_by_file[hit.file]
-        others = words_by_file[leader.file]
-        in_both = len(words & others)
-        if in_both and in_both >= SAME_WORDS * (len(words) + len(others) - in_both):
-            return leader
-    return None
+    The latter counts only if both have the `same_terms` of the query: it may be about one of two servers.
+    """
+    shorter, longer = sorted((newer.length, older.length))
+    if shorter < LEAST_KEPT * longer:  # most pairs need no look at their words
+        return False
+    for hit in (newer, older):
+        if hit.file not in words_by_file:
+            words_by_file[hit.file] = set(hit.text.split())
+    words = words_by_file[newer.file]
+    older_words = words_by_file[older.file]
+    in_both = len(words & older_words)
+    in_either = len(words) + len(older_words) - in_both
+    if same_terms and in_both >= SAME_WORDS * in_either > 0:
+        return True
+    return in_both == len(older_words) and in_both >= LEAST_KEPT * len(words) > 0
 
 
 def _add_to(leader: Candidate, hit: Candidate) -> None:

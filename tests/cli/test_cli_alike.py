@@ -63,8 +63,25 @@ def test_what_the_query_tells_apart_stays_apart(judgekit: Run, notes: Path) -> N
     for name in ("alpha", "beta"):
         put(notes / f"{name}.md", f"{alike_notes.SAME} This is about the server {name}.")
     results = found(judgekit, "deploy to production on the server beta")
-    assert names(results)[0] == "beta.md"
-    assert "alike" not in results[0]
+    assert names(results)[:2] == ["beta.md", "alpha.md"]
+
+
+def test_a_newer_note_stands_for_what_it_was_before_an_addition(
+    judgekit: Run, tmp_path: Path
+) -> None:
+    put(tmp_path / "old.md", alike_notes.SAME, days=20, title=alike_notes.TITLE)
+    addition = "Ask Ada about the freeze in December, the calendar of the weeks, and holidays."
+    put(tmp_path / "new.md", f"{alike_notes.SAME} {addition}", title=alike_notes.TITLE)
+    (result,) = found(judgekit, QUESTION, str(tmp_path))
+    assert result["path"].endswith("new.md")
+    assert result["alike"] == 1
+
+
+def test_an_older_note_that_says_more_stays(judgekit: Run, tmp_path: Path) -> None:
+    addition = "Ask Ada about the freeze in December, the calendar of the weeks, and holidays."
+    put(tmp_path / "old.md", f"{alike_notes.SAME} {addition}", days=20, title=alike_notes.TITLE)
+    put(tmp_path / "new.md", alike_notes.SAME, title=alike_notes.TITLE)
+    assert sorted(names(found(judgekit, QUESTION, str(tmp_path)))) == ["new.md", "old.md"]
 
 
 def test_a_superseded_copy_comes_last_and_marked(judgekit: Run, notes: Path) -> None:
