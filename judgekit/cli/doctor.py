@@ -116,6 +116,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield from _guarded("retrieval.command", _check_search_command(words, deadline, project))
     for root in config.retrieval.roots:
         yield from _guarded(f"store {root}", _check_store(root, project))
+    yield from _guarded("retrieval.pin", _check_pins(config, project))
     off = settings.explain_off(project)
     if off:
         yield "note", "prompt hook", f"switched off here: {off}"
@@ -234,6 +235,33 @@ def _check_search_command(words: list[str], seconds: float, project: Path) -> It
     hits = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
     answer = f"it answers ({len(hits)} found for the word judgekit)"
     yield "ok", "retrieval.command", f"{words[0]}: {answer}"
+
+
+def _check_pins(config: Config, project: Path) -> Iterator[Check]:
+    """Say which pins name no memory, and which one may be meant."""
+    from judgekit.config.settings import user_roots
+    from judgekit.retrieval import pins
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.profiles import compile_profiles
+
+    retrieval = config.retrieval
+    if not retrieval.pin:
+        return
+    profiles = Profiles(compile_profiles(project))
+    ranked = search.search(
+        "judgekit",
+        retrieval.roots,
+        project=str(project),
+        limit=1,
+        trusted=user_roots() or (),
+        profiles=profiles,
+        pins=retrieval.pin,
+    )
+    notes = pins.suggest(
+        list(ranked.pin_by_note), ranked.pin_by_note, ranked.searched_roots, profiles
+    )
+    for note in notes:
+        yield "note", "prompt hook", note
 
 
 def _check_store(root: str, project: Path) -> Iterator[Check]:

@@ -148,6 +148,15 @@ def test_a_folder_with_nothing_that_is_read_says_so(
     assert ".md, .mdx, .rst, .txt" in done.err
 
 
+def test_the_doctor_names_the_memory_that_a_pin_may_mean(judgekit: Run, project: Path) -> None:
+    name = sample_store.JWT.id
+    by_project(f"retrieval: {{pin: ['{name}', '{name}x']}}\n")
+    lines = [line for line in judgekit("doctor").out.splitlines() if "retrieval.pin" in line]
+    assert len(lines) == 1
+    place = sample_store.JWT.path.removeprefix(f"{STORE}/")
+    assert lines[0].endswith(f"did you mean '{place}'?")
+
+
 def test_the_doctor_says_that_a_store_holds_nothing(judgekit: Run, project: Path) -> None:
     shutil.rmtree(project / STORE)
     (project / STORE).mkdir()
