@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.data import fields as row_fields
 from judgekit.data import seals
+from judgekit.data.paths import is_path_into, read_cell
 from judgekit.data.results import ONLY_OURS, Ids, TakenNames
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
@@ -162,10 +163,10 @@ class Dataset:
     def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
         """Return a row with what is judged of it, or as one that cannot be read."""
         column = self.id_column or ""
-        row_id = labels.id_of(row.columns.get(column) if column else row.number)
+        row_id = labels.id_of(read_cell(row.columns, column) if column else row.number)
         if row_id is None:
             expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
-            if labels.is_no_label(row.columns.get(column)):
+            if labels.is_no_label(read_cell(row.columns, column)):
                 expected += ", got a blank; give each row an id, or name another column of ids"
             return UnreadableRow(row.number, column, expected)
         first_number = ids.add(row_id, row.number)
@@ -237,7 +238,7 @@ def open_dataset(
     naming = row_fields.Naming(is_python=is_python)
     fields = row_fields.fields_of(options.task, names, options.given, source.name, naming)
     column = options.id_column or row_fields.id_column_of(names, source.name, naming)
-    if column and column not in names:
+    if column and column not in names and not is_path_into(column, names):
         option = naming.choosing_ids(column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, request)

@@ -20,6 +20,8 @@ from judgekit import environment
 from judgekit.data import conversation
 from judgekit.data.columns import responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
+from judgekit.data.paths import is_path_into, read_cell
+from judgekit.data.values import parse_json
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.evaluation.labels import plain
@@ -209,7 +211,7 @@ def _check_given(
         option = naming.option(field, column)
         if field not in usual:
             raise UsageError(f"{option}: unknown field; use one of {', '.join(usual)}")
-        if column and column not in columns:
+        if column and column not in columns and not is_path_into(column, columns):
             hint = ""
             near = difflib.get_close_matches(column, columns, n=1)
             if near:
@@ -310,7 +312,7 @@ def document(
     conversation = fields.columns.get("conversation")
     text_column = conversation or fields.columns["text"]
     if conversation:
-        text, before = _spoken(row.columns.get(conversation), conversation, judge_turn)
+        text, before = _spoken(read_cell(row.columns, conversation), conversation, judge_turn)
         descriptions = filter(None, (about["description"], before))
         about["description"] = "\n\n".join(descriptions)
     else:
@@ -320,7 +322,7 @@ def document(
     files = [replace(file_of(encodable(row_id), text), alias="text")]
     sources = fields.columns.get("sources")
     if given.sources and sources:
-        files += _sources(row.columns.get(sources), sources, fields.naming)
+        files += _sources(read_cell(row.columns, sources), sources, fields.naming)
     author = _author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**about), author)
 
@@ -351,9 +353,9 @@ def comparison(
 
 def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
     """Return the names and texts of a list; raises `FieldError` for anything else."""
-    value = row.columns.get(column)
+    value = read_cell(row.columns, column)
     if isinstance(value, str):
-        value = parsed(value)
+        value = parse_json(value)
     if not isinstance(value, list) or not documents.LEAST_TEXTS <= len(value) <= MOST_TEXTS:
         got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
         raise FieldError(
@@ -389,7 +391,7 @@ def winner(fields: Fields, row: DataRow) -> str:
                 else:
                     letter_by_name[key] = letter
     most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
-    value = row.columns.get(fields.columns.get("winner", ""))
+    value = read_cell(row.columns, fields.columns.get("winner", ""))
     key = labels.key_of(value)
     if labels.number_of(key) is not None:  # it depends on the others
         return key
@@ -410,7 +412,7 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
         return None
     if task == "compare":
         return winner(fields, row)
-    return labels.key_of(row.columns.get(fields.columns[field]))
+    return labels.key_of(read_cell(row.columns, fields.columns[field]))
 
 
 def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
@@ -438,7 +440,7 @@ def _said(fields: Fields, row: DataRow, field: str) -> str:
     column = fields.columns.get(field)
     if not column:
         return ""
-    value = row.columns.get(column)
+    value = read_cell(row.columns, column)
     if isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
     if field in ("a", "b") and conversation.is_conversation(value):
@@ -490,7 +492,7 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
     """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
     # A cell of CSV, or a text that begins like one.
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        inner = parsed(value)
+        inner = parse_json(value)
         if inner is not value:
             with suppress(FieldError):
                 return _sources(inner, column, naming)
@@ -509,14 +511,6 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
             name = short_line(encodable(name), _NAME_CHARS)
             files.append(file_of(name or f"source {number}", text))
     return files
-
-
-def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return what a text holds as JSON; a text that holds none as it is."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def names_shown(columns: Sequence[str]) -> str:

@@ -19,10 +19,12 @@ from judgekit.config import TIE
 from judgekit.data import fields, sniffing, tables
 from judgekit.data.dataset import columns as columns_of
 from judgekit.data.dataset import unreadable
+from judgekit.data.paths import is_path_into
 from judgekit.data.results import OURS, Ids, hold_alone, place_of
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
 from judgekit.data.sources.delimited import DELIMITERS
+from judgekit.data.values import parse_json
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.evaluation.cases import Case
@@ -110,7 +112,7 @@ class ResultRow(NamedTuple):
         if column not in self.columns and column.startswith(_SCORE):
             value = self.scores.get(column.removeprefix(_SCORE))
         if isinstance(value, str) and value.startswith("["):
-            value = fields.parsed(value)
+            value = parse_json(value)
         values = value if isinstance(value, list) else [value]
         texts = []
         for element in values:
@@ -176,6 +178,7 @@ class ResultFile:
             # A label may stand in a file of its own; "" takes a column away; `row.` was put before our names.
             is_in_another_file = field in ("label", "winner")
             is_there = not column or not {column, f"row.{column}"}.isdisjoint(column_names)
+            is_there = is_there or is_path_into(column, column_names)
             if not is_in_another_file and not is_there:
                 columns = fields.names_shown(column_names)
                 raise UsageError(f"{option}: {self.name} has no such column; it has {columns}")
@@ -253,7 +256,7 @@ class ResultFile:
         for field, column in self._columns.given.items():
             if field == "verdict":
                 continue
-            if not column or column in names:
+            if not column or column in names or is_path_into(column, names):
                 given[field] = column
             elif f"row.{column}" in names:
                 # So a column of the row stands that had a name of ours.
@@ -448,7 +451,7 @@ def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 def nested(value: object) -> dict[str, Any] | None:
     """Return an object, which in CSV and Parquet is JSON."""
     if isinstance(value, str) and value.startswith("{"):
-        value = fields.parsed(value)
+        value = parse_json(value)
     return value if isinstance(value, dict) else None
 
 

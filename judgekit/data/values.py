@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, is_dataclass
@@ -21,6 +22,14 @@ _MOST_BITS = 10_000  # of a whole number: Python writes no more than 4,300 digit
 
 class NoJsonValueError(Exception):
     """A value that JSON cannot say; the text says what was expected and what is there."""
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Read a text as JSON; a text that is none stays as it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
