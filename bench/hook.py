@@ -1,12 +1,14 @@
 """What the prompt hook costs: CPU as a ratio to a bare interpreter, measured in the same run.
 
-python bench/hook.py [--memories 500,10000,100000] [--runs N] [--hooks N] [--data DIR] [--json] [--write FILE]
+python bench/hook.py [--memories 500,10000,100000] [--sections N] [--runs N] [--hooks N] [--data DIR] [--json]
+    [--write FILE]
 
 For each size it makes a store of synthetic memories (with DIR the notes of `retrieval/locomo_obs` are their
 text), times the first build, then starts the hook as an installer would, once a process, in random order with
 `python -c pass`, and prints medians. Then it times an edited memory's way into the index, and starts 50 hooks
 at once while another thread edits the store. Only 500 and 10,000 memories unless asked for more; --write, for
-the published table, does all three sizes.
+the published table, does all three sizes, with short memories and with long ones: seven sections of 700
+characters each, unless --sections asks for another number.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import accumulate, count
+from itertools import accumulate, count, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,6 +87,8 @@ SYLLABLES = (
     "mar",
     "rin",
 )
+BOTH_LENGTHS = (0, 7)  # sections of a memory
+SECTION_WORDS = 86  # of a section: some 700 characters
 FREQUENT = 20  # made-up words that are more frequent than those of the prompt
 MOST_EDITS = 5_000
 SESSION = "SESSION"
@@ -114,14 +118,18 @@ def main() -> int:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memories", help="sizes of the stores, separated by commas")
+    parser.add_argument("--sections", type=int, help="sections of each memory; 0 for short ones")
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--hooks", type=int, default=50, help="how many at once")
     parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     options = parser.parse_args()
     default = ALL if options.write else QUICK
     sizes = [int(each) for each in options.memories.split(",")] if options.memories else default
+    lengths = BOTH_LENGTHS if options.sections is None else (options.sections,)
     with tempfile.TemporaryDirectory() as folder:
-        results = measure(Path(folder), sizes, options.runs, options.hooks, notes(options.data))
+        results = measure(
+            Path(folder), sizes, lengths, options.runs, options.hooks, notes(options.data)
+        )
     print(json.dumps(results) if options.json else report(results))
     if options.write:
         options.write.write_text(f"# The prompt hook\n\n{report(results)}\n", encoding="utf-8")
@@ -129,20 +137,25 @@ def main() -> int:
 
 
 def measure(
-    folder: Path, sizes: Sequence[int], runs: int, hooks: int, texts: list[str]
+    folder: Path,
+    sizes: Sequence[int],
+    lengths: Sequence[int],
+    runs: int,
+    hooks: int,
+    texts: list[str],
 ) -> dict[str, Any]:
     """Return all figures: medians of CPU seconds, and their ratios to the bare interpreter's."""
     os.environ.update({"HOME": str(folder), "JUDGEKIT_HOME": str(folder / "home")})
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     stores = []
-    for memories in sizes:
-        project = folder / str(memories)
-        make_store(project, memories, texts)
-        stores.append(measure_store(project, memories, runs, folder))
+    for memories, sections in product(sizes, lengths):
+        project = folder / f"{memories}-{sections}"
+        make_store(project, memories, texts, sections)
+        stores.append(measure_store(project, memories, runs, folder) | {"sections": sections})
         configure(project)
         stores[-1]["configured"] = ratios([hook(project, "configured")], runs, folder)["configured"]
     crowd = folder / "crowd"
-    make_store(crowd, min(500, sizes[0]), texts)
+    make_store(crowd, min(500, sizes[0]), texts, lengths[0])
     return {
         "runs": runs,
         "stores": stores,
@@ -169,7 +182,9 @@ def measure_store(project: Path, memories: int, runs: int, folder: Path) -> dict
         prompt = " ".join([*AROUND * times, PROMPT, *AROUND[:1]])
         others.append(hook(project, name, prompt=prompt))
     found = ratios([each for each in others if Path(each.command[0]).exists()], runs, folder)
-    return {"memories": memories, "build": built, "upsert_ms": upsert(project), **found}
+    index_bytes = measure_index(project)
+    facts = {"memories": memories, "build": built, "index_mb": round(index_bytes / 1e6, 2)}
+    return facts | {"upsert_ms": upsert(project), **found}
 
 
 def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[str, float]]:
@@ -259,6 +274,13 @@ def build(project: Path) -> dict[str, float]:
         }
 
 
+def measure_index(project: Path) -> int:
+    """Return the bytes of a store's index, after what is written beside it has been put into it."""
+    with closing(opened(project)) as found:
+        found.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return Path(str(found.path)).stat().st_size
+
+
 def upsert(project: Path, times: int = 30) -> float:
     """Return the median milliseconds of CPU for reading one edited memory into an open index."""
     seconds = []
@@ -332,8 +354,8 @@ def configure(project: Path) -> None:
     time.sleep(SETTLE)
 
 
-def make_store(project: Path, memories: int, texts: list[str]) -> None:
-    """Write a claude-memory store of which one memory answers `PROMPT`."""
+def make_store(project: Path, memories: int, texts: list[str], sections: int) -> None:
+    """Write a claude-memory store of which one memory answers `PROMPT`; the others may have sections."""
     chance = random.Random(memories)  # noqa: S311 - the same store every time, not a secret
     store = project / ".claude" / "memory"
     words = [
@@ -346,11 +368,17 @@ def make_store(project: Path, memories: int, texts: list[str]) -> None:
     ]
     for number in range(memories - 1):
         title = " ".join(chance.choices(words, cum_weights=weights, k=5))
-        text = (
-            chance.choice(texts)
-            if texts
-            else " ".join(chance.choices(words, cum_weights=weights, k=60))
-        )
+
+        def invent(count: int) -> str:
+            return " ".join(chance.choices(words, cum_weights=weights, k=count))
+
+        if sections:
+            pieces = [f"## {invent(4)}\n\n{invent(SECTION_WORDS)}" for _ in range(sections)]
+            text = "\n\n".join(pieces)
+        elif texts:
+            text = chance.choice(texts)
+        else:
+            text = invent(60)
         lines.append(write(store, chance.choice(list(FOLDERS)), f"memory-{number}", title, text))
     (store / "index.md").write_text("\n".join(["# Memory index", "", *lines, ""]), encoding="utf-8")
 
@@ -406,6 +434,7 @@ def table(stores: list[dict[str, Any]]) -> list[str]:
     """Return a table with a column a store."""
     head = "".join(f" {store['memories']:,} |" for store in stores)
     rows = [f"| memories |{head}", "| --- |" + " --- |" * len(stores)]
+    rows.append("| sections of each |" + "".join(f" {store['sections']} |" for store in stores))
     for name in (
         "bare",
         "as installed",
@@ -421,6 +450,7 @@ def table(stores: list[dict[str, Any]]) -> list[str]:
     rows.append(
         f"| first build, s of CPU | {' | '.join(str(store['build']['cpu_s']) for store in stores)} |"
     )
+    rows.append(f"| index, MB | {' | '.join(str(store['index_mb']) for store in stores)} |")
     rows.append(
         f"| an edited memory, ms of CPU | {' | '.join(str(store['upsert_ms']) for store in stores)} |"
     )

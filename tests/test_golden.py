@@ -370,7 +370,7 @@ def test_an_index_of_an_earlier_version_is_replaced(world: World) -> None:
     words = ("search", "JWT refresh flow", "--json")
     first = world.run(*words)
     [path] = (world.home / "cache").rglob("v*.sqlite")
-    assert path.name == "v5.0.sqlite"
+    assert path.name == "v6.0.sqlite"
     path.unlink()
     earlier = path.with_name("v4.0.sqlite")
     put("index.sqlite", earlier)

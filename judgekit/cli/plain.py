@@ -138,7 +138,11 @@ def _print_candidate(candidate: Candidate) -> None:
     if candidate.rated:
         confidence = f"{confidence} {candidate.confidence:.2f}"
     title = f"{short_line(candidate.title, 200)}{status}"
-    _print(disarmed(f"{title}\n    {short_line(candidate.path, 400)}  ({confidence})"))
+    path = candidate.add_line(short_line(candidate.path, 400))
+    section = short_line(candidate.name_section(), 200)
+    _print(disarmed(f"{title}\n    {path}  ({confidence})"))
+    if section:
+        _print(disarmed(f"    in {section}"))
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:

@@ -112,12 +112,22 @@ def _print_place(result: dict[str, Any]) -> None:
         confidence += f", kept by {result['kept_by']}"
     if result.get("age"):
         confidence += f", {result['age']} old"
-    say(f"    {category}{result['path']}{tags}  ({confidence})")
-    snippet = " ".join(result["snippet"].split())
+    say(f"    {category}{_name_place(result['path'], result)}{tags}  ({confidence})")
     title = " ".join(result["title"].split())
+    section = " ".join(result.get("section", "").split())
+    if section and section != title:
+        say(f"    in {section}")
+    for other in result.get("also", ()):
+        say(f"    also {_name_place(result['path'], other)} {' '.join(other['section'].split())}")
+    snippet = " ".join(result["snippet"].split())
     snippet = snippet.removeprefix(f"# {title}").lstrip()  # a page's heading stands above already
     if snippet:
         say(f"    {snippet}")
+
+
+def _name_place(path: str, place: dict[str, Any]) -> str:
+    """Return a path with the line of a place in it, if it's known."""
+    return f"{path}:{place['line']}" if place.get("line") else path
 
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     Progress = Callable[[int], None]
 
 _FILE = """INSERT INTO file
-    (number, path, folder, pending, live, id, title, category, tags, updated, language)
-    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0, ?)"""
+    (number, path, folder, pending, live, id, title, category, tags, updated, language, sections)
+    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0, ?, ?)"""
 
 
 class SearchableCollection:
@@ -59,9 +59,11 @@ class SearchableCollection:
                 entry = Entry(document.id, document.title, category, body=body)
                 title = encodable(entry.title).replace("\0", " ")
                 language = update.detect_language(entry, profile)
-                columns = update.texts(entry, *update.reading_languages(language, profile))
-                writer.execute(_FILE, (number, entry.id, entry.id, title, category, language))
-                writer.add_text(number, columns, language)
+                languages = update.reading_languages(language, profile)
+                columns, sections = update.cut_texts(entry, *languages)
+                row = (number, entry.id, entry.id, title, category, language, len(sections))
+                writer.execute(_FILE, row)
+                writer.add_text(number, columns, language, sections)
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without noise floor.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
 LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
+JOINED = " > "  # between a title and the section
 PROGRAM = "judgekit"
 AGAIN = 86_400  # seconds after which what is still wrong is said once more
 _TITLE = 200
@@ -170,11 +171,14 @@ def _render_store(head: str, of_store: Sequence[tuple[Candidate, str]], room: in
 def _render_memory(candidate: Candidate, confidence: str) -> str:
     category = escape(short_line(candidate.category, _TAG).upper())
     title = short_line(candidate.title, _TITLE)
+    section = candidate.name_section()
+    if section:
+        title = f"{title}{JOINED}{short_line(section, _TITLE)}"
+    path = escape(candidate.add_line(short_line(candidate.place, _PATH)))
     if candidate.status:
         title = f"{title} ({candidate.status})"
     if candidate.alike:
         title = f"{title} (and {len(candidate.alike)} alike)"
-    path = escape(short_line(candidate.place, _PATH))
     age = candidate.describe_age()
     marks = f' age="{age}"' if age else ""
     line = (

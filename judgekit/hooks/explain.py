@@ -264,7 +264,7 @@ def _why_never_injected(candidate: Candidate) -> str:
 def _name_place(candidate: Candidate, project: str) -> str:
     is_from_program = candidate.kind == COMMAND
     store = "" if is_from_program else context.name_store(candidate.root, project)
-    return f"{store}{candidate.place}"
+    return f"{store}{candidate.add_line(candidate.place)}"
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:

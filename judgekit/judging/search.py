@@ -57,6 +57,17 @@ UNCALIBRATED = (
 NO_FULL_TEXT = "no model is asked without full-text search"
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class Place(BaseModel, frozen=True):
+    """A section of a text: its headings, and the line of the file where it begins, if it's known."""
+
+    section: str
+    line: int | None = Field(default=None, exclude_if=operator.not_)
+
+
 class Result(BaseModel, frozen=True):
     """One memory or document that was found; `kept_by` is the tier that kept it, "bm25" or "command".
 
@@ -64,7 +75,8 @@ class Result(BaseModel, frozen=True):
     there only for what is not in force any more: superseded, deprecated or rejected. An `age` ("7 months") is
     there only for what is older than 90 days. `alike` counts older ones that say nearly the same, which share
     its place, and `alike_paths` names them. `because` is the row of the table of escalation that ended the
-    judging of it, if it was judged.
+    judging of it, if it was judged. Of a long text, `section` (its headings, with " > " between them) and
+    `line` are where the best passage begins, and `also` has a second one that is nearly as good.
     """
 
     id: str
@@ -77,6 +89,9 @@ class Result(BaseModel, frozen=True):
     confidence: float | None
     confidence_label: str
     kept_by: str
+    section: str | None = Field(default=None, exclude_if=_is_none)
+    line: int | None = Field(default=None, exclude_if=operator.not_)
+    also: list[Place] = Field(default=[], exclude_if=operator.not_)
     status: str | None = Field(default=None, exclude_if=operator.not_)
     age: str = Field(default="", exclude_if=operator.not_)
     alike: int = Field(default=0, exclude_if=operator.not_)

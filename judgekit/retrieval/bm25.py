@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from judgekit.retrieval import confidence, index_file
 from judgekit.retrieval.confidence import Candidate
-from judgekit.retrieval.terms import has_runs
+from judgekit.retrieval.terms import find_pattern, has_runs, list_patterns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, TypeAlias
 
+    from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.parts import Part
-    from judgekit.retrieval.terms import Term
+    from judgekit.retrieval.passages import Passage
+    from judgekit.retrieval.terms import Pattern, Term
 
-    # By stem or row of stems: the numbers of the terms that it stands for, and what one occurrence counts.
-    TermWeights: TypeAlias = dict[str, dict[int, float]]
     # By the number of a term: the numbers of the entries that have it, as texts.
     Postings: TypeAlias = dict[int, list[str]]
 
@@ -29,22 +29,32 @@ POOL = 80  # hits that are scored; a page of results is far smaller
 POSTINGS = 4_000
 QUICK_POOL = 30
 QUICK_POSTINGS = 2_500  # the same for a prompt, of which three hits are shown at most
+LEADING = 20  # long entries whose sections are read
+QUICK_LEADING = 6  # the same for a prompt, by all its parts
+LEAST_LEADING = 2  # of each of several parts
+PASSAGE = 0.5  # what the best section of an entry counts for the order, where the whole counts 1
+SECOND = 0.7  # of the best section's BM25, from which a second one is named
 LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _MAX_BODY = 8_000  # characters of a body's stems that are read
-_FEW = 16  # words that are counted one by one: the quicker way, for as few
+_BEGINNING_CHARS = (
+    700  # of the body of a long entry that doesn't lead, in which neighbours are looked for
+)
 _BEGINNING = 300  # words of a column where the subject of an entry shows
 _MOST_WORDS = 300  # whose rarity is looked up
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
-_LEADING_COLUMNS = 7  # that stand before these in `_ENTRIES_IN`
+_LEADING_COLUMNS = 8  # that stand before these in `_ENTRIES_IN`
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
-_STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
-_LANGUAGE = "language"
-_ENGLISH = "'english'"  # what every entry counts as in an index of version 4
-_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, {COLUMNS}
-    FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
+_STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
+_ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, %s,
+    {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
+# What stands for columns that an earlier index doesn't have.
+_LANGUAGE_BEFORE = "'english'"
+_SECTIONS_BEFORE = "0"
+_BODY = 2
+_BODY_FROM = "SELECT substr(c2, ?) FROM text_content WHERE id = ?"
 _MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
 
@@ -55,19 +65,31 @@ class _Entry:
     """
 
     __slots__ = (
+        "body_places",
         "candidate",
         "columns",
         "damping",
         "frequencies",
         "has_stop_words",
         "indexed_terms",
+        "is_cut",
+        "number",
+        "passages",
+        "section_count",
+        "title_frequencies",
         "title_terms",
     )
 
-    def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
+    def __init__(self, number: int, candidate: Candidate, columns: list[str]) -> None:
+        self.number = number
         self.candidate = candidate
         self.columns = columns
+        self.section_count = 0
+        self.passages: list[Passage] | None = None  # unless they're read
+        self.is_cut = False  # of a long body a part is read
         self.frequencies: dict[int, float] = {}
+        self.title_frequencies: dict[int, float] = {}
+        self.body_places: dict[int, list[tuple[int, float]]] = {}
         self.indexed_terms: set[int] = set()  # what FTS5 says of an entry that is not read whole
         self.title_terms: set[int] = set()  # in its title or tags
         self.damping = 0.0
@@ -88,9 +110,8 @@ def match(
     for part in parts:
         terms_by_text.update({term.text: term for term in part.terms})
     terms = list(terms_by_text.values())
-    term_weights: TermWeights = {}
     for number, term in enumerate(terms):
-        _look_up(opened, number, term, term_weights)
+        _look_up(opened, number, term)
     likeliest_by_part = _choose_entries(opened, parts, pool, quick=quick)
     numbers: set[int] = set()
     for _, likeliest in likeliest_by_part:
@@ -98,11 +119,15 @@ def match(
     if not numbers:
         return []
     entries = _read_entries(opened, terms, sorted(numbers))
-    _count(opened, entries, term_weights)
+    patterns = list_patterns(terms)
+    _count(opened, entries, patterns)
     rated: list[Candidate] = []
+    leading = LEADING
+    if quick:
+        leading = max(QUICK_LEADING // len(likeliest_by_part), LEAST_LEADING)
     for part, likeliest in likeliest_by_part:
         likely = [entry for number, entry in entries.items() if number in likeliest]
-        rated += _rate(opened, part, likely, quick=quick)
+        rated += _rate(opened, part, likely, patterns, leading, quick=quick)
     if len(parts) > 1:
         rated.sort(key=lambda hit: -hit.confidence)
     unique: dict[str, Candidate] = {}
@@ -138,10 +163,19 @@ def _choose_entries(
     return likeliest_by_part
 
 
-def _rate(opened: Index, part: Part, entries: Sequence[_Entry], *, quick: bool) -> list[Candidate]:
+def _rate(
+    opened: Index,
+    part: Part,
+    entries: Sequence[_Entry],
+    patterns: Sequence[Pattern],
+    leading: int,
+    *,
+    quick: bool,
+) -> list[Candidate]:
     """Return entries as hits of one part, rated, best first."""
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_score(entry, part, saturation) for entry in entries]
+    _add_passages(opened, part, hits, entries, patterns, leading)
     best = max([hit.bm25 for hit in hits], default=0.0) or 1.0
     for hit in hits:
         hit.score = hit.bm25 / best
@@ -180,17 +214,14 @@ def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     return hit
 
 
-def _look_up(opened: Index, number: int, term: Term, term_weights: TermWeights) -> None:
-    """Set a term's number, count (or an upper bound) and rarity; add what stands for it to `term_weights`."""
+def _look_up(opened: Index, number: int, term: Term) -> None:
+    """Set a term's number, count (or an upper bound) and rarity."""
     count = 0
     for phrase in term.phrases:
-        term_weights.setdefault(phrase, {})[number] = 1.0
         if phrase == term.prefix:
             last = phrase + "\U0010ffff"
-            longer = dict(opened.connection.execute(_STARTING, (phrase, last)).fetchall())
-            for stem in longer.keys() - {phrase}:
-                term_weights.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
-            count += sum(longer.values())
+            (longer,) = opened.connection.execute(_STARTING, (phrase, last)).fetchone()
+            count += int(longer)
         else:
             stems = phrase.split()
             counts = index_file.frequencies(opened.connection, stems)
@@ -231,19 +262,27 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
     execute = opened.connection.execute
     entries = {}
     cut = []
-    query = _ENTRIES_IN % (_ENGLISH if opened.is_earlier else _LANGUAGE)
+    has_languages = opened.version >= index_file.LANGUAGES_VERSION
+    has_sections = opened.version >= index_file.SECTIONS_VERSION
+    query = _ENTRIES_IN % (
+        "language" if has_languages else _LANGUAGE_BEFORE,
+        "sections" if has_sections else _SECTIONS_BEFORE,
+    )
     for row in execute(f"{query}({','.join(map(str, numbers))})").fetchall():
-        number, title, tags, body, parts, is_damaged, language = row[:_LEADING_COLUMNS]
-        columns = (title, tags, body, parts)
-        stems = [column.split() for column in columns]
+        number, title, tags, body, parts, is_damaged, language, section_count = row[
+            :_LEADING_COLUMNS
+        ]
+        columns = [title, tags, body, parts]
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
         hit.text = " ".join(columns)
-        hit.length = sum(map(len, stems))
-        entries[number] = _Entry(hit, stems)
-        entries[number].has_stop_words = language != ""
-        is_cut = len(body) == _MAX_BODY
-        if is_cut:
+        hit.length = sum([column.count(" ") + (column != "") for column in columns])
+        entry = _Entry(number, hit, columns)
+        entries[number] = entry
+        entry.has_stop_words = language != ""
+        entry.section_count = section_count
+        entry.is_cut = len(body) == _MAX_BODY
+        if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up(sizes)
             cut.append(number)
@@ -268,49 +307,168 @@ def _add_up(sizes: bytes) -> int:
     return total
 
 
-def _count(opened: Index, entries: dict[int, _Entry], term_weights: TermWeights) -> None:
+def _count(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
     """Note how often each entry has which term, where, and what its length makes of that."""
     profile = opened.profile
     bm25 = profile.bm25
     totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
     average = totals.get(index_file.TOTAL, 0) / (opened.size or 1) + bm25["padding"] or 1
-    spaced_phrases = {phrase: _spaced(phrase) for phrase in term_weights if " " in phrase}
     for entry in entries.values():
-        frequencies = entry.frequencies
-        columns = zip(entry.columns, profile.weights.values(), strict=True)
-        for place, (words, column_weight) in enumerate(columns):
-            counts = _count_words(words, term_weights.keys() & words)
-            if spaced_phrases and words:
-                spaced_words = _spaced(" ".join(words))
-                for phrase, spaced_phrase in spaced_phrases.items():
-                    if spaced_phrase in spaced_words:
-                        counts[phrase] = spaced_words.count(spaced_phrase)
-            for stem, count in counts.items():
-                for number, weight in term_weights[stem].items():
-                    worth = column_weight * weight * count
-                    frequencies[number] = frequencies.get(number, 0.0) + worth
-                    if place < PROMINENT:
-                        entry.title_terms.add(number)
-        for number in entry.indexed_terms:
-            frequencies.setdefault(number, profile.weights["body"])
+        _count_in_entry(entry, patterns, profile)
         length = (entry.candidate.length + bm25["padding"]) / average
         entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
 
 
-def _count_words(words: list[str], counted: set[str]) -> dict[str, int]:
-    """Return how often each of the words `counted` is among `words`."""
-    if len(counted) <= _FEW:
-        return {word: words.count(word) for word in counted}
-    counts = dict.fromkeys(counted, 0)
-    for word in words:
-        if word in counts:
-            counts[word] += 1
-    return counts
+def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
+    """Note how often an entry has which term, and where in its body when it has sections."""
+    entry.frequencies.clear()
+    entry.title_frequencies.clear()
+    entry.body_places.clear()
+    title, tags, body, parts = entry.columns
+    # A line break stands between columns, so that no phrase goes beyond one.
+    text = f" {title} \n {tags} \n {parts} \n {body} "
+    tags_start = len(title) + 3
+    parts_start = tags_start + len(tags) + 3
+    body_start = parts_start + len(parts) + 3
+    weights = profile.weights
+    frequencies = entry.frequencies
+    for pattern in patterns:
+        number, needle, _ = pattern
+        if needle not in text:  # quicker than a call, and mostly so
+            continue
+        for place, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
+            if place >= body_start:
+                worth = weights["body"] * weight
+                if entry.section_count:
+                    found = (place - body_start - 1, weight)
+                    entry.body_places.setdefault(number, []).append(found)
+            elif place >= parts_start:
+                worth = weights["parts"] * weight
+            else:
+                worth = weights["title" if place < tags_start else "tags"] * weight
+                known = entry.title_frequencies.get(number, 0.0)
+                entry.title_frequencies[number] = known + worth
+                entry.title_terms.add(number)
+            frequencies[number] = frequencies.get(number, 0.0) + worth
+    for number in entry.indexed_terms:
+        frequencies.setdefault(number, weights["body"])
 
 
-def _spaced(row: str) -> str:
-    """Return a row of stems of which each keeps its own spaces, so that neighbours are both found."""
-    return f" {row.replace(' ', '  ')} "
+def _add_passages(
+    opened: Index,
+    part: Part,
+    hits: Sequence[Candidate],
+    entries: Sequence[_Entry],
+    patterns: Sequence[Pattern],
+    most: int,
+) -> None:
+    """Let the `most` leading of the long entries count together with their best sections.
+
+    The others count as if no section of theirs had anything of the query.
+    """
+    long_pairs = [pair for pair in zip(hits, entries, strict=True) if pair[1].section_count]
+    if not long_pairs:
+        return
+    long_pairs.sort(key=lambda pair: -pair[0].bm25)
+    leading = long_pairs[:most]
+    _read_sections(opened, [entry for _, entry in leading], patterns)
+    lengths = [passage.length for _, entry in leading for passage in entry.passages or ()]
+    average = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"] or 1
+    for hit, entry in long_pairs[most:]:
+        hit.bm25 /= 1 + PASSAGE
+        hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
+    for hit, entry in leading:
+        _add_best_passage(hit, entry, part, opened.profile, average)
+
+
+def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
+    """Read the sections of entries, and what wasn't read yet of their bodies."""
+    unread = [entry for entry in entries if entry.passages is None]
+    if not unread:
+        return
+    from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
+
+    found = passages.read_passages(opened, [entry.number for entry in unread])
+    for entry in unread:
+        if entry.is_cut:
+            query = (_MAX_BODY + 1, entry.number)
+            (rest,) = opened.connection.execute(_BODY_FROM, query).fetchone()
+            entry.columns[_BODY] += rest
+            entry.indexed_terms.clear()
+            _count_in_entry(entry, patterns, opened.profile)
+            entry.is_cut = False
+        entry.passages = found.get(entry.number, [])
+        # What stands in a heading stands in the body, too.
+        found_patterns = [pattern for pattern in patterns if pattern[0] in entry.body_places]
+        passages.count_in_passages(
+            entry.passages, entry.body_places, found_patterns, opened.profile
+        )
+
+
+def _add_best_passage(
+    hit: Candidate, entry: _Entry, part: Part, profile: Profile, average: float
+) -> None:
+    """Give a hit the BM25 of its entry and of its best section, and what the confidence needs of that."""
+    from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
+
+    sections = entry.passages or []
+    scores = _score_passages(sections, entry, part, profile, average)
+    best = max(scores, default=0.0)
+    hit.bm25 = (hit.bm25 + PASSAGE * best) / (1 + PASSAGE)
+    # Those that have nothing of the query but the titles of their entry aren't named.
+    numbers = [number for number, passage in enumerate(sections) if passage.frequencies]
+    numbers.sort(key=lambda number: -scores[number])
+    if not numbers:
+        return
+    passage = sections[numbers[0]]
+    hit.sections = [passages.name_section(passage, numbers[0], hit.title)]
+    for number in numbers[1:]:
+        other = sections[number]
+        is_apart = other.start >= passage.end or other.end <= passage.start
+        if is_apart and scores[number] >= SECOND * best:
+            hit.sections.append(passages.name_section(other, number, hit.title))
+            break
+    hit.matched = set(hit.titled)
+    hit.headed = set()
+    for place, term in enumerate(part.terms):
+        if term.number in passage.frequencies:
+            hit.matched.add(place)
+        if term.number in passage.title_terms:
+            hit.headed.add(place)
+    hit.passage_length = passage.length
+    hit.passage = _join_columns(entry, passage.start, passage.end, passage.titles)
+
+
+def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
+    """Return an entry's titles and tags, those of a section, and some characters of its body."""
+    title, tags, body, _ = entry.columns
+    return " ".join([title, tags, titles, body[start:end]])
+
+
+def _score_passages(
+    passages: Sequence[Passage],
+    entry: _Entry,
+    part: Part,
+    profile: Profile,
+    average: float,
+) -> list[float]:
+    """Return the BM25 of each section, with the titles and tags of its entry."""
+    terms = []
+    for term in part.terms:
+        if term.number in entry.frequencies:
+            terms.append((term.number, term.rarity, entry.title_frequencies.get(term.number, 0.0)))
+    k1 = profile.bm25["k1"]
+    b = profile.bm25["b"]
+    padding = profile.bm25["padding"]
+    scores = []
+    for passage in passages:
+        damping = k1 * (1 - b + b * (passage.length + padding) / average)
+        score = 0.0
+        for number, rarity, in_titles in terms:
+            frequency = passage.frequencies.get(number, 0.0) + in_titles
+            score += rarity * frequency * (k1 + 1) / (frequency + damping)
+        scores.append(score)
+    return scores
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
@@ -324,7 +482,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     typical_words = _find_typical_words(opened, best)
     likenesses = []
     for _, entry in ranked:
-        words = set().union(*entry.columns)
+        words = set(" ".join(entry.columns).split())
         weight = sum([weight for word, weight in typical_words.items() if word in words])
         likenesses.append(weight / (1 + entry.damping))
     most = max(likenesses)
@@ -336,6 +494,16 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
             hit.score = (1 - share) * hit.score + share * likeness / most
 
 
+def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
+    """Return the words of a hit that show its subject: those of its section, or where its columns begin."""
+    if hit.sections:
+        return hit.passage.split()[:_BEGINNING]
+    words: list[str] = []
+    for column in entry.columns:
+        words += column.split(" ", _BEGINNING)[:_BEGINNING]
+    return words
+
+
 def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
@@ -344,10 +512,10 @@ def _find_typical_words(
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
     for hit, entry in best:
-        share = hit.bm25 / (total * (hit.length + profile.bm25["padding"]))
-        for column in entry.columns:
-            for word in column[:_BEGINNING]:
-                shares[word] = shares.get(word, 0.0) + share
+        length = hit.passage_length or hit.length
+        share = hit.bm25 / (total * (length + profile.bm25["padding"]))
+        for word in _list_subject_words(hit, entry):
+            shares[word] = shares.get(word, 0.0) + share
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
     rarities = {}

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
 SAME_EVIDENCE = 1.0
+HEADED = 0.8  # what a heading in a text counts where its title counts 1
 SURE = 2.0  # what a confidence counts for the order, where the best score counts 1
 SEVERAL_TERMS = 2  # words in common
 NEAR = 3  # words apart, at most, that still stand together
@@ -69,6 +70,27 @@ _EARLIEST = 315_619_200
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
 
+class FoundSection:
+    """A section that was found: its number in its text, from 0, its headings, and the line where it begins.
+
+    The line is 0 if lines of the text aren't lines of its file.
+    """
+
+    __slots__ = ("heading", "line", "number")
+
+    def __init__(self, number: int, heading: str, line: int) -> None:
+        self.number = number
+        self.heading = heading
+        self.line = line
+
+    def shown(self) -> dict[str, Any]:
+        """Return the values of a search result that name this section."""
+        shown: dict[str, Any] = {"section": visible(self.heading)}
+        if self.line:
+            shown["line"] = self.line
+        return shown
+
+
 class Candidate:
     """A memory or document that may answer the query.
 
@@ -78,8 +100,10 @@ class Candidate:
     A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
     seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
     or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
-    found it. What a pin named keeps the values that it begins with. What a program of the user's found is of
-    kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is not `rated`.
+    found it. Of a long text `sections` are those that answer best, two at most, the terms `headed` are in the
+    headings of the first, and `passage` holds the stems of that, `passage_length` of them. What a pin named
+    keeps the values that it begins with. What a program of the user's found is of kind `COMMAND`: `root` is
+    the program, `text` the text, and unless it gave a confidence it is not `rated`.
     A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked. `alike`
     are older hits that say nearly the same, and share its place.
     """
@@ -113,12 +137,28 @@ class Candidate:
         self.features: dict[str, float] = {}
         self.matched: set[int] = set()
         self.titled: set[int] = set()
+        self.headed: set[int] = set()
         self.text = ""
         self.length = 0
         self.part: Part | None = None
         self.rated = True
         self.status = ""
         self.alike: tuple[Candidate, ...] = ()
+        self.sections: list[FoundSection] = []
+        self.passage = ""
+        self.passage_length = 0
+
+    def name_section(self) -> str:
+        """Return the headings of the best section; "" if there's none, or if it's the title."""
+        if not self.sections or self.sections[0].heading == self.title:
+            return ""
+        return self.sections[0].heading
+
+    def add_line(self, path: str) -> str:
+        """Return a path of this hit with the line of the best section behind it, if that's known."""
+        if self.sections and self.sections[0].line:
+            return f"{path}:{self.sections[0].line}"
+        return path
 
     def shown(self) -> dict[str, Any]:
         """Return what a search shows of it, in printable texts; null for a number that there is not."""
@@ -143,6 +183,11 @@ class Candidate:
         if self.alike:
             shown["alike"] = len(self.alike)
             shown["alike_paths"] = [encodable(hit.path) for hit in self.alike]
+        if self.sections:
+            best, *others = [section.shown() for section in self.sections]
+            shown |= best
+            if others:
+                shown["also"] = others
         return shown
 
     def describe_age(self, now: float | None = None) -> str:
@@ -277,7 +322,7 @@ def rate(
     rarities = [term.rarity for term in terms]
     first_phrases = [term.phrases[0] for term in terms]
     words = list(dict.fromkeys(phrase for phrase in first_phrases if " " not in phrase))
-    titled_anywhere = set().union(*[hit.titled for hit in hits])
+    titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
     most_titled = _add_rarities(rarities, titled_anywhere)
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
     rival_evidences = _find_rivals(hits, evidences)
@@ -299,9 +344,10 @@ def rate(
             "alone": 1 / as_good,
         }
         if most_titled:
-            features["titled"] = _add_rarities(rarities, hit.titled) / most_titled
+            features["titled"] = _weigh_titles(hit, rarities) / most_titled
         if has_several_terms:
-            features["near"] = measure_nearness(words, hit.text[:NEAR_CHARS].split())
+            text = hit.passage or hit.text
+            features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
         features["coverage"] = _add_rarities(rarities, hit.matched) / (sum(rarities) or 1)
         hit.features = features
         _label(hit, profile)
@@ -311,11 +357,19 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
     return sum([rarities[number] for number in numbers])
 
 
+def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
+    """Return the rarities of the terms in an entry's titles, added up; one in a heading alone counts less."""
+    in_headings = _add_rarities(rarities, hit.headed - hit.titled)
+    return _add_rarities(rarities, hit.titled) + HEADED * in_headings
+
+
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
     """Return the rarities of an entry's terms, added up; one in the body alone counts less."""
-    chance = log(hit.length / LONG) if hit.length > LONG else 0.0
-    in_body = [max(rarities[number] - chance, 0.0) for number in hit.matched - hit.titled]
-    return _add_rarities(rarities, hit.titled) + profile.confidence["body_share"] * sum(in_body)
+    length = hit.passage_length or hit.length
+    chance = log(length / LONG) if length > LONG else 0.0
+    body_terms = hit.matched - hit.titled - hit.headed
+    in_body = [max(rarities[number] - chance, 0.0) for number in body_terms]
+    return _weigh_titles(hit, rarities) + profile.confidence["body_share"] * sum(in_body)
 
 
 def _find_rivals(

@@ -119,10 +119,17 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
 
 
 def _open_earlier(index: Index) -> Index | None:
-    """Open a store's index of version 4, to be read only; None unless it's whole and of the same kind."""
-    path = path_of(index.root, index_file.EARLIER_VERSION)
-    if path is None:
-        return None
+    """Open a store's newest index of an earlier version, to be read only; None if there's none to rely on."""
+    for version in range(index_file.VERSION - 1, index_file.OLDEST_VERSION - 1, -1):
+        path = path_of(index.root, version)
+        earlier = None if path is None else _open_of_version(index, path, version)
+        if earlier is not None:
+            return earlier
+    return None
+
+
+def _open_of_version(index: Index, path: str, version: int) -> Index | None:
+    """Open an index file of an earlier version; None unless it's whole and of the same kind."""
     connection = None
     try:
         connection = index_file.connect(path)
@@ -130,7 +137,7 @@ def _open_earlier(index: Index) -> Index | None:
         is_whole = facts["pending"] == 0 and facts["size"] > 0
         if is_whole and facts["root"] == index.root and facts["kind"] == index.kind:
             earlier = Index(connection, index.root, index.profiles, path)
-            earlier.load_earlier(facts, index.pending)
+            earlier.load_earlier(facts, version, index.pending)
             return earlier
     except (index_file.sqlite.DatabaseError, *SPOILT):
         pass  # the new one answers with what it has

@@ -1,8 +1,8 @@
 """The file of an index: its place in the cache, how it is opened, and what SQLite's errors over it mean.
 
-A store has one file at a time. A new one replaces it as the next generation: `v5.0.sqlite`, `v5.1.sqlite`.
+A store has one file at a time. A new one replaces it as the next generation: `v6.0.sqlite`, `v6.1.sqlite`.
 The first number is `VERSION`, so that two versions of this program do not fight over one file. Until a new
-file was whole for the first time, one of version 4 answers, if there is one.
+file was whole for the first time, the newest one of an earlier version answers, if there is one.
 
 Times on a file system are coarse: what changes twice within one tick looks as if it had changed once. So what
 was read too soon after its last change is not sure, and is looked at again. How soon that is depends on the
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     Stamp: TypeAlias = tuple[int, int, int]
 
 _OF_RECORDS = ".json"
-VERSION = 5
-EARLIER_VERSION = 4  # that is still read
-COLUMNS_VERSION = 5
+VERSION = 6
+OLDEST_VERSION = 4  # that is still read
+LANGUAGES_VERSION = 5  # the first one that knows languages, and whose entries are cut as theirs are
+SECTIONS_VERSION = 6  # the first one with sections
+COLUMNS_VERSION = 6
 TOTAL = ""  # the row of the table `term` that counts all words
 RARE_SHARE = 0.05  # of the entries, below which a language is asked for by prompts in it alone
 BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
@@ -110,7 +112,7 @@ class Index:
         self.left_out = 0
         self.outdated: set[str] = set()
         self.trouble: str | None = None
-        self.is_earlier = False  # of version 4: it's read, and never written
+        self.version = VERSION  # an earlier one is read, and never written
         self.was_whole = False  # at any time: then no earlier one knows more
         self.languages: list[Language] = []  # those of many entries, the most frequent one first
         self.rare_languages: list[Language] = []
@@ -126,11 +128,16 @@ class Index:
             self.profile = self.profiles.by_kind[self.kind]
             self._load_languages(read_counts(about["languages"]))
 
-    def load_earlier(self, about: dict[str, Any], pending: int) -> None:
-        """Take over what an index of version 4 says, while the new one has `pending` files to read."""
-        self.is_earlier = True
-        self.load(about | {"pending": pending, "languages": ""})
-        self.languages = [self.profile.language.as_in_earlier_index()]
+    @property
+    def is_earlier(self) -> bool:
+        return self.version < VERSION
+
+    def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
+        """Take over what an index of an earlier version says; the new one has `pending` files to read."""
+        self.version = version
+        self.load({"languages": ""} | about | {"pending": pending})
+        if version < LANGUAGES_VERSION:
+            self.languages = [self.profile.language.as_in_earlier_index()]
 
     def _load_languages(self, counts: dict[str, int]) -> None:
         """Take over the languages of a store by their numbers of entries; the profile's is never rare."""

@@ -402,10 +402,25 @@ def passages(
             if kind not in terms_by_kind:
                 terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
             whole = body(candidate, None, profiles)
-            texts.append((_find_passage(connection, whole, terms_by_kind[kind]), whole))
+            text_of_section = _find_section(whole, candidate)
+            texts.append((_find_passage(connection, text_of_section, terms_by_kind[kind]), whole))
     finally:
         connection.close()
     return texts
+
+
+def _find_section(text: str, candidate: Candidate) -> str:
+    """Return the section of a text that was found, or the whole one."""
+    if not candidate.sections:
+        return text
+    from judgekit.retrieval import sections  # noqa: PLC0415 - the hook without a judge needs no text
+
+    number = candidate.sections[0].number
+    cut_sections = sections.cut(text)
+    if number >= len(cut_sections):  # it has changed meanwhile
+        return text
+    section = cut_sections[number]
+    return text[section.start : section.end]
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:

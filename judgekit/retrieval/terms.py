@@ -17,8 +17,12 @@ from judgekit.retrieval.compiled import Language, bundled
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
 
     from judgekit.retrieval.compiled import Endings
+
+    # Of a term: its number, what it looks like in a text of stems, and whether that may be a beginning.
+    Pattern: TypeAlias = tuple[int, str, bool]
 
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
@@ -447,6 +451,31 @@ def tokens(text: str) -> list[str]:
         return scripts.split_tokens(text, _JOINERS, _BEFORE_DOT)
     stripped = [piece.strip(_JOINERS) for piece in text.translate(_IN_TOKENS).split()]
     return [token for token in stripped if token]
+
+
+def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
+    """Return the patterns of terms, for texts of stems with a space before and behind each word."""
+    patterns = []
+    for term in terms:
+        for phrase in term.phrases:
+            is_beginning = phrase == term.prefix
+            patterns.append(
+                (term.number, f" {phrase}" if is_beginning else f" {phrase} ", is_beginning)
+            )
+    return patterns
+
+
+def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
+    """Return the places where a pattern begins in a text of stems, and what each occurrence counts."""
+    _, needle, is_beginning = pattern
+    found = []
+    step = len(needle) - (not is_beginning)  # the space behind a word is that before the next one
+    place = text.find(needle)
+    while place >= 0:
+        is_longer = is_beginning and text[place + step] != " "
+        found.append((place + 1, prefix_weight if is_longer else 1.0))
+        place = text.find(needle, place + step)
+    return found
 
 
 def camel(word: str) -> list[str]:

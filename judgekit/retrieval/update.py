@@ -10,9 +10,10 @@ import os
 import time
 import zlib
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 
 from judgekit import environment
-from judgekit.retrieval import index_file, scan, scripts
+from judgekit.retrieval import index_file, scan, scripts, sections
 from judgekit.retrieval.index_file import TOTAL, VERSION, Index, about, is_sure, sqlite
 from judgekit.retrieval.sources import Entry, claude_memory
 from judgekit.retrieval.terms import fold, hidden_words, split_words, stems
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Language, Profile, Profiles
 
+    # The columns of the table `section` behind its first one.
+    SectionRow: TypeAlias = tuple[int, int, int, int, int, str | None, str | None]
     # Of a watched place: whether it is a folder, its stamp, and whether that is sure.
     Watched: TypeAlias = tuple[bool, index_file.Stamp | None, bool]
 
@@ -42,6 +45,7 @@ _CLEARLY_IN_LONG = 3
 _TIMES = 1.5  # as many stop words
 _CODE = 0.015  # of the characters of code are signs, and hardly any of prose
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$@_%&^~"))
+_BODY = 2  # the place of the body among the columns of the table `text`
 _RUNS = (
     0.15  # of the characters of a text are of Han, kana, Thai or Hangul: the rest is names and code
 )
@@ -49,6 +53,7 @@ _RUNS = (
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
+_ADD_SECTION = "INSERT INTO section VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
@@ -57,8 +62,8 @@ _DROP_NOTE = "DELETE FROM note WHERE place = (SELECT path FROM file WHERE number
 _ADD_NOTE = "INSERT INTO note (text, place) SELECT ?, path FROM file WHERE number = ?"
 _OF_NAME = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
-    problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ?, language = ?
-    WHERE number = ?"""
+    problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ?, language = ?,
+    sections = ? WHERE number = ?"""
 _TOUCH_FILE = (
     "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
 )
@@ -282,21 +287,23 @@ def _inode(folder_stamp: index_file.Stamp | None) -> int:
 
 
 class ReadFile:
-    """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
+    """What reading one file gave: its stamp from before that, and its entry's row, texts and sections."""
 
-    __slots__ = ("digest", "language", "note", "read", "row", "stamp", "texts")
+    __slots__ = ("digest", "language", "note", "read", "row", "sections", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read = index_file.clock()
         self.stamp = index_file.look(f"{root}/{place}")
         entry, problem = scan.read(root, place, profile)
         self.texts = None
+        self.sections: list[SectionRow] = []
         self.language = ""
         if entry is None:
             entry = Entry("", "", "")
         else:
             self.language = detect_language(entry, profile)
-            self.texts = texts(entry, *reading_languages(self.language, profile))
+            languages = reading_languages(self.language, profile)
+            self.texts, self.sections = cut_texts(entry, *languages)
         fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
         updated = entry.updated
         if not updated and self.stamp:
@@ -304,7 +311,7 @@ class ReadFile:
         clean_problem = None if problem is None else _clean(problem)
         self.row = (clean_problem, *map(_clean, fields), updated)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
-        content = repr((self.row, self.texts, self.note, self.language))
+        content = repr((self.row, self.texts, self.note, self.language, self.sections))
         self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
 
 
@@ -349,14 +356,70 @@ def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
 
 
 def texts(entry: Entry, language: Language, usual: Language | None = None) -> list[str]:
-    """Return the stems of an entry for each column of the table `text`.
+    """Return the stems of an entry for each column of the table `text`; see `cut_texts`."""
+    columns, _ = cut_texts(entry, language, usual)
+    return columns
+
+
+def cut_texts(
+    entry: Entry, language: Language, usual: Language | None = None
+) -> tuple[list[str], list[SectionRow]]:
+    """Return the stems of an entry for each column of the table `text`, and its sections.
 
     Abbreviations are those of the language that is `usual` in the store.
     """
     titles = " ".join([entry.title, *entry.aliases])
     columns = [titles, " ".join(entry.tags), entry.body]
-    columns.append(hidden_words("\n".join(columns), usual or language))
-    return [_clean(" ".join(stems(column, language))) for column in columns]
+    hidden = hidden_words("\n".join(columns), usual or language)
+    columns.append(f"{hidden} {entry.name}")
+    cut_sections = sections.cut(entry.body)
+    if not cut_sections:
+        return [_clean(" ".join(stems(column, language))) for column in columns], []
+    body, rows = _cut_body(entry, cut_sections, language)
+    stemmed = []
+    for place, column in enumerate(columns):
+        is_body = place == _BODY
+        stemmed.append(body if is_body else _clean(" ".join(stems(column, language))))
+    return stemmed, rows
+
+
+def _cut_body(
+    entry: Entry, cut_sections: Sequence[sections.Section], language: Language
+) -> tuple[str, list[SectionRow]]:
+    """Return the stems of a body, and the rows of its sections, which may overlap."""
+    bounds = {0, len(entry.body)}
+    for section in cut_sections:
+        bounds.update((section.start, section.end))
+    ordered_bounds = sorted(bounds)
+    pieces: list[str] = []
+    place = 0
+    word_count = 0
+    places = {0: 0}  # of characters of the stems, by those of the body
+    words_before = {0: 0}
+    for start, end in pairwise(ordered_bounds):
+        piece = stems(entry.body[start:end], language)
+        if piece:
+            pieces.append(_clean(" ".join(piece)))
+            place += len(pieces[-1]) + 1
+            word_count += len(piece)
+        places[end] = place
+        words_before[end] = word_count
+    rows: list[SectionRow] = []
+    before = None
+    for number, section in enumerate(cut_sections):
+        line = 0
+        if entry.lines_above is not None:
+            line = max(entry.lines_above + section.lines_above + 1, 1)
+        words = words_before[section.end] - words_before[section.start]
+        heading = None
+        titles = None
+        if section.heading != before:
+            before = section.heading
+            heading = _clean(section.heading)
+            titles = _clean(" ".join(stems(section.heading, language)))
+        span = (places[section.start], places[section.end])
+        rows.append((number, line, *span, words, heading, titles))
+    return " ".join(pieces), rows
 
 
 def _clean(text: str) -> str:
@@ -377,7 +440,7 @@ class IndexWriter:
     def carry_out(self, plan: Plan) -> None:
         """Write what is watched, drop what is gone, and mark what is new or changed as pending."""
         if plan.anew:
-            for table in ("file", "text", "term", "watch", "note"):
+            for table in ("file", "text", "section", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             self.about |= {"kind": plan.kind, "size": 0}
             self._languages.clear()
@@ -425,13 +488,19 @@ class IndexWriter:
             self.execute(_ADD_NOTE, (file.note, number))
         is_live = file.texts is not None
         values = (*file.stamp, file.read, is_live, file.digest, *file.row, file.language)
+        values += (len(file.sections),)
         self.execute(_SET_FILE, (*values, number))
         if file.texts is not None:
-            self.add_text(number, file.texts, file.language)
+            self.add_text(number, file.texts, file.language, file.sections)
         return True
 
-    def add_text(self, number: int, columns: Sequence[str], language: str) -> None:
+    def add_text(
+        self, number: int, columns: Sequence[str], language: str, rows: Sequence[SectionRow] = ()
+    ) -> None:
+        """Add the stems of an entry, and the rows of its sections."""
         self.execute(_ADD_TEXT, (number, *columns))
+        if rows:
+            self.executemany(_ADD_SECTION, [(number, *row) for row in rows])
         self._count(columns, language, 1)
 
     def _drop_text(self, number: int) -> None:
@@ -442,6 +511,7 @@ class IndexWriter:
             for columns in self.execute(query, (number,)).fetchall():
                 self._count(columns, language, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
+            self.execute("DELETE FROM section WHERE file = ?", (number,))
 
     def _count(self, columns: Sequence[str], language: str, change: int) -> None:
         """Count an entry that came (1) or went (-1), its language and its stems."""

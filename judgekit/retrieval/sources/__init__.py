@@ -31,6 +31,8 @@ _ENCODING_BY_MARK = {
     b"\xfe\xff": "utf-16-be",
 }
 _HEAD = 4_000  # bytes that tell an encoding
+_NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
+_MOST_NAME = 1_000  # characters
 _UTF_16_SHARE = 0.4  # of characters below U+0100, at least
 # Of more characters than both that are none, a file is in no encoding that is read.
 _MOST_REPLACED = 4
@@ -44,8 +46,11 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 class Entry:
     """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
 
-    `aliases` are other titles by which it is found. A `status` says why it is not in force any more. A `note`
-    says what of it is not searched.
+    `aliases` are other titles by which it is found, and `name` is the word of its file's name, where that is
+    one and no title: it says little (`net`), and counts little. A `status` says why it is not in force any
+    more. A `note` says what of it is not searched. `lines_above` is how many lines of its file stand above
+    the body, less than 0 if the body begins with text from elsewhere; None if lines of the body aren't lines
+    of the file.
     """
 
     __slots__ = (
@@ -53,6 +58,8 @@ class Entry:
         "body",
         "category",
         "id",
+        "lines_above",
+        "name",
         "note",
         "problem",
         "status",
@@ -82,6 +89,8 @@ class Entry:
         self.aliases: list[str] = []
         self.status = ""
         self.note: str | None = None
+        self.lines_above: int | None = None
+        self.name = ""
 
 
 class Listed:
@@ -223,6 +232,33 @@ def _without_cut_character(raw: bytes) -> bytes:
         if byte < _FIRST_CONTINUATION:
             break
     return raw
+
+
+def words_of_name(relative: str, title: str) -> list[str]:
+    """Return the words of a file's name, unless its title has them; a page named `index` has its folder's."""
+    folder, _, _ = relative.rpartition("/")
+    name = stem(relative)
+    if name.lower() in _NAMES_OF_NO_SUBJECT and folder:
+        name = folder.rpartition("/")[2]
+    title_words = tuple(_split_name(title.lower()))
+    words = _split_name(name)
+    for word in words:
+        if not any(title_word.startswith(word.lower()) for title_word in title_words):
+            return words
+    return []
+
+
+def add_name(entry: Entry, relative: str) -> None:
+    """Let a file's name find its entry: one of several words as a title."""
+    words = words_of_name(relative, entry.title)
+    if len(words) > 1:
+        entry.aliases.append(" ".join(words))
+    elif words:
+        entry.name = words[0]
+
+
+def _split_name(name: str) -> list[str]:
+    return "".join([char if char.isalnum() else " " for char in name[:_MOST_NAME]]).split()
 
 
 def stem(relative: str) -> str:

@@ -8,6 +8,7 @@ from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
+    add_name,
     contained,
     force,
     markdown,
@@ -72,8 +73,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         updated=markdown.time_of(fields),
     )
     entry.aliases = markdown.aliases_of(fields)
+    entry.aliases += markdown.descriptions_as_titles(fields)
+    add_name(entry, relative)
     entry.status = force.status_of(fields, body)
     entry.note = markdown.join_notes(note, header.problem)
+    entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)
     return entry
 
 

@@ -33,14 +33,24 @@ _NO_KEYS = _RESERVED | frozenset("[{#?")
 
 
 class FrontMatter:
-    """The `fields` of a header by key in small letters, the text below it, and what of it isn't readable."""
+    """The `fields` of a header by key in small letters, the text below it, and what of it isn't readable.
 
-    __slots__ = ("body", "fields", "problem")
+    `lines_above` is how many lines of the file stand above the text.
+    """
 
-    def __init__(self, fields: dict[str, list[str]], body: str, problem: str | None = None) -> None:
+    __slots__ = ("body", "fields", "lines_above", "problem")
+
+    def __init__(
+        self,
+        fields: dict[str, list[str]],
+        body: str,
+        problem: str | None = None,
+        lines_above: int = 0,
+    ) -> None:
         self.fields = fields
         self.body = body
         self.problem = problem
+        self.lines_above = lines_above
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -59,7 +69,10 @@ def read_front_matter(text: str) -> FrontMatter:
     is_header = second.fields and second.problem is None
     if not is_header or any(" " in key for key in second.fields):
         return first
-    return FrontMatter({**first.fields, **second.fields}, second.body, first.problem)
+    blank = first.body[: len(first.body) - len(rest)]
+    lines_above = first.lines_above + blank.count("\n") + second.lines_above
+    fields = {**first.fields, **second.fields}
+    return FrontMatter(fields, second.body, first.problem, lines_above)
 
 
 def _read_header(text: str) -> FrontMatter:
@@ -72,6 +85,7 @@ def _read_header(text: str) -> FrontMatter:
     lines, body = header
     if fence == _TOML:
         return _read_toml(lines, body, text)
+    lines_above = len(lines) + 2  # with the fences
     reader = _YamlReader(lines)
     reader.read()
     problem = None
@@ -83,7 +97,8 @@ def _read_header(text: str) -> FrontMatter:
         return FrontMatter({}, text, problem if is_meant_as_header else None)
     if reader.unread:
         body = "\n".join([*reader.unread, body])
-    return FrontMatter(reader.fields, body, problem)
+        lines_above -= len(reader.unread)
+    return FrontMatter(reader.fields, body, problem, lines_above)
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
@@ -127,7 +142,7 @@ def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
         return FrontMatter({}, text, problem)
     fields: dict[str, list[str]] = {}
     _add_table(fields, "", table)
-    return FrontMatter(fields, body)
+    return FrontMatter(fields, body, lines_above=len(lines) + 2)
 
 
 def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, object]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+from judgekit.retrieval import sections
 from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
+    add_name,
     force,
     read_bytes,
     read_text,
@@ -15,7 +17,6 @@ from judgekit.retrieval.sources import (
     stem,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
-from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ DEEP = True
 LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
-_COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _MOST_ALIASES = 20
 # The first of these that a header has says when the note was last changed. The time of a file is that of the
 # checkout in a clone.
 _TIMES = ("updated", "updated_at", "modified", "last_modified", "lastmod", "date")
 _MOST_ALIAS = 200  # characters
+_MOST_DESCRIPTION = 400  # characters of a description that count as a title
 
 
 def is_at(*_: object) -> bool:
@@ -68,9 +69,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         body=with_descriptions(fields, body),
         updated=time_of(fields),
     )
-    entry.aliases = aliases_of(fields)
+    entry.aliases = [*aliases_of(fields), *descriptions_as_titles(fields)]
+    add_name(entry, relative)
     entry.status = force.status_of(fields, body)
     entry.note = join_notes(note, header.problem)
+    entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
     return entry
 
 
@@ -82,6 +85,17 @@ def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
     """Return the text of an entry below what its header says about it."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
+
+
+def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
+    """Return the beginnings of what a header says about an entry, which are as good as titles."""
+    descriptions = [*fields.get("description", []), *fields.get("summary", [])]
+    return [text[:_MOST_DESCRIPTION] for text in descriptions]
+
+
+def count_added_lines(body: str, described_body: str) -> int:
+    """Return the number of lines that `with_descriptions` put above a text."""
+    return described_body.count("\n", 0, len(described_body) - len(body))
 
 
 def join_notes(*notes: str | None) -> str | None:
@@ -128,49 +142,7 @@ def is_retired(fields: Mapping[str, list[str]]) -> bool:
 
 def heading(text: str) -> str | None:
     """Return the first heading of a text, or the first line that is underlined as a title is in reST."""
-    is_fenced = False
-    comment_end = ""  # of a comment that goes on below
-    before = ""
-    for whole_line in lines_of(text):
-        line = whole_line
-        if not comment_end and line.lstrip().startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        elif not is_fenced:
-            if comment_end or "{/*" in line or "<!--" in line:
-                line, comment_end = _without_comments(line, comment_end)
-            is_underline = line.startswith("==") and not line.strip("= \t")
-            if is_underline and before.strip():
-                return before.strip()
-            is_heading = line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t")
-            title = _without_id(line.strip("# \t")) if is_heading else ""
-            if title:
-                return title
-        before = line
+    for found in sections.headings(text):
+        if found.is_title:
+            return found.text
     return None
-
-
-def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
-    """Return a line without comments of MDX and HTML, and the end of one that goes on below."""
-    shown = ""
-    while True:
-        if comment_end:
-            _, end, line = line.partition(comment_end)
-            if not end:
-                return shown, comment_end
-            comment_end = ""
-        starts = [(line.find(start), start) for start in _COMMENTS if start in line]
-        if not starts:
-            return (shown + line).rstrip(), ""
-        place, start = min(starts)
-        shown += line[:place]
-        line = line[place + len(start) :]
-        comment_end = _COMMENTS[start]
-
-
-def _without_id(title: str) -> str:
-    """Return a heading without the id that stands in braces behind it: `Retries {#retries}`."""
-    start = title.rfind("{")
-    is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")
-    if start > 0 and is_id:
-        return title[:start].rstrip("# \t")
-    return title

@@ -1,0 +1,114 @@
+"""Finds the section of a long entry that answers a query best.
+
+Sections stand in a table of their own, which is read for the entries that lead. A section is scored as an
+entry is, with its headings, and the titles and tags of its entry, above its text.
+"""
+
+from __future__ import annotations
+
+from judgekit.retrieval.confidence import FoundSection
+from judgekit.retrieval.terms import find_pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.index_file import Index
+    from judgekit.retrieval.terms import Pattern
+
+JOINED = " > "  # between a heading and the one below it
+_SECTIONS_IN = """SELECT file, line, start, end, words, heading, titles FROM section WHERE file IN (%s)
+    ORDER BY file, place"""
+
+
+class Passage:
+    """A section of an entry: where it is, its headings, and how often it has which term."""
+
+    __slots__ = (
+        "end",
+        "frequencies",
+        "heading",
+        "length",
+        "line",
+        "start",
+        "title_terms",
+        "titles",
+    )
+
+    def __init__(
+        self, line: int, start: int, end: int, words: int, heading: str, titles: str
+    ) -> None:
+        self.line = line
+        self.start = start
+        self.end = end
+        self.heading = heading
+        self.titles = titles
+        self.length = words + len(titles.split())
+        self.frequencies: dict[int, float] = {}
+        self.title_terms: set[int] = set()
+
+
+def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
+    """Return the sections of entries by the numbers of these, in their order."""
+    passages: dict[int, list[Passage]] = {}
+    query = _SECTIONS_IN % ",".join(map(str, numbers))
+    heading = titles = ""
+    for number, line, start, end, words, new_heading, new_titles in opened.connection.execute(
+        query
+    ):
+        if new_heading is not None:
+            heading, titles = new_heading, new_titles
+        passage = Passage(line, start, end, words, heading, titles)
+        passages.setdefault(number, []).append(passage)
+    return passages
+
+
+def count_in_passages(
+    passages: Sequence[Passage],
+    places: Mapping[int, list[tuple[int, float]]],
+    patterns: Sequence[Pattern],
+    profile: Profile,
+) -> None:
+    """Note how often each section of an entry has which term; `places` are those in the entry's body."""
+    body_weight = profile.weights["body"]
+    for number, found in places.items():
+        first = 0
+        for place, weight in sorted(found):
+            while first < len(passages) and passages[first].end <= place:
+                first += 1
+            following = first
+            while following < len(passages) and passages[following].start <= place:
+                frequencies = passages[following].frequencies
+                frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
+                following += 1
+    titles = None
+    counts: dict[int, float] = {}
+    for passage in passages:
+        if passage.titles != titles:  # of pieces and windows it's the same again and again
+            titles = passage.titles
+            counts = _count_in_titles(titles, patterns, profile)
+        for number, worth in counts.items():
+            passage.frequencies[number] = passage.frequencies.get(number, 0.0) + worth
+            passage.title_terms.add(number)
+
+
+def _count_in_titles(
+    titles: str, patterns: Sequence[Pattern], profile: Profile
+) -> dict[int, float]:
+    """Return what the occurrences of each term in the headings of a section count."""
+    counts: dict[int, float] = {}
+    text = f" {titles} "
+    for pattern in patterns:
+        number, needle, _ = pattern
+        if needle in text:
+            found = find_pattern(text, pattern, profile.bm25["prefix"])
+            weight = sum([weight for _, weight in found])
+            counts[number] = counts.get(number, 0.0) + profile.weights["title"] * weight
+    return counts
+
+
+def name_section(passage: Passage, number: int, title: str) -> FoundSection:
+    """Return a section as it's shown: its headings without the one that is the title of the whole."""
+    beginning = f"{title}{JOINED}"
+    return FoundSection(number, passage.heading.removeprefix(beginning), passage.line)
