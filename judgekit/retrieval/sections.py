@@ -21,7 +21,7 @@ TURNS = 3  # of a conversation, that are a section
 _MOST_HEADING = 200  # characters
 _MOST_LEVELS = 6
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
-_UNDERLINES = "=-~^\"'`*+#"
+_UNDERLINES = "=-~^\"'*+#"
 _LEAST_UNDERLINE = 3  # signs; two are enough for `==`
 _NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")  # beginnings of lines that are none
 _MOST_NAME = 40  # characters of a speaker's name
@@ -140,7 +140,10 @@ def headings(text: str) -> Iterator[Heading]:
     levels = {"=": 1, "-": 2}
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
-        if not comment_end and line.lstrip().startswith(("```", "~~~")):
+        is_fence = line.lstrip().startswith(("```", "~~~"))
+        if is_fence and not is_fenced and _is_underline(line, before):
+            is_fence = False
+        if not comment_end and is_fence:
             is_fenced = not is_fenced
         elif not is_fenced:
             if comment_end or "{/*" in line or "<!--" in line:
@@ -150,7 +153,7 @@ def headings(text: str) -> Iterator[Heading]:
                 level = len(line) - len(line.lstrip("#"))
                 if title:
                     yield Heading(start, number, level, title, is_title=True)
-            elif line[:2] and line[0] in _UNDERLINES and _is_underline(line, before):
+            elif _is_underline(line, before):
                 level = levels.setdefault(line[0], min(len(levels) + 1, _MOST_LEVELS))
                 title = before.strip()[:_MOST_HEADING]
                 yield Heading(before_start, number - 1, level, title, is_title=line[0] == "=")
@@ -169,9 +172,9 @@ def _title_of(line: str) -> str:
 
 def _is_underline(line: str, before: str) -> bool:
     title = before.strip()
-    sign = line[0]
+    sign = line[:1]
     bare = line.rstrip()
-    if not title or bare.strip(sign):
+    if not title or not sign or sign not in _UNDERLINES or bare.strip(sign):
         return False
     if sign == "=":
         return True
@@ -224,8 +227,7 @@ def _without_id(title: str) -> str:
 
 def _cut_conversation(text: str) -> list[Section]:
     """Return three turns each, one turn further from section to section; none if it isn't a conversation."""
-    turns: list[Section] = []
-    names: dict[str, int] = {}
+    turns: list[tuple[str, Section]] = []
     filled_lines = 0
     start = 0
     is_fenced = False
@@ -236,16 +238,21 @@ def _cut_conversation(text: str) -> list[Section]:
             filled_lines += 1
             name = "" if is_fenced else _find_speaker(line)
             if name:
-                names[name] = names.get(name, 0) + 1
-                turns.append(Section(start, len(text), number, ""))
+                turns.append((name, Section(start, len(text), number, "")))
         start += len(line) + 1
-    if not _is_conversation(len(turns), names, filled_lines):
+    turns_by_name: dict[str, int] = {}
+    for name, _ in turns:
+        turns_by_name[name] = turns_by_name.get(name, 0) + 1
+    # A name that stands there once is none: `Date: 8 May`.
+    speakers = {name for name, count in turns_by_name.items() if count > 1}
+    spoken = [turn for name, turn in turns if name in speakers]
+    if not _is_conversation(len(spoken), speakers, filled_lines):
         return []
-    for turn, following in pairwise(turns):
+    for turn, following in pairwise(spoken):
         turn.end = following.start
-    preamble = _describe_preamble(text[: turns[0].start])
+    preamble = _describe_preamble(text[: spoken[0].start])
     windows = []
-    for first, last in zip(turns, turns[TURNS - 1 :], strict=False):
+    for first, last in zip(spoken, spoken[TURNS - 1 :], strict=False):
         windows.append(Section(first.start, last.end, first.lines_above, preamble))
     return windows
 
@@ -266,13 +273,12 @@ def _find_speaker(line: str) -> str:
     return name.lower() if is_name else ""
 
 
-def _is_conversation(turns: int, names: dict[str, int], filled_lines: int) -> bool:
+def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
     """Whether most lines are turns of a few people, or some are of an assistant and a user."""
-    repeated = [name for name, count in names.items() if count > 1]
-    if turns < _LEAST_TURNS or len(repeated) < 2 or len(names) > _MOST_SPEAKERS:  # noqa: PLR2004 - people
-        return False
+    is_of_few = 1 < len(speakers) <= _MOST_SPEAKERS
     is_mostly_turns = turns * 2 > filled_lines
-    return is_mostly_turns or len(_ROLES.intersection(repeated)) > 1
+    is_with_assistant = len(_ROLES & speakers) > 1
+    return turns >= _LEAST_TURNS and is_of_few and (is_mostly_turns or is_with_assistant)
 
 
 def _describe_preamble(text: str) -> str:

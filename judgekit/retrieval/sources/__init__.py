@@ -235,13 +235,16 @@ def _without_cut_character(raw: bytes) -> bytes:
 
 
 def words_of_name(relative: str, title: str) -> list[str]:
-    """Return the words of a file's name, unless its title has them; a page named `index` has its folder's."""
+    """Return the words of a file's name, unless its title has them; a page named `index` has its folder's.
+
+    Numbers are none: copies have them.
+    """
     folder, _, _ = relative.rpartition("/")
     name = stem(relative)
     if name.lower() in _NAMES_OF_NO_SUBJECT and folder:
         name = folder.rpartition("/")[2]
     title_words = tuple(_split_name(title.lower()))
-    words = _split_name(name)
+    words = [word for word in _split_name(name) if not word.isdigit()]
     for word in words:
         if not any(title_word.startswith(word.lower()) for title_word in title_words):
             return words
