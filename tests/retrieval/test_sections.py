@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.retrieval import index, search, sections
+from judgekit.retrieval import index_file, search, sections
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from judgekit.retrieval.confidence import Candidate
 
 HANDBOOK = """---
@@ -134,7 +133,7 @@ def test_three_turns_of_a_conversation_are_a_section() -> None:
     "text",
     [
         "Status: open\nOwner: Ann\nDue: Monday\nPlace: Bern\nTopic: tea\n",
-        "# A\n\nNote: one\nMany lines of text\nfollow\nhere\nNote: two\nand so on\nTip: x\nTip: y\nas usual\n",
+        "# A\n\nNote: one\nMany lines\nfollow\nhere\nNote: two\nand so on\nTip: x\nTip: y\nas usual\n",
         "```yaml\nOn: a\nOff: b\nOn: c\nOff: d\nOn: e\n```\n",
     ],
 )
@@ -214,7 +213,8 @@ def test_a_long_page_does_not_win_by_common_words(notes: Path) -> None:
     words = ("release", "database", "password", "network")
     chapters = [f"## On {word}\n\n{f'The {word} is often mentioned here. ' * 30}" for word in words]
     (notes / "everything.md").write_text("# Everything\n\n" + "\n\n".join(chapters))
-    text = "# Runbook\n\n## Network\n\nThe database password of the release is on the network share.\n\n## Else\n\nNo.\n"
+    answer = "The database password of the release is on the network share."
+    text = f"# Runbook\n\n## Network\n\n{answer}\n\n## Else\n\nNo.\n"
     (notes / "runbook.md").write_text(text, encoding="utf-8")
     first, *_ = find(notes, "database password of the release")
     assert first.place == "runbook.md"
@@ -238,7 +238,7 @@ def test_sections_go_with_their_file(notes: Path) -> None:
     find(notes, "second data centre")
     (notes / "handbook.md").unlink()
     find(notes, "second data centre")
-    path = index.path_of(str(notes.resolve()))
+    path = index_file.path_of(str(notes.resolve()))
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
         left = connection.execute(
@@ -250,15 +250,13 @@ def test_sections_go_with_their_file(notes: Path) -> None:
 def test_an_index_of_the_version_before_answers_without_sections(notes: Path) -> None:
     find(notes, "second data centre")
     root = str(notes.resolve())
-    path = index.path_of(root)
+    path = index_file.path_of(root)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE section")
         connection.execute("ALTER TABLE file DROP COLUMN sections")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    from pathlib import Path as RealPath  # noqa: PLC0415 - the name is a type above
-
-    new = RealPath(path)
+    new = Path(path)
     new.rename(new.with_name("v5.0.sqlite"))
     for number in range(600):  # more than a transaction, so that the new index isn't whole at once
         (notes / f"note-{number}.md").write_text(f"# Note {number}\n\nAbout tea.\n")
