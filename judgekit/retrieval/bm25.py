@@ -275,7 +275,8 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         columns = [title, tags, body, parts]
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
-        hit.text = " ".join(columns)
+        hit.text = f"{title} {body}"
+        hit.passage = " ".join(columns)
         hit.length = sum([column.count(" ") + (column != "") for column in columns])
         entry = _Entry(number, hit, columns)
         entries[number] = entry

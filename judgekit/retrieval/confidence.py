@@ -61,8 +61,8 @@ SAME_WORDS = 0.8
 LEAST_KEPT = (
     0.6  # of the words of a text that is an older one with an addition, the share of the older one
 )
-_SAMPLE = 400  # characters of the beginning of a text, by which most pairs are told apart
-_SAMPLED = 12  # words of it
+_SAMPLED = 12  # words of a text, spread over it, by which most pairs are told apart
+_MOST_MISSING = 4  # of these in the other text
 OLD_DAYS = 90  # beyond which an entry says its age
 _DAY = 86_400  # seconds
 _MONTH = 365.25 / 12  # days
@@ -101,11 +101,12 @@ class Candidate:
     keyword scorer ranked); hits are ordered by `score`. `confidence` is the probability that it is relevant.
     A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
     seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
-    or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
-    found it. Of a long text `sections` are those that answer best, two at most, the terms `headed` are in the
-    headings of the first, and `passage` holds the stems of that, `passage_length` of them. What a pin named
-    keeps the values that it begins with. What a program of the user's found is of kind `COMMAND`: `root` is
-    the program, `text` the text, and unless it gave a confidence it is not `rated`.
+    or tags. `text` holds the stems of its title and body, and `length` is how many it has in all; `part` of
+    the prompt found it. Of a long text `sections` are those that answer best, two at most, and the terms
+    `headed` are in the headings of the first. `passage` holds the stems of that, `passage_length` of them, or
+    of a short text all. What a pin named keeps the values that it begins with. What a program of the user's
+    found is of kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is
+    not `rated`.
     A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked. `alike`
     are older hits that say nearly the same, and share its place.
     """
@@ -476,11 +477,19 @@ def _says_the_same(
 
 
 def _may_say_the_same(newer: Candidate, older: Candidate) -> bool:
-    """Whether half of some words of the older text are in the newer one; to look for these is quick."""
-    words = older.text[:_SAMPLE].split()
-    sample = words[:: max(len(words) // _SAMPLED, 1)]
-    found = sum([word in newer.text for word in sample])
-    return found * 2 >= len(sample)
+    """Whether most of some words of the older text are in the newer one; to look for these is quick."""
+    older_text = f" {older.text} "
+    newer_text = f" {newer.text} "
+    missing = 0
+    for number in range(_SAMPLED):
+        start = older_text.find(" ", number * len(older.text) // _SAMPLED)
+        end = older_text.find(" ", start + 1)
+        word = older_text[start : end + 1]
+        if word not in newer_text and not word.isspace():
+            missing += 1
+            if missing > _MOST_MISSING:
+                return False
+    return True
 
 
 def _add_to(leader: Candidate, hit: Candidate) -> None:

@@ -369,9 +369,13 @@ def cut_texts(
     Abbreviations are those of the language that is `usual` in the store.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    columns = [titles, " ".join(entry.tags), entry.body]
+    # One word says little (`net`), and counts little. Copies of a text have different names, so these are no
+    # part of what `hit.text` compares.
+    has_telling_name = len(entry.name) > 1
+    tags = [*entry.tags, *entry.name] if has_telling_name else entry.tags
+    columns = [titles, " ".join(tags), entry.body]
     hidden = hidden_words("\n".join(columns), usual or language)
-    columns.append(f"{hidden} {entry.name}")
+    columns.append(hidden if has_telling_name else " ".join([hidden, *entry.name]))
     cut_sections = sections.cut(entry.body)
     if not cut_sections:
         return [_clean(" ".join(stems(column, language))) for column in columns], []

@@ -46,8 +46,8 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 class Entry:
     """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
 
-    `aliases` are other titles by which it is found, and `name` is the word of its file's name, where that is
-    one and no title: it says little (`net`), and counts little. A `status` says why it is not in force any
+    `aliases` are other titles by which it is found, and `name` has the words of its file's name, unless its
+    title has them. A `status` says why it is not in force any
     more. A `note` says what of it is not searched. `lines_above` is how many lines of its file stand above
     the body, less than 0 if the body begins with text from elsewhere; None if lines of the body aren't lines
     of the file.
@@ -90,7 +90,7 @@ class Entry:
         self.status = ""
         self.note: str | None = None
         self.lines_above: int | None = None
-        self.name = ""
+        self.name: list[str] = []
 
 
 class Listed:
@@ -249,15 +249,6 @@ def words_of_name(relative: str, title: str) -> list[str]:
         if not any(title_word.startswith(word.lower()) for title_word in title_words):
             return words
     return []
-
-
-def add_name(entry: Entry, relative: str) -> None:
-    """Let a file's name find its entry: one of several words as a title."""
-    words = words_of_name(relative, entry.title)
-    if len(words) > 1:
-        entry.aliases.append(" ".join(words))
-    elif words:
-        entry.name = words[0]
 
 
 def _split_name(name: str) -> list[str]:

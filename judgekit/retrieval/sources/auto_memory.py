@@ -8,12 +8,12 @@ from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
-    add_name,
     contained,
     force,
     markdown,
     read_text,
     stem,
+    words_of_name,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
@@ -74,7 +74,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     )
     entry.aliases = markdown.aliases_of(fields)
     entry.aliases += markdown.descriptions_as_titles(fields)
-    add_name(entry, relative)
+    entry.name = words_of_name(relative, entry.title)
     entry.status = force.status_of(fields, body)
     entry.note = markdown.join_notes(note, header.problem)
     entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)

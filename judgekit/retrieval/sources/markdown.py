@@ -9,12 +9,12 @@ from judgekit.retrieval.sources import (
     Entry,
     Listed,
     Unreadable,
-    add_name,
     force,
     read_bytes,
     read_text,
     read_time,
     stem,
+    words_of_name,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 
@@ -70,7 +70,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         updated=time_of(fields),
     )
     entry.aliases = [*aliases_of(fields), *descriptions_as_titles(fields)]
-    add_name(entry, relative)
+    entry.name = words_of_name(relative, entry.title)
     entry.status = force.status_of(fields, body)
     entry.note = join_notes(note, header.problem)
     entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
