@@ -343,6 +343,12 @@ GIVEN: dict[str, Callable[[str], object]] = {
         ),
         tables,
     ),
+    "retrieval.sources.words_of_name": lambda text: of("retrieval.sources.words_of_name")(
+        text, text
+    ),
+    "retrieval.terms.find_pattern": lambda text: of("retrieval.terms.find_pattern")(
+        text, (0, f" {text[:2]}", True), 0.5
+    ),
     "retrieval.scripts.index_forms": lambda text: of("retrieval.scripts.index_forms")(7, text),
     "retrieval.scripts.query_forms": lambda text: of("retrieval.scripts.query_forms")(7, text),
     "rubric.search_path.heads": lambda text: [
