@@ -1,26 +1,33 @@
 """Fits and measures the confidence of hits: which memories a prompt gets without any model.
 
-python bench/confidence.py --data DIR --talk DIR [--json] [--fit] [--write FILE]
+python bench/confidence.py --data DIR --talk DIR [--notes DIR] [--fit] [--json] [--write FILE]
 
 --data is a collection whose ids name a scope (`SCOPE/NAME`), as `judgekit eval retrieval --scope-prefix`
-reads it; the documents of --talk, in the same scopes, are what people say beside a question. Every query is
-asked in its own scope, alone, together with another query, and between three pieces of talk from other
-scopes; in every other scope; and in small stores drawn from its own, with one of its answers and without any.
-Two of the ways to join two queries are never fitted on. `--fit` fits the coefficients, chooses the labels,
-and writes both into retrieval/*.yaml (then run `make generate`); without it the shipped ones are measured.
-Either way the figures are given twice: with the coefficients at hand, and with coefficients and labels from
-the other scopes alone.
+reads it. Each scope is written down as a memory store: what a document says is the title, and its title a
+tag.
+--talk are what people say in the same scopes. --notes has folders of notes with queries, as bench/notes.py
+reads them. The sample project comes on top, with prompts of this folder.
+
+All is asked as the hook asks it: every query alone, with another one, among three sentences and among three
+turns of talk from other scopes, such talk alone, what other stores answer, and small stores with one answer
+or none. Some of the ways to join two queries are never fitted on.
+
+`--fit` fits the coefficients, chooses the labels and writes both into retrieval/*.yaml (then run
+`make generate`); without it the shipped ones are measured. Either way the figures are given twice: with the
+model at hand, and with coefficients and labels from the other scopes and collections alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import sys
+import tempfile
 from collections import defaultdict
-from contextlib import closing
+from copy import copy
 from datetime import UTC, datetime
 from math import exp
 from pathlib import Path
@@ -28,101 +35,147 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config.settings import RetrievalConfig
 from judgekit.evaluation import cases, retrieval, stats
-from judgekit.evaluation.retrieval import SHOWN, SearchableCollection
 from judgekit.evaluation.stats import Measure, intervals, mean
-from judgekit.retrieval import bm25, compiled, parts
+from judgekit.hooks.context import MAX_MENTIONED
+from judgekit.retrieval import bm25, compiled, confidence, index, parts, terms
 from judgekit.retrieval.confidence import PROMPT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.ledger.rates import Interval
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.confidence import Candidate
+    from judgekit.retrieval.index_file import Index
+    from judgekit.retrieval.parts import Part
 
-FEATURES = ("odds", "titled", "near", "alone")
-OWN, PAIRED, WITHIN = "own", "paired", "within talk"
-TALK, ELSEWHERE, ANSWERED, UNANSWERED = "talk", "elsewhere", "small, answered", "small, unanswered"
-PROMPTS = (OWN, PAIRED, WITHIN)  # that something in the store answers
-SIZES = (1, 3, 10, 30, 150)  # of the small stores
-# Of a hit when fitting.
-WEIGHTS = {
-    OWN: 1.0,
-    PAIRED: 1.0,
-    WITHIN: 1.0,
-    TALK: 0.5,
-    ELSEWHERE: 0.3,
-    ANSWERED: 0.05,
-    UNANSWERED: 0.05,
-}
-# Not fitted: here a title is a person's name, and most talk has none, so that a part without a title's words
-# would count for less than where titles name a subject. From 3 to 5.5 (fitted) the figures are about equal.
-TITLED = 4.0
+EVIDENCE = ("odds", "titled", "near", "alone", "coverage")
+REQUEST = ("parts", "told", "matched")
+MEMORIES, NOTES, PROJECT = "memories", "notes", "project"
+SMALL_MEMORIES, SMALL_NOTES = "small memories", "small notes"
+KINDS = (MEMORIES, SMALL_MEMORIES, NOTES, SMALL_NOTES, PROJECT)
+ALONE, PAIRED, HELD_OUT = "alone", "paired", "paired, held out"
+SENTENCES, TURNS = "among sentences", "among turns"
+TALK_SENTENCES, TALK_TURNS, ELSEWHERE = "three sentences", "three turns", "elsewhere"
+ANSWERED = (ALONE, PAIRED, HELD_OUT, SENTENCES, TURNS)
+SIZES = {SMALL_MEMORIES: (1, 3, 10, 30, 150), SMALL_NOTES: (10, 30, 60)}
+# What a prompt of each kind of store weighs in the fit, since the collections differ in size.
+STORE_WEIGHTS = {MEMORIES: 1.0, SMALL_MEMORIES: 0.7, NOTES: 0.7, SMALL_NOTES: 0.3, PROJECT: 2.0}
+UNANSWERED = 0.3  # what one that nothing answers weighs, beside one that something answers
+# What a part that is talk weighs beside one that asks. Talk has many more parts, and to be told nothing is
+# worse than to be told too much once in thirty prompts.
+TALK_WEIGHT = 0.2
+LEAST_EVIDENCE = 0.1  # of a part's likeliest hit, below which it does not matter whether it asks
+# Not fitted. In these conversations a title is the whole text, or a person's name, and in the notes few words
+# of a prompt stand in any title; fitted freely it is .5 to 6, by the collections that weigh most.
+FIXED = {"titled": 2.0}
 RIDGE = 0.5  # of the coefficients: as if little were known of each beforehand
-PRECISION, COVERAGE = 0.83, 0.29  # what `high` keeps clear of, either way: .80 and .28 are promised
-MENTIONED = 0.05  # of the prompts elsewhere, that `mention` aims at
-TURNS = 3  # pieces of talk around a question
+SHOWN = 10  # hits of a prompt that are fitted
+LIKE = 0.75  # of a part's words are in a query that it was cut from
+PIECES = 3  # of talk around a question
+LOOSE = 0.5  # of the texts of two that are joined
+FEWEST_WORDS = 4  # of a piece of talk
+# What `high` keeps clear of, on prompts that the fit did not see: precision, and prompts of talk.
+PRECISION = {ALONE: 0.78, PAIRED: 0.76, SENTENCES: 0.73, TURNS: 0.73}
+INJECTED = {TALK_SENTENCES: 0.03, TALK_TURNS: 0.06}
+COVERAGE = 0.31  # of the queries asked alone, at least
+MENTIONED = 0.1  # of the prompts that nothing answers, that `mention` aims at
 RETRIEVAL = Path(__file__).parent.parent / "retrieval"
+SAMPLE = Path(__file__).parent.parent / "examples" / "project" / ".claude" / "memory"
+SAMPLE_PROMPTS = Path(__file__).parent / "project_prompts.jsonl"
+
+# Ways to join two queries; those of the second table are never fitted on.
+JOINED = (
+    "{} {}",
+    "{}\n{}",
+    "{}, {}",
+    "{}; {}",
+    "{} - {}",
+    "{} or {}",
+    "{} but {}",
+    "{}, and {}",
+    "{} And also: {}",
+    "- {}\n- {}",
+    "first {}, then {}",
+)
+JOINED_OTHERWISE = (
+    "{} plus {}",
+    "{} as well as {}",
+    "1. {}\n2. {}",
+    "{} / {}",
+    "{} by the way {} thanks",
+)
+AROUND = ("{1} {0}", "{0} {1}", "{1}\n\n{0}")
 
 
-def careless(text: str) -> str:
-    """Return a text as people type it in a hurry: no capitals, no marks."""
-    return re.sub(r"[?.!,]", "", text).lower()
+class Store(NamedTuple):
+    """A store that is asked; what is in one `group` is left out together."""
+
+    group: str
+    kind: str
+    opened: Index
 
 
-JOINED: dict[str, Callable[[str, str], str]] = {
-    "a space": lambda a, b: f"{a} {b}",
-    "also": lambda a, b: f"{a} And also: {b}",
-    "lines": lambda a, b: f"{a}\n{b}",
-    "a list": lambda a, b: f"- {a}\n- {b}",
-    "and": lambda a, b: f"{careless(a)} and {careless(b)}",
-    "first, then": lambda a, b: f"first {careless(a)}, then {careless(b)}",
-    "nothing": lambda a, b: f"{careless(a)} {careless(b)}",
-    "a numbered list": lambda a, b: f"1. {a}\n2. {b}",
-    "by the way": lambda a, b: f"{careless(a)} by the way {careless(b)} thanks",
-}
-HELD_OUT = ("by the way", "a numbered list")
-AROUND: dict[str, Callable[[list[str]], str]] = {
-    "spaces": " ".join,
-    "lines": "\n".join,
-    "nothing": lambda texts: careless(" ".join(texts)),
-}
+class Query(NamedTuple):
+    """A question, and the names of the documents of which any answers it."""
+
+    text: str
+    relevant: frozenset[str]
 
 
-class Hit(NamedTuple):
-    """The features of a hit, and which of the prompt's queries it answers."""
+class Prompt(NamedTuple):
+    """What is asked of a store: the queries in it, whose answers are in the store if it `is_answered`."""
 
-    features: tuple[float, ...]
-    answers: tuple[bool, ...]
+    store: Store
+    kind: str
+    text: str
+    queries: tuple[Query, ...]
 
     @property
-    def relevant(self) -> bool:
-        return any(self.answers)
+    def is_answered(self) -> bool:
+        return self.kind in ANSWERED
 
 
-class Asked(NamedTuple):
-    """What a prompt finds in one store: for each of its parts the hits by document, best first.
+class FoundPart(NamedTuple):
+    """A part of a prompt, with its hits; it `is_asked` if it was cut from a query."""
 
-    `kind` says in which store, `scope` whose query it is, `form` how it was joined with what else is asked.
-    """
-
-    scope: str
-    kind: str
-    size: int
-    form: str
-    queries: int
-    parts: list[dict[str, Hit]]
+    part: Part
+    is_asked: bool
+    hits: list[Candidate]
 
 
 class Model(NamedTuple):
-    """Coefficients, the intercept first, and the least confidence of each label."""
+    """The coefficients of both regressions by name, and the least confidence of each label."""
 
-    coefficients: list[float]
+    evidence: dict[str, float]
+    request: dict[str, float]
     labels: dict[str, float]
 
-    def probability(self, features: Sequence[float]) -> float:
-        """Return the confidence of a hit."""
-        return logistic(self.coefficients, features)
+
+class Told(NamedTuple):
+    """A hit of a prompt: its confidence, whether it stands out, and which of the queries it answers."""
+
+    confidence: float
+    stands_out: bool
+    answers: tuple[bool, ...]
+
+
+class Answer(NamedTuple):
+    """The hits of a prompt, best first."""
+
+    prompt: Prompt
+    hits: list[Told]
+
+    def injected(self, labels: Mapping[str, float]) -> list[Told]:
+        """Return what the hook injects."""
+        most = RetrievalConfig().max_inject
+        return [hit for hit in self.hits if hit.confidence >= labels["high"]][:most]
+
+    def mentioned(self, labels: Mapping[str, float]) -> list[Told]:
+        """Return what the hook mentions beside that."""
+        rest = [hit for hit in self.hits if hit not in self.injected(labels)]
+        worth = [hit for hit in rest if hit.stands_out or hit.confidence >= labels["mention"]]
+        return worth[:MAX_MENTIONED]
 
 
 def main() -> int:
@@ -130,193 +183,344 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--talk", type=Path, required=True)
+    parser.add_argument("--notes", type=Path)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--write", type=Path, help="a Markdown file for the table")
+    parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     options = parser.parse_args()
-    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
-    found = cases.read_collection(options.data)
-    asked = ask_all(found, cases.read_collection(options.talk), profile)
-    model = train(asked) if options.fit else shipped(profile)
-    others = left_out(asked)
-    results = {
-        "collection": found.name,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "model": model._asdict(),
-        "in sample": measure(asked, [model] * len(asked)),
-        "coefficients left out": measure(
-            asked, [each._replace(labels=model.labels) for each in others]
-        ),
-        "left out": measure(asked, others),
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["JUDGEKIT_HOME"] = str(Path(folder) / "home")
+        prompts = make_prompts(options.data, options.talk, options.notes, Path(folder))
+        results = run(prompts, is_fitted=options.fit)
+    results = {"collection": options.data.name, "date": f"{datetime.now(UTC):%Y-%m-%d}", **results}
     if options.fit:
         for path in sorted(RETRIEVAL.glob("*.yaml")):
-            store(path, model, provenance(results))
-    print(json.dumps(results, indent=1) if options.json else table(results))
+            write_model(path, Model(**results["model"]), provenance(results))
+    print(json.dumps(results, indent=1) if options.json else report(results))
     if options.write:
-        options.write.write_text(f"# Confidence\n\n{table(results)}\n", encoding="utf-8")
+        options.write.write_text(f"# Confidence\n\n{report(results)}\n", encoding="utf-8")
     return 0
+
+
+def run(prompts: Sequence[Prompt], *, is_fitted: bool) -> dict[str, Any]:
+    """Return the model at hand, its figures, and those of models that did not see what they are used on."""
+    found = [find_parts(prompt) for prompt in prompts]
+    groups = sorted({prompt.store.group for prompt in prompts})
+    models = {group: fit_without(group, prompts, found) for group in groups}
+    unseen = [answer(prompt, models[prompt.store.group]) for prompt in prompts]
+    labels = choose_labels(unseen)
+    model = shipped()
+    if is_fitted:
+        model = fit(prompts, found)._replace(labels=labels)
+    labels_by_group = {}
+    for group in groups:
+        others = [each for each in unseen if each.prompt.store.group != group]
+        labels_by_group[group] = choose_labels(others)
+    at_hand = [answer(prompt, model) for prompt in prompts]
+    return {
+        "model": model._asdict(),
+        "in sample": measure(at_hand, [model.labels] * len(prompts)),
+        "left out": measure(unseen, [labels_by_group[prompt.store.group] for prompt in prompts]),
+    }
 
 
 # What is asked
 
 
-def ask_all(found: Collection, talk: Collection, profile: Profile) -> list[Asked]:
-    """Return what every query finds alone and with others in its scope, elsewhere, and in small stores."""
-    documents: dict[str, list[CollectionDocument]] = defaultdict(list)
-    for document in found.documents:
-        documents[retrieval.scope(document.id)].append(document)
-    stores = {name: SearchableCollection(of, profile) for name, of in documents.items()}
-    chance = random.Random(5)  # noqa: S311 - the same stores every time, not a secret
-    asked = []
-    for number, query in enumerate(found.queries):
-        scope, relevant = retrieval.scope(query.id), answers(found, query.id)
-        for name, own in stores.items():
-            kind = OWN if name == scope else ELSEWHERE
-            asked.append(
-                ask(own, profile, query.text, [relevant], (scope, kind, len(documents[name]), ""))
-            )
-        asked += among_others(found, talk, number, stores[scope], profile)
-        for size in SIZES:
-            for kind in (ANSWERED, UNANSWERED):
-                drawn = draw(documents[scope], relevant, size, chance, answered=kind == ANSWERED)
-                with closing(SearchableCollection(drawn, profile)) as small:
-                    asked.append(
-                        ask(small, profile, query.text, [relevant], (scope, kind, size, ""))
-                    )
-    for opened in stores.values():
-        opened.close()
-    return asked
-
-
-def among_others(
-    found: Collection, talk: Collection, number: int, store: SearchableCollection, profile: Profile
-) -> list[Asked]:
-    """Ask a query together with another one of its scope, and between talk; ask the talk alone, too."""
-    query = found.queries[number]
-    scope, relevant = retrieval.scope(query.id), answers(found, query.id)
-    chance = random.Random(query.id)  # noqa: S311 - the same prompts every time, not a secret
-    others = [
-        each for each in found.queries if retrieval.scope(each.id) == scope and each is not query
+def make_prompts(data: Path, talk: Path, notes: Path | None, folder: Path) -> list[Prompt]:
+    """Return all prompts, with the stores that they are asked of; these are written to `folder`."""
+    chance = random.Random(5)  # noqa: S311 - the same prompts every time, not a secret
+    collection = cases.read_collection(data)
+    documents: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for document in collection.documents:
+        scope, name = document.id.split("/", 1)
+        documents[scope][f"decisions/{name}.json"] = (document.title, document.text)
+    queries: dict[str, list[Query]] = defaultdict(list)
+    for asked in collection.queries:
+        grades = collection.grades.get(asked.id, {})
+        names = [name.split("/", 1)[1] for name, grade in grades.items() if grade > 0]
+        relevant = frozenset(f"decisions/{name}.json" for name in names)
+        queries[retrieval.scope(asked.id)].append(Query(asked.text, relevant))
+    turns = [
+        (retrieval.scope(each.id), each.text) for each in cases.read_collection(talk).documents
     ]
-    other = chance.choice(others)
-    pair = [(query, relevant), (other, answers(found, other.id))]
-    chance.shuffle(pair)
-    form = list(JOINED)[number % len(JOINED)]
-    joined = JOINED[form](*[each.text for each, _ in pair])
-    asked = [ask(store, profile, joined, [right for _, right in pair], (scope, PAIRED, 0, form))]
-    turns = [document.text for document in talk.documents if retrieval.scope(document.id) != scope]
-    around, place = chance.sample(turns, TURNS), chance.randrange(TURNS + 1)
-    form = list(AROUND)[number % len(AROUND)]
-    prompt = AROUND[form]([*around[:place], query.text, *around[place:]])
-    asked.append(ask(store, profile, prompt, [relevant], (scope, WITHIN, 0, form)))
-    asked.append(
-        ask(store, profile, AROUND[form](chance.sample(turns, TURNS)), [], (scope, TALK, 0, form))
-    )
-    return asked
+
+    stores: dict[str, Store] = {}
+    prompts: list[Prompt] = []
+    for scope, texts in documents.items():
+        stores[scope] = Store(scope, MEMORIES, open_memories(folder / scope, texts))
+        for query in queries[scope][::3]:
+            size = chance.choice(SIZES[SMALL_MEMORIES])
+            for names, kind in draw_small(texts, query, size, chance):
+                some = {name: texts[name] for name in names}
+                opened = open_memories(folder / f"small{len(prompts)}", some)
+                small = Store(scope, SMALL_MEMORIES, opened)
+                prompts.append(Prompt(small, kind, query.text, (query,)))
+    for path in sorted((notes or folder / "none").glob("*/corpus.jsonl")):
+        name = path.parent.name
+        files = {line["id"]: line["text"] for line in read_lines(path)}
+        queries[name] = read_queries(path.with_name("queries.jsonl"))
+        stores[name] = Store(name, NOTES, open_notes(folder / name, files))
+        for query in queries[name]:
+            for size in SIZES[SMALL_NOTES]:
+                for names, kind in draw_small(files, query, size, chance):
+                    some_files = {name: files[name] for name in names}
+                    opened = open_notes(folder / f"small{len(prompts)}", some_files)
+                    small = Store(name, SMALL_NOTES, opened)
+                    prompts.append(Prompt(small, kind, query.text, (query,)))
+    queries[PROJECT] = read_queries(SAMPLE_PROMPTS)
+    stores[PROJECT] = Store(PROJECT, PROJECT, open_store(SAMPLE))
+    for name, store in stores.items():
+        around = [text for scope, text in turns if scope != name]
+        others = [query for other, some in queries.items() if other != name for query in some[::6]]
+        prompts += ask_all(store, queries[name], around, others, chance)
+    return prompts
 
 
-def answers(found: Collection, query: str) -> set[str]:
-    """Return the documents that are relevant to a query."""
-    return {document for document, grade in found.grades.get(query, {}).items() if grade > 0}
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects in a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def draw(
-    documents: Sequence[CollectionDocument],
-    relevant: set[str],
-    size: int,
-    chance: random.Random,
-    *,
-    answered: bool,
-) -> list[CollectionDocument]:
-    """Return some of a scope's documents, none of them relevant, or just one of them."""
-    drawn = chance.sample([document for document in documents if document.id not in relevant], size)
-    if answered and relevant:
-        drawn[0] = chance.choice([document for document in documents if document.id in relevant])
-    return drawn
+def read_queries(path: Path) -> list[Query]:
+    """Return the queries in a file of JSON lines."""
+    return [Query(line["text"], frozenset(line["relevant"])) for line in read_lines(path)]
 
 
-def ask(
-    store: SearchableCollection,
-    profile: Profile,
-    text: str,
-    relevant: Sequence[set[str]],
-    where: tuple[str, str, int, str],
-) -> Asked:
-    """Return the hits of each part of a prompt that may be injected or are shown; `where` begins `Asked`."""
-    cut = parts.parse(text, profile.language)
-    pool = max(PROMPT_POOL // len(cut), bm25.LEAST) if cut else 0
-    store.index.profile = profile
-    hits = [
-        {
-            candidate.id: Hit(
-                tuple(candidate.features[name] for name in FEATURES),
-                tuple(candidate.id in right for right in relevant),
-            )
-            for candidate in bm25.match(store.index, [part], pool, quick=True)
+def open_store(root: Path) -> Index:
+    """Open the index of a store."""
+    return index.open_index(str(root.resolve()), compiled.Profiles(compiled.bundled()))
+
+
+def open_memories(folder: Path, documents: Mapping[str, tuple[str, str]]) -> Index:
+    """Write documents as records of claude-memory and open the store."""
+    store = folder / ".claude" / "memory"
+    (store / "decisions").mkdir(parents=True)
+    lines = ["# Memory Index", ""]
+    for name, (title, text) in documents.items():
+        sentence = " ".join(text.replace("->", "to").replace("#", "").split())
+        record = {
+            "schema_version": "1.0",
+            "category": "decision",
+            "id": Path(name).stem,
+            "title": sentence,
+            "record_status": "active",
+            "created_at": "2026-01-15T10:00:00Z",
+            "updated_at": "2026-02-10T10:00:00Z",
+            "tags": [title.lower()],
+            "content": {"context": sentence},
         }
-        for part in cut
+        (store / name).write_text(json.dumps(record), encoding="utf-8")
+        path = f".claude/memory/{name}"
+        lines.append(f"- [DECISION] {sentence} -> {path} #tags:{title.lower()}")
+    (store / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return open_store(store)
+
+
+def open_notes(folder: Path, files: Mapping[str, str]) -> Index:
+    """Write files as they are and open the folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return open_store(folder)
+
+
+def draw_small(
+    documents: Iterable[str], query: Query, size: int, chance: random.Random
+) -> list[tuple[list[str], str]]:
+    """Return the names of two small stores, one of them with an answer, and the kind of prompt for each."""
+    names = chance.sample([name for name in documents if name not in query.relevant], size)
+    answer_name = chance.choice(sorted(query.relevant))
+    return [([answer_name, *names[1:]], ALONE), (names, ELSEWHERE)]
+
+
+def ask_all(
+    store: Store,
+    queries: Sequence[Query],
+    turns: Sequence[str],
+    others: Sequence[Query],
+    chance: random.Random,
+) -> list[Prompt]:
+    """Return the prompts for a whole store: its own queries in all ways, talk alone, and `others`."""
+    turns = [re.sub(r"\[[^\]]*\]", "", text).strip() for text in turns]
+    turns = [text for text in turns if len(text.split()) >= FEWEST_WORDS]
+    sentences = [
+        sentence
+        for text in turns
+        for sentence in re.split(r"(?<=[.!?])\s+", text)
+        if len(sentence.split()) >= FEWEST_WORDS
     ]
-    return Asked(*where, max(len(relevant), 1), hits)
+    prompts = []
+    for number, query in enumerate(queries):
+        text = query.text if number % 2 else type_loosely(query.text)
+        prompts.append(Prompt(store, ALONE, text, (query,)))
+        for kind, joins in ((PAIRED, JOINED), (PAIRED, JOINED), (HELD_OUT, JOINED_OTHERWISE)):
+            other = chance.choice([each for each in queries if each is not query])
+            first, second = chance.sample([query, other], 2)
+            texts = [
+                type_loosely(each.text) if chance.random() < LOOSE else each.text
+                for each in (first, second)
+            ]
+            joined = chance.choice(joins).format(texts[0].rstrip("?"), texts[1])
+            prompts.append(Prompt(store, kind, joined, (first, second)))
+        for kind, alone, pieces in (
+            (SENTENCES, TALK_SENTENCES, sentences),
+            (TURNS, TALK_TURNS, turns),
+        ):
+            talk = " ".join(chance.choice(pieces) for _ in range(PIECES))
+            prompts.append(
+                Prompt(store, kind, chance.choice(AROUND).format(query.text, talk), (query,))
+            )
+            prompts.append(Prompt(store, alone, talk, ()))
+    return prompts + [Prompt(store, ELSEWHERE, query.text, ()) for query in others]
+
+
+def type_loosely(text: str) -> str:
+    """Return a text as people type it in a hurry: no capitals, no mark at the end."""
+    return text.rstrip("?. ").lower()
+
+
+# What is found
+
+
+def find(prompt: Prompt, profile: Profile) -> list[tuple[Part, list[Candidate]]]:
+    """Return the parts of a prompt with the hits of each, as the hook finds and orders them."""
+    opened = prompt.store.opened
+    opened.profile = profile
+    languages = terms.choose_languages(
+        terms.excerpt(prompt.text), opened.languages, opened.rare_languages
+    )
+    cut = parts.parse(prompt.text, *languages)
+    return bm25.match_parts(opened, cut, PROMPT_POOL, quick=True)
+
+
+def find_parts(prompt: Prompt) -> list[FoundPart]:
+    """Return the parts of a prompt, to be fitted on."""
+    words = [set(re.findall(r"\w+", query.text.lower())) for query in prompt.queries]
+    found = []
+    for part, hits in find(prompt, prompt.store.opened.profile):
+        own = re.findall(r"\w+", part.text.lower())
+        is_asked = any(sum(word in of for word in own) >= LIKE * len(own) for of in words)
+        found.append(FoundPart(part, is_asked, hits))
+    return found
+
+
+def answer(prompt: Prompt, model: Model) -> Answer:
+    """Ask the store with the coefficients of a model, as the hook would."""
+    profile = copy(prompt.store.opened.profile)
+    profile.confidence = profile.confidence | model.evidence
+    profile.request = model.request
+    hits = []
+    for hit in bm25.merge_parts(find(prompt, profile))[:PROMPT_POOL]:
+        answers = [prompt.is_answered and hit.place in query.relevant for query in prompt.queries]
+        hits.append(Told(hit.confidence, hit.stands_out, tuple(answers)))
+    return Answer(prompt, hits)
 
 
 # Fitting
 
 
-def logistic(coefficients: Sequence[float], features: Sequence[float]) -> float:
-    """Return the probability that a hit with these features is relevant."""
-    pairs = zip(coefficients[1:], features, strict=True)
-    return 1 / (1 + exp(-coefficients[0] - sum(factor * value for factor, value in pairs)))
+class Row(NamedTuple):
+    """One observation of a regression."""
+
+    values: tuple[float, ...]
+    outcome: bool
+    weight: float
 
 
-def best_first(asked: Asked, coefficients: Sequence[float]) -> list[tuple[float, Hit]]:
-    """Return the confidences and hits of a prompt: of each document the one for its best part."""
-    best: dict[str, tuple[float, Hit]] = {}
-    for hits in asked.parts:
-        for name, hit in hits.items():
-            confidence = logistic(coefficients, hit.features)
-            if name not in best or best[name][0] < confidence:
-                best[name] = confidence, hit
-    found = list(best.values())
-    return sorted(found, key=lambda each: -each[0]) if len(asked.parts) > 1 else found
+def fit_without(group: str, prompts: Sequence[Prompt], found: Sequence[list[FoundPart]]) -> Model:
+    """Return what is fitted without any prompt of a group."""
+    kept = [number for number, prompt in enumerate(prompts) if prompt.store.group != group]
+    return fit([prompts[number] for number in kept], [found[number] for number in kept])
 
 
-def fit(asked: Iterable[Asked]) -> list[float]:
-    """Return the coefficients of greatest penalised likelihood, by Newton's method; the intercept is free."""
-    fitted = [each for each in asked if each.form not in HELD_OUT]
-    size = len(FEATURES) + 1
-    # Near enough to know the part that each document answers best.
-    coefficients = [
-        -4.7,
-        0.4,
-        TITLED,
-        2.0,
-        0.7,
+def fit(prompts: Sequence[Prompt], found: Sequence[list[FoundPart]]) -> Model:
+    """Return the coefficients of both regressions, and the labels of the shipped model.
+
+    Which entry is meant is learned from queries asked alone, and whether something is asked from all parts.
+    """
+    rows = []
+    for prompt, found_parts in zip(prompts, found, strict=True):
+        if prompt.kind in (ALONE, ELSEWHERE):
+            rows += rate_rows(prompt, found_parts)
+    evidence = regress(EVIDENCE, rows)
+    rows = []
+    for prompt, found_parts in zip(prompts, found, strict=True):
+        if prompt.kind not in (HELD_OUT, ELSEWHERE):
+            rows += request_rows(prompt, found_parts, evidence)
+    request = regress(REQUEST, rows)
+    return Model(evidence, request, shipped().labels)
+
+
+def rate_rows(prompt: Prompt, found: Sequence[FoundPart]) -> list[Row]:
+    """Return the likeliest hits of a prompt: of each entry the one for its best part."""
+    weight = STORE_WEIGHTS[prompt.store.kind] * (1.0 if prompt.is_answered else UNANSWERED)
+    best: dict[str, Candidate] = {}
+    for part in found:
+        for hit in part.hits:
+            if hit.place not in best or best[hit.place].confidence < hit.confidence:
+                best[hit.place] = hit
+    relevant = prompt.queries[0].relevant if prompt.is_answered else frozenset()
+    likeliest = sorted(best.values(), key=lambda hit: -hit.confidence)[:SHOWN]
+    return [
+        Row(tuple(hit.features[name] for name in EVIDENCE), hit.place in relevant, weight)
+        for hit in likeliest
     ]
+
+
+def request_rows(
+    prompt: Prompt, found: Sequence[FoundPart], evidence: Mapping[str, float]
+) -> list[Row]:
+    """Return the parts of a prompt of which an entry is likely enough."""
+    rows = []
+    for part in found:
+        likelihood = {}
+        for hit in part.hits:
+            features = {name: hit.features[name] for name in EVIDENCE}
+            likelihood[id(hit)] = confidence.combine(evidence, features)
+        likeliest = max(part.hits, key=lambda hit: likelihood[id(hit)], default=None)
+        if likeliest is None or likelihood[id(likeliest)] < LEAST_EVIDENCE:
+            continue
+        features = confidence.describe_request(likeliest, part.part)
+        weight = STORE_WEIGHTS[prompt.store.kind] * (1.0 if part.is_asked else TALK_WEIGHT)
+        rows.append(Row(tuple(features[name] for name in REQUEST), part.is_asked, weight))
+    return rows
+
+
+def regress(names: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+    """Return the coefficients of greatest penalised likelihood, by Newton's method; the intercept is free."""
+    size = len(names) + 1
+    coefficients = [0.0, *[FIXED.get(name, 0.0) for name in names]]
+    fixed = [place for place, name in enumerate(names, 1) if name in FIXED]
     for _ in range(30):
-        rows = [
-            ((1.0, *hit.features), float(hit.relevant), WEIGHTS[each.kind])
-            for each in fitted
-            for _, hit in best_first(each, coefficients)[:SHOWN]
-        ]
         gradient = [0.0, *[-RIDGE * coefficient for coefficient in coefficients[1:]]]
         curvature = [[RIDGE if a == b > 0 else 0.0 for a in range(size)] for b in range(size)]
-        for values, relevant, weight in rows:
-            expected = logistic(coefficients, values[1:])
-            error, spread = weight * (relevant - expected), weight * expected * (1 - expected)
+        for row in rows:
+            values = (1.0, *row.values)
+            logit = sum(map(float.__mul__, coefficients, values))
+            expected = 1 / (1 + exp(-logit))
+            error = row.weight * (row.outcome - expected)
+            spread = row.weight * expected * (1 - expected)
             for a in range(size):
                 gradient[a] += error * values[a]
-                for b in range(size):
+                for b in range(a + 1):
                     curvature[a][b] += spread * values[a] * values[b]
-        fixed = 1 + FEATURES.index("titled")
-        gradient[fixed], curvature[fixed] = 0.0, [float(a == fixed) for a in range(size)]
-        for line in curvature:
-            line[fixed] = float(line is curvature[fixed])
+        for a in range(size):
+            for b in range(a):
+                curvature[b][a] = curvature[a][b]
+        for place in fixed:
+            gradient[place] = 0.0
+            for other in range(size):
+                curvature[place][other] = curvature[other][place] = float(other == place)
         step = solve(curvature, gradient)
         coefficients = [old + each for old, each in zip(coefficients, step, strict=True)]
-        if max(map(abs, step)) < 1e-9:  # noqa: PLR2004 - far below what is written down
+        if max(map(abs, step)) < 1e-6:  # noqa: PLR2004 - far below what is written down
             break
-    return coefficients
+    return {
+        name: round(value, 2)
+        for name, value in zip(("intercept", *names), coefficients, strict=True)
+    }
 
 
 def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
@@ -333,91 +537,37 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return found
 
 
-def without_each(asked: Sequence[Asked]) -> dict[str, list[float]]:
-    """Return, for each scope, the coefficients that all the other ones give."""
-    return {name: fit([each for each in asked if each.scope != name]) for name in scopes(asked)}
+def choose_labels(answers: Sequence[Answer]) -> dict[str, float]:
+    """Return labels for what these prompts found: `high` half way between too low and too high.
 
-
-def scopes(asked: Iterable[Asked]) -> list[str]:
-    """Return the scopes whose queries these are."""
-    return sorted({each.scope for each in asked})
-
-
-def train(asked: Sequence[Asked]) -> Model:
-    """Return coefficients, and labels that keep what is aimed at on queries that the fit did not see."""
-    others = without_each(asked)
-    rated = [rate(each, others[each.scope]) for each in asked]
-    high, mention = balanced(rated), quietest(rated)
-    labels = {"high": high, "medium": round((high + mention) / 2, 2), "mention": mention}
-    return Model([round(each, 2) for each in fit(asked)], labels)
-
-
-def left_out(asked: Sequence[Asked]) -> list[Model]:
-    """Return, for each query, what is trained without any query of its scope."""
-    models = {name: train([each for each in asked if each.scope != name]) for name in scopes(asked)}
-    return [models[each.scope] for each in asked]
-
-
-class Rated(NamedTuple):
-    """The confidences of a prompt's hits, in the hook's order, and which of its queries each answers."""
-
-    kind: str
-    queries: int
-    confidences: list[float]
-    answers: list[tuple[bool, ...]]
-
-    def injected(self, high: float) -> list[tuple[bool, ...]]:
-        """Return, of what the hook injects, what it answers."""
-        rated = zip(self.confidences[:PROMPT_POOL], self.answers[:PROMPT_POOL], strict=True)
-        return [answers for confidence, answers in rated if confidence >= high][
-            : RetrievalConfig().max_inject
-        ]
-
-
-def covered(injected: Sequence[tuple[bool, ...]]) -> int:
-    """Return how many of a prompt's queries get something that answers them."""
-    return sum(any(each) for each in zip(*injected, strict=True))
-
-
-def right(injected: Sequence[tuple[bool, ...]]) -> int:
-    """Return how many of the injected memories answer anything."""
-    return sum(map(any, injected))
-
-
-def rate(asked: Asked, coefficients: Sequence[float]) -> Rated:
-    """Return the confidences that these coefficients give."""
-    found = best_first(asked, coefficients)
-    return Rated(
-        asked.kind, asked.queries, [each for each, _ in found], [hit.answers for _, hit in found]
-    )
-
-
-def balanced(rated: Sequence[Rated]) -> float:
-    """Return the confidence half way between the least with `PRECISION` and the greatest with `COVERAGE`."""
-    answered = [each for each in rated if each.kind in PROMPTS]
-    alone = [each for each in answered if each.kind == OWN]
-    precise, covering = [], [0]
-    for percent in range(1, 100):
-        injected = [each.injected(percent / 100) for each in answered]
-        if sum(map(right, injected)) >= PRECISION * sum(map(len, injected)):
-            precise.append(percent)
-        if sum(covered(each.injected(percent / 100)) for each in alone) >= COVERAGE * len(alone):
-            covering.append(percent)
-    return round((min(precise, default=99) + max(covering)) / 200, 2)
-
-
-def quietest(rated: Sequence[Rated]) -> float:
-    """Return the least confidence that at most `MENTIONED` of the prompts reach where nothing is relevant.
-
-    Prompts of another scope and other talk count the same.
+    Too low is below the least that keeps `PRECISION` and `INJECTED` in memory stores; too high is above the
+    greatest that keeps `COVERAGE`.
     """
+    of_memories = [each for each in answers if each.prompt.store.kind == MEMORIES]
+    careful, covering = [], [0]
+    for percent in range(1, 100):
+        labels = {"high": percent / 100, "mention": 1.0}
+        figures = sum_up(of_memories, [labels] * len(of_memories))
+        is_precise = all(figures[kind].precision >= least for kind, least in PRECISION.items())
+        is_silent = all(figures[kind].prompts_told <= most for kind, most in INJECTED.items())
+        if is_precise and is_silent:
+            careful.append(percent)
+        if figures[ALONE].coverage >= COVERAGE:
+            covering.append(percent)
+    high = round((min(careful, default=99) + max(covering)) / 200, 2)
+    mention = min(choose_mention(answers), high)
+    return {"high": high, "medium": round((high + mention) / 2, 2), "mention": mention}
+
+
+def choose_mention(answers: Sequence[Answer]) -> float:
+    """Return the least confidence that few prompts reach which nothing answers."""
     best = [
-        [max(each.confidences, default=0.0) for each in rated if each.kind == kind]
-        for kind in (ELSEWHERE, TALK)
+        max([hit.confidence for hit in each.hits], default=0.0)
+        for each in answers
+        if not each.prompt.is_answered
     ]
     for percent in range(1, 100):
-        shares = [sum(each >= percent / 100 for each in of) / len(of) for of in best]
-        if sum(shares) <= MENTIONED * len(shares):
+        if sum(each >= percent / 100 for each in best) <= MENTIONED * len(best):
             return percent / 100
     return 1.0
 
@@ -425,54 +575,56 @@ def quietest(rated: Sequence[Rated]) -> float:
 # Measuring
 
 
-def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
-    """Return the figures, with intervals, of rating each query with its model."""
-    rated = [rate(each, model.coefficients) for each, model in zip(asked, models, strict=True)]
-    injected = [
-        each.injected(model.labels["high"]) for each, model in zip(rated, models, strict=True)
-    ]
-    mentioned = [
-        any(confidence >= model.labels["mention"] for confidence in each.confidences[:PROMPT_POOL])
-        for each, model in zip(rated, models, strict=True)
-    ]
-    chosen = {kind: [n for n, each in enumerate(asked) if each.kind == kind] for kind in WEIGHTS}
-    chosen["held out"] = [n for n in chosen[PAIRED] if asked[n].form in HELD_OUT]
-    figures: dict[str, Interval | None] = {}
-    for kind in (*PROMPTS, "held out"):
-        of = chosen[kind]
-        figures |= intervals(
-            {
-                f"precision, {kind}": Measure(
-                    [right(injected[n]) for n in of], [len(injected[n]) for n in of]
-                ),
-                f"coverage, {kind}": Measure(
-                    [covered(injected[n]) for n in of], [asked[n].queries for n in of]
-                ),
-                f"told, {kind}": mean([mentioned[n] for n in of]),
-            }
-        )
-    for kind in (ELSEWHERE, TALK):
-        of = chosen[kind]
-        figures |= intervals(
-            {
-                f"injected, {kind}": mean([bool(injected[n]) for n in of]),
-                f"told, {kind}": mean([mentioned[n] for n in of]),
-            }
-        )
-    shown = [
-        (confidence, any(answers))
-        for kind in PROMPTS
-        for n in chosen[kind]
-        for confidence, answers in list(zip(rated[n].confidences, rated[n].answers, strict=True))[
-            :SHOWN
-        ]
-    ]
-    confidences, relevant = [c for c, _ in shown], [r for _, r in shown]
+class Sums(NamedTuple):
+    """What prompts of one kind were told, one number a prompt."""
+
+    memories: list[int]
+    right: list[int]
+    covered: list[int]
+    queries: list[int]
+    nudged: list[bool]
+
+    @property
+    def precision(self) -> float:
+        return sum(self.right) / (sum(self.memories) or 1)
+
+    @property
+    def coverage(self) -> float:
+        return sum(self.covered) / (sum(self.queries) or 1)
+
+    @property
+    def prompts_told(self) -> float:
+        return sum(map(bool, self.memories)) / (len(self.memories) or 1)
+
+
+def sum_up(answers: Sequence[Answer], labels: Sequence[Mapping[str, float]]) -> dict[str, Sums]:
+    """Return what was injected with the labels of each prompt, by the kind of prompt."""
+    sums: dict[str, Sums] = defaultdict(lambda: Sums([], [], [], [], []))
+    for found, limits in zip(answers, labels, strict=True):
+        of = sums[found.prompt.kind]
+        told = found.injected(limits)
+        of.memories.append(len(told))
+        of.right.append(sum(any(hit.answers) for hit in told))
+        covered = zip(*[hit.answers for hit in told], strict=True)
+        of.covered.append(sum(map(any, covered)))
+        of.queries.append(max(len(found.prompt.queries), 1))
+        of.nudged.append(bool(told or found.mentioned(limits)))
+    return sums
+
+
+def measure(answers: Sequence[Answer], labels: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the figures, with intervals, by the kind of store and of prompt."""
+    by_store = {}
+    for kind in KINDS:
+        places = [n for n, each in enumerate(answers) if each.prompt.store.kind == kind]
+        sums = sum_up([answers[n] for n in places], [labels[n] for n in places])
+        by_store[kind] = {name: describe(of, name in ANSWERED) for name, of in sums.items()}
+    shown = [hit for found in answers if found.prompt.is_answered for hit in found.hits[:SHOWN]]
+    confidences = [hit.confidence for hit in shown]
+    relevant = [any(hit.answers) for hit in shown]
     return {
-        "figures": {
-            name: rounded(bootstrap_interval) for name, bootstrap_interval in figures.items()
-        },
-        "memories injected": sum(len(injected[n]) for kind in PROMPTS for n in chosen[kind]),
+        "stores": by_store,
+        "first": {kind: describe_first(answers, labels, kind) for kind in KINDS},
         "hits": len(shown),
         "ece": round(stats.ece(confidences, relevant) or 0.0, 4),
         "brier": round(stats.brier(confidences, relevant) or 0.0, 4),
@@ -480,60 +632,70 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
             [each.count, round(each.confidence, 3), round(each.relevant, 3)]
             for each in stats.table(confidences, relevant)
         ],
-        "small": [
-            small(asked, injected, kind, size) for size in SIZES for kind in (ANSWERED, UNANSWERED)
-        ],
     }
 
 
-def small(
-    asked: Sequence[Asked], injected: Sequence[list[tuple[bool, ...]]], kind: str, size: int
-) -> dict[str, Any]:
-    """Return the share of prompts that get something, and how much of it is relevant, in such stores."""
-    of = [
-        found
-        for each, found in zip(asked, injected, strict=True)
-        if (each.kind, each.size) == (kind, size)
-    ]
-    told, hits = sum(map(len, of)), sum(map(right, of))
-    share = sum(map(bool, of)) / len(of)
-    precision = round(hits / told, 3) if told and kind == ANSWERED else None
-    return {"kind": kind, "size": size, "injected": round(share, 3), "precision": precision}
+def describe(sums: Sums, is_answered: bool) -> dict[str, Any]:  # noqa: FBT001 - one of two tables
+    """Return the figures of prompts of one kind, with intervals."""
+    measures = {"injected": mean([bool(each) for each in sums.memories]), "told": mean(sums.nudged)}
+    if is_answered:
+        measures |= {
+            "precision": Measure(sums.right, sums.memories),
+            "coverage": Measure(sums.covered, sums.queries),
+        }
+    figures = {name: rounded(each) for name, each in intervals(measures).items()}
+    return {"prompts": len(sums.memories), **figures}
+
+
+def describe_first(
+    answers: Sequence[Answer], labels: Sequence[Mapping[str, float]], kind: str
+) -> dict[str, int]:
+    """Return of how many queries asked alone the right entry comes first, and what became of these."""
+    counts = {"asked": 0, "first": 0, "injected": 0, "told": 0}
+    for found, limits in zip(answers, labels, strict=True):
+        if found.prompt.store.kind != kind or found.prompt.kind != ALONE:
+            continue
+        counts["asked"] += 1
+        if not found.hits or not any(found.hits[0].answers):
+            continue
+        is_injected = found.hits[0] in found.injected(limits)
+        counts["first"] += 1
+        counts["injected"] += is_injected
+        counts["told"] += is_injected or found.hits[0] in found.mentioned(limits)
+    return counts
 
 
 def rounded(figure: Interval | None) -> list[float] | None:
     """Return a figure and its bounds; None when there is none."""
-    return (
-        None
-        if figure is None
-        else [round(each, 4) for each in (figure.value, figure.low, figure.high)]
-    )
+    if figure is None:
+        return None
+    return [round(each, 4) for each in (figure.value, figure.low, figure.high)]
 
 
 # Writing
 
 
-def shipped(profile: Profile) -> Model:
-    """Return the coefficients and labels of a profile."""
-    names = ("intercept", *FEATURES)
-    return Model([profile.confidence[name] for name in names], profile.labels)
+def shipped() -> Model:
+    """Return the coefficients and labels of the bundled profile of a memory store."""
+    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
+    evidence = {name: profile.confidence[name] for name in ("intercept", *EVIDENCE)}
+    return Model(evidence, profile.request, profile.labels)
 
 
-def store(path: Path, model: Model, comment: str) -> None:
+def flow(values: Mapping[str, float]) -> str:
+    """Return numbers by name, as YAML has them on one line."""
+    return ", ".join(f"{name}: {value}" for name, value in values.items())
+
+
+def write_model(path: Path, model: Model, comment: str) -> None:
     """Put a model into a profile's file, which must have a line for each; a language's file has none."""
     text = path.read_text(encoding="utf-8")
-    names = ("intercept", *FEATURES)
-    values = ", ".join(
-        f"{name}: {value}" for name, value in zip(names, model.coefficients, strict=True)
-    )
-    levels = ", ".join(f"{name}: {value}" for name, value in model.labels.items())
-    text = re.sub(
-        r"^confidence: \{intercept.*?(, body_share)",
-        rf"confidence: {{{values}\1",
-        text,
-        flags=re.MULTILINE,
-    )
-    text = re.sub(r"^labels: \{[^}]*\}", f"labels: {{{levels}}}", text, flags=re.MULTILINE)
+    evidence = rf"confidence: {{{flow(model.evidence)}\1"
+    text = re.sub(r"^confidence: \{intercept.*?(, body_share)", evidence, text, flags=re.MULTILINE)
+    request = f"request: {{{flow(model.request)}}}"
+    text = re.sub(r"^request: \{[^}]*\}", request, text, flags=re.MULTILINE)
+    labels = f"labels: {{{flow(model.labels)}}}"
+    text = re.sub(r"^labels: \{[^}]*\}", labels, text, flags=re.MULTILINE)
     before = r"^(?:# Fitted .*\n(?:#   .*\n)*)*confidence: "
     text = re.sub(before, lambda _: f"{comment}confidence: ", text, flags=re.MULTILINE)
     path.write_text(text, encoding="utf-8")
@@ -541,104 +703,110 @@ def store(path: Path, model: Model, comment: str) -> None:
 
 def provenance(results: dict[str, Any]) -> str:
     """Return the comment that says where the coefficients come from and how good they are."""
-    found = results["left out"]
-    figures = {name: each[0] for name, each in found["figures"].items()}
-    tenths = [f"{said:.2f} {true:.2f}" for _, said, true in found["reliability"]]
+    found = results["left out"]["stores"][MEMORIES]
+
+    def figure(kind: str, name: str) -> float:
+        return float(found[kind][name][0])
+
     lines = [
-        f"Fitted by bench/confidence.py on {results['collection']}, {results['date']}.",
-        "  Measured scope by scope, with coefficients and labels of the others:",
-        f"  Asked alone, {figures['precision, own']:.2f} of what is injected is relevant,",
-        f"  {figures['coverage, own']:.0%} of the questions get something relevant; two in a prompt:",
-        f"  {figures['precision, paired']:.2f} and {figures['coverage, paired']:.0%}, within talk:",
-        f"  {figures['precision, within talk']:.2f} and {figures['coverage, within talk']:.0%}.",
-        f"  {figures['injected, elsewhere']:.1%} of those asked in another scope get an injection.",
-        f"  Calibration error {found['ece']:.3f}; by tenths, mean confidence and share that is relevant:",
-        f"  {', '.join(tenths[:5])},",
-        f"  {', '.join(tenths[5:])}.",
+        f"Fitted by bench/confidence.py on {results['collection']} and notes, {results['date']}.",
+        "  Measured scope by scope, with coefficients and labels of the others, in memory stores:",
+        f"  Asked alone, {figure(ALONE, 'precision'):.2f} of what is injected is relevant, and",
+        f"  {figure(ALONE, 'coverage'):.0%} of the questions get something relevant; two in a prompt",
+        f"  {figure(PAIRED, 'precision'):.2f} and {figure(PAIRED, 'coverage'):.0%}, among three turns of",
+        f"  talk {figure(TURNS, 'precision'):.2f} and {figure(TURNS, 'coverage'):.0%}; of such talk alone",
+        f"  {figure(TALK_TURNS, 'injected'):.1%} get an injection.",
     ]
     return "".join(f"# {line}\n" for line in lines)
 
 
-ROWS = {
-    "precision, own": "asked alone: relevant, of the memories injected",
-    "coverage, own": "asked alone: questions that get something relevant",
-    "precision, paired": "two in a prompt: relevant",
-    "coverage, paired": "two in a prompt: questions that get something relevant",
-    "precision, within talk": "between three sentences of other talk: relevant",
-    "coverage, within talk": "between three sentences of other talk: questions that get something relevant",
-    "precision, held out": "joined in ways that nothing was fitted on: relevant",
-    "coverage, held out": "joined in ways that nothing was fitted on: questions that get something relevant",
-    "told, own": "asked alone: prompts with an injection or a nudge",
-    "injected, elsewhere": "asked elsewhere: prompts with an injection",
-    "told, elsewhere": "asked elsewhere: with an injection or a nudge",
-    "injected, talk": "other talk alone: prompts with an injection",
-    "told, talk": "other talk alone: with an injection or a nudge",
+NAMES = {
+    ALONE: "asked alone",
+    PAIRED: "two in a prompt",
+    HELD_OUT: "two, joined in ways that nothing was fitted on",
+    SENTENCES: "among three sentences of other talk",
+    TURNS: "among three turns of other talk",
+    TALK_SENTENCES: "three sentences of talk alone",
+    TALK_TURNS: "three turns of talk alone",
+    ELSEWHERE: "what the store does not answer",
+}
+STORE_NAMES = {
+    MEMORIES: "Conversations, each a store of some hundred memories",
+    SMALL_MEMORIES: "Small stores, 1 to 150 of the same memories",
+    NOTES: "Collections of notes, long and short, in four languages",
+    SMALL_NOTES: "Small collections, 10 to 60 of the same notes",
+    PROJECT: "The sample project",
 }
 
 
-def table(results: dict[str, Any]) -> str:
+def report(results: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
-    columns = [results[name] for name in ("in sample", "coefficients left out", "left out")]
-    out = columns[-1]
-    names = ", ".join(
-        f"{name} {value}"
-        for name, value in zip(
-            ("intercept", *FEATURES), results["model"]["coefficients"], strict=True
-        )
-    )
-    labels = ", ".join(f"{name} {value}" for name, value in results["model"]["labels"].items())
+    model = results["model"]
+    out = results["left out"]
     lines = [
-        f"`{results['collection']}`, {results['date']}. Coefficients: {names}. Labels: {labels}.",
+        f"`{results['collection']}`, collections of notes and the sample project, {results['date']}.",
         "",
-        "*As shipped* is measured on what it was fitted on. *Left out* rates each scope by coefficients from",
-        "the other scopes, *labels too* has the labels chosen there as well. In brackets 95% intervals, from",
-        "drawing the queries again.",
+        f"Is this entry meant: {flow(model['evidence'])}.",
+        f"Is something asked: {flow(model['request'])}. Labels: {flow(model['labels'])}.",
         "",
-        "| | as shipped | left out | labels too |",
-        "| --- | --- | --- | --- |",
-        *(row(ROWS[name], [said(column["figures"][name]) for column in columns]) for name in ROWS),
-        row("memories injected", [str(column["memories injected"]) for column in columns]),
-        row(
-            f"calibration error (ECE) of {out['hits']} hits",
-            [f"{column['ece']:.3f}" for column in columns],
-        ),
-        row("Brier score", [f"{column['brier']:.3f}" for column in columns]),
+        "*At hand* is measured on what it was fitted on. *Left out* rates each conversation and collection",
+        "by coefficients and labels from the others. Precision is the share of the injected memories that is",
+        "relevant, covered the share of the questions that get a relevant one. In brackets 95% intervals,",
+        "from drawing the prompts again.",
+    ]
+    for kind in KINDS:
+        if out["stores"][kind]:
+            lines += ["", f"## {STORE_NAMES[kind]}", "", *store_table(results, kind)]
+    lines += [
         "",
-        "Of the hits by confidence, each scope left out:",
+        "## How right confidences are",
+        "",
+        f"Calibration error (ECE) of {out['hits']} hits: {out['ece']:.3f}; Brier score {out['brier']:.3f}.",
         "",
         "| hits | mean confidence | relevant |",
         "| --- | --- | --- |",
-        *(f"| {count} | {mean:.2f} | {true:.2f} |" for count, mean, true in out["reliability"]),
-        "",
-        "In small stores, drawn from the query's own scope with one answer or none, each scope left out:",
-        "",
-        "| memories | with an answer: injected for | of it relevant | without: injected for |",
-        "| --- | --- | --- | --- |",
-        *(small_row(size, out["small"]) for size in SIZES),
     ]
+    lines += [f"| {count} | {said:.2f} | {true:.2f} |" for count, said, true in out["reliability"]]
     return "\n".join(lines)
 
 
-def small_row(size: int, found: Sequence[dict[str, Any]]) -> str:
-    """Return the row of the stores of one size."""
-    of = {each["kind"]: each for each in found if each["size"] == size}
-    with_answer, without = of[ANSWERED], of[UNANSWERED]
-    shares = [
-        f"{with_answer['injected']:.0%}",
-        f"{with_answer['precision']:.2f}",
-        f"{without['injected']:.1%}",
+def store_table(results: dict[str, Any], kind: str) -> list[str]:
+    """Return the table of one kind of store, and the sentence about first hits."""
+    out = results["left out"]
+    first = out["first"][kind]
+    lines = [
+        "| prompts | | at hand | left out |",
+        "| --- | --- | --- | --- |",
     ]
-    return row(str(size), shares)
+    columns = [results[name]["stores"][kind] for name in ("in sample", "left out")]
+    for name, words in NAMES.items():
+        if name not in columns[0]:
+            continue
+        figures = ["injected", "told"]
+        if name in ANSWERED:
+            figures = ["precision", "coverage", "told"]
+        for figure in figures:
+            cells = [say(column[name][figure]) for column in columns]
+            lines.append(f"| {words} | {FIGURES[figure]} | {' | '.join(cells)} |")
+    asked = f"Of {first['asked']} questions asked alone, the right entry comes first for {first['first']}"
+    told = f"{first['injected']} of these are injected, {first['told']} injected or mentioned"
+    return [*lines, "", f"{asked}; {told}."]
 
 
-def row(name: str, cells: Sequence[str]) -> str:
-    """Return a row of a Markdown table."""
-    return f"| {name} | {' | '.join(cells)} |"
+FIGURES = {
+    "precision": "precision",
+    "coverage": "covered",
+    "injected": "prompts with an injection",
+    "told": "with an injection or a nudge",
+}
 
 
-def said(figure: Sequence[float] | None) -> str:
+def say(figure: Sequence[float] | None) -> str:
     """Return a figure with its interval."""
-    return "none" if figure is None else f"{figure[0]:.3f} ({figure[1]:.3f}-{figure[2]:.3f})"
+    if figure is None:
+        return "none"
+    value, low, high = figure
+    return f"{value:.3f} ({low:.3f}-{high:.3f})"
 
 
 if __name__ == "__main__":

@@ -246,6 +246,8 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         return f"{confidence}: sure enough, but only {most} are injected (retrieval.max_inject)"
     if candidate.worth_mentioning and not is_mentioned:
         return f"{confidence}: enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
+    if candidate.stands_out and candidate.confidence < labels["mention"]:
+        return f"{confidence}: not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
         return f"{confidence}: not sure enough, since {labels['high']:.2f} is needed to inject it"
     exception = "; but nothing else was found (retrieval.hint_on_zero)" if is_mentioned else ""

@@ -103,9 +103,30 @@ def match(
 ) -> list[Candidate]:
     """Return the best matches of any of `parts`, rated, best first.
 
-    An entry has the confidence of the part that it answers best. A `quick` answer scores fewer hits, by the
-    terms alone, and leaves frequent terms of a large store to the scoring: what is injected hardly changes.
+    An entry has the confidence of the part that it answers best. A `quick` answer is for a prompt: it scores
+    fewer hits, by the terms alone, and leaves frequent terms of a large store to the scoring. What is
+    injected hardly changes.
     """
+    return merge_parts(match_parts(opened, parts, pool, quick=quick))
+
+
+def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Candidate]:
+    """Return the hits of all parts, each entry once, best first."""
+    rated: list[Candidate] = []
+    for _, hits in hits_by_part:
+        rated += hits
+    if len(hits_by_part) > 1:
+        rated.sort(key=lambda hit: -hit.confidence)
+    unique: dict[str, Candidate] = {}
+    for hit in rated:
+        unique.setdefault(hit.place, hit)
+    return list(unique.values())
+
+
+def match_parts(
+    opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
+) -> list[tuple[Part, list[Candidate]]]:
+    """Return the best matches of each of `parts` that is searched, rated, best first."""
     terms_by_text: dict[str, Term] = {}
     for part in parts:
         terms_by_text.update({term.text: term for term in part.terms})
@@ -121,19 +142,15 @@ def match(
     entries = _read_entries(opened, terms, sorted(numbers))
     patterns = list_patterns(terms)
     _count(opened, entries, patterns)
-    rated: list[Candidate] = []
     leading = LEADING
     if quick:
         leading = max(QUICK_LEADING // len(likeliest_by_part), LEAST_LEADING)
+    hits_by_part = []
     for part, likeliest in likeliest_by_part:
         likely = [entry for number, entry in entries.items() if number in likeliest]
-        rated += _rate(opened, part, likely, patterns, leading, quick=quick)
-    if len(parts) > 1:
-        rated.sort(key=lambda hit: -hit.confidence)
-    unique: dict[str, Candidate] = {}
-    for hit in rated:
-        unique.setdefault(hit.place, hit)
-    return list(unique.values())
+        hits = _rate(opened, part, likely, patterns, leading, quick=quick)
+        hits_by_part.append((part, hits))
+    return hits_by_part
 
 
 def _choose_entries(
@@ -182,7 +199,8 @@ def _rate(
     if not quick:
         pairs = zip(hits, entries, strict=True)
         _add_likeness(opened, sorted(pairs, key=lambda pair: -pair[0].bm25))
-    return confidence.order(hits, part.terms, opened.size, opened.profile)
+    prompt_part = part if quick else None
+    return confidence.order(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
 def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:

@@ -117,6 +117,7 @@ class Profile:
     feedback: dict[str, float]
     background: dict[str, float]
     confidence: dict[str, float]
+    request: dict[str, float]
     labels: dict[str, float]
 
     def __init__(self, kind: str, data: Mapping[str, Any], languages: Languages) -> None:

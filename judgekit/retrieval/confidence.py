@@ -8,9 +8,11 @@ Near duplicates share one place, which the newest of them takes. Notes are writt
 from store to store. Each copy would take the place of another memory, and be a rival of the others, so that
 none of them would be sure enough.
 
-A confidence is a logistic regression on the first four of these features. Its coefficients are data
-(`confidence` in retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what,
-and what else was tried.
+A confidence answers two questions, each by a logistic regression, and is the product of both probabilities.
+Their coefficients are data (`confidence` and `request` in retrieval/*.yaml), fitted by bench/confidence.py;
+docs/decisions/confidence.md says on what, and what else was tried.
+
+If something is asked for here, is this entry meant?
 
 - `odds`: logarithm of the odds that this entry is meant and no other one, -12..12.
 - `titled`: of the query's terms that any hit has in its title or tags, the share that this one has there,
@@ -18,7 +20,16 @@ and what else was tried.
 - `near`: the share of the query's successive words that stand together in it too, 0..1.
 - `alone`: 1 over the number of hits, itself included, with as much evidence: of several that fit equally well
   not all are meant. A single word in common is no distinction: it counts as one hit more.
-- `coverage`: the share of the query's terms that occur in it, weighted by rarity, 0..1; to show, not used.
+- `coverage`: the share of the query's terms that occur in it, weighted by rarity, 0..1.
+
+Is something asked for here at all? People talk in prompts, too, and of many sentences one has words of some
+entry by chance. What is searched for is a request, so this is asked about the parts of a prompt alone.
+
+- `parts`: logarithm of the number of parts that the prompt has: each is one more chance to be wrong.
+- `told`: logarithm of the number of the prompt's sentences, if the part's one ends in a full stop: among
+  others it's likelier talk than one that asks, or an item of a list.
+- `matched`: how many of the part's terms its likeliest entry has, 5 at most, without the language's common
+  words.
 """
 
 from __future__ import annotations
@@ -45,6 +56,10 @@ SURE = 2.0  # what a confidence counts for the order, where the best score count
 SEVERAL_TERMS = 2  # words in common
 NEAR = 3  # words apart, at most, that still stand together
 PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
+MOST_MATCHED = 5  # terms: as good as more
+ASKED = 0.8  # the probability from which a part of a prompt is clearly a request
+ONE_WORD = 0.4  # of a part's words, by their rarity, that one word of a title counts at least
+AHEAD = 1.25  # times the BM25 of any other hit that one has which stands out
 LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
 NEAR_CHARS = 4_000  # characters of an entry in which `near` is looked for
 MAX_ODDS = 12.0  # of `odds`, either way
@@ -108,7 +123,8 @@ class Candidate:
     found is of kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is
     not `rated`.
     A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked. `alike`
-    are older hits that say nearly the same, and share its place.
+    are older hits that say nearly the same, and share its place. One that `stands_out` among the hits of a
+    prompt's part is worth mentioning whatever its confidence.
     """
 
     def __init__(
@@ -137,6 +153,7 @@ class Candidate:
         self.confidence = 1.0
         self.confidence_label = "high"
         self.worth_mentioning = True
+        self.stands_out = False
         self.features: dict[str, float] = {}
         self.matched: set[int] = set()
         self.titled: set[int] = set()
@@ -291,9 +308,17 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
 
 
 def order(
-    hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: Profile
+    hits: Sequence[Candidate],
+    terms: Sequence[Term],
+    size: int,
+    profile: Profile,
+    prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Return the hits of a store of `size` documents, rated, best first, without those that are noise."""
+    """Return the hits of a store of `size` documents, rated, best first, without those that are noise.
+
+    What was found by a part of a prompt may have been found in mere talk; without `prompt_part` the terms are
+    those of a search, and something is asked for.
+    """
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = fold_alike([hit for hit in hits if hit.bm25 >= floor])
     rate(kept, terms, size, profile)
@@ -309,6 +334,7 @@ def order(
         return is_out_of_force, -score, priority, is_old, -hit.updated
 
     kept.sort(key=rank)
+    _settle(kept, prompt_part, profile)
     return kept
 
 
@@ -353,7 +379,89 @@ def rate(
             features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
         features["coverage"] = _add_rarities(rarities, hit.matched) / (sum(rarities) or 1)
         hit.features = features
-        _label(hit, profile)
+        _set_confidence(hit, combine(profile.confidence, features), profile)
+
+
+def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) -> float:
+    """Return how likely something is asked for in the part of a prompt that found these rated hits, 0..1."""
+    likeliest = max(hits, key=lambda hit: hit.confidence)
+    return combine(profile.request, describe_request(likeliest, part))
+
+
+def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
+    """Return the features that tell a request from talk, by the likeliest hit of a prompt's part."""
+    return {
+        "parts": log(part.count),
+        "told": log(part.sentences) if part.tells else 0.0,
+        "matched": float(min(_count_uncommon(likeliest, part), MOST_MATCHED)),
+    }
+
+
+def _count_uncommon(hit: Candidate, part: Part) -> int:
+    return sum([not part.terms[place].common for place in hit.matched])
+
+
+def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
+    """Return the probability that a logistic regression gives for these features."""
+    logit = coefficients["intercept"]
+    for name, value in features.items():
+        logit += coefficients[name] * value
+    return 1 / (1 + exp(-logit))
+
+
+def _settle(ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile) -> None:
+    """Multiply confidences by how likely something is asked for, and let none contradict the order.
+
+    A first hit that stands out is mentioned at least.
+    """
+    request = 1.0
+    if prompt_part is not None and ranked:
+        request = estimate_request(ranked, prompt_part, profile)
+    in_order = in_force(ranked)  # what isn't in force stands last whatever its confidence
+    for hit, confidence in zip(in_order, level([hit.confidence for hit in in_order]), strict=True):
+        hit.confidence = confidence
+    for hit in ranked:
+        if prompt_part is not None:
+            hit.features["request"] = request
+        _set_confidence(hit, hit.confidence * request, profile)
+    if prompt_part is None or not ranked or request < ASKED:
+        return
+    if _stands_out(ranked, prompt_part):
+        ranked[0].stands_out = True
+        ranked[0].worth_mentioning = True
+
+
+def level(confidences: Iterable[float]) -> list[float]:
+    """Return confidences that never rise: neighbours in the wrong order get their mean.
+
+    What else the order goes by, BM25 for one, is evidence, too, so the truth is between both (isotonic
+    regression by pooling adjacent violators; Ayer and others, 1955).
+    """
+    pools: list[tuple[float, int]] = []  # the sum of neighbours, and how many they are
+    for confidence in confidences:
+        total = confidence
+        count = 1
+        while pools and pools[-1][0] / pools[-1][1] < total / count:
+            total_before, count_before = pools.pop()
+            total += total_before
+            count += count_before
+        pools.append((total, count))
+    levelled = []
+    for total, count in pools:
+        levelled += [total / count] * count
+    return levelled
+
+
+def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
+    """Whether the first hit of a part is far ahead of all others, by two words or by the one that matters."""
+    first = ranked[0]
+    if first.status:
+        return False
+    if _count_uncommon(first, part) < SEVERAL_TERMS:
+        is_titled = any(not part.terms[place].common for place in first.titled)
+        if not is_titled or first.features["coverage"] < ONE_WORD:
+            return False
+    return all(first.bm25 >= AHEAD * hit.bm25 for hit in ranked[1:])
 
 
 def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
@@ -396,15 +504,9 @@ def _find_rivals(
     return rivals
 
 
-def _label(hit: Candidate, profile: Profile) -> None:
-    """Give a hit its confidence by its features, and the label of that."""
-    factor = profile.confidence
-    features = hit.features
-    logit = factor["intercept"]
-    logit += factor["odds"] * features["odds"]
-    logit += factor["titled"] * features["titled"]
-    logit += factor["near"] * features["near"] + factor["alone"] * features["alone"]
-    hit.confidence = 1 / (1 + exp(-logit))
+def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
+    """Give a hit its confidence, and the label of that; one that can't be read is never sure."""
+    hit.confidence = confidence
     if hit.damaged:
         hit.confidence = min(hit.confidence, profile.labels["medium"])
     hit.confidence_label = label_of(hit.confidence, profile.labels)

@@ -25,24 +25,32 @@ HEAD = 900  # characters of a prompt's beginning that are read
 TAIL = 500  # and of its end
 PAIRS = 2  # of characters of a script without spaces, that count as a word
 CLAUSE = 2  # words that a clause has at least to be searched beside its sentence
-_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
-_PAUSES = (";", ":", "\uff1b", "\uff1a")
+_STOPS = (".", "!", "\u3002", "\uff01")
+_ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
+_PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
 _CLOSING = "\"')]}*_`\u300d\u300f\u201d"
 # Those of Chinese and Japanese, behind which no space stands.
-_SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a"}
+_SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"}
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 
 
 class Part:
-    """Some terms of a prompt that are searched together; `text` is where they are in it."""
+    """Some terms of a prompt that are searched together; `text` is where they are in it.
 
-    __slots__ = ("terms", "text")
+    It `tells` if its sentence ends in a mark that isn't a question mark. `count` is how many parts the prompt
+    has, and `sentences` how many sentences.
+    """
 
-    def __init__(self, text: str, terms: Sequence[Term]) -> None:
+    __slots__ = ("count", "sentences", "tells", "terms", "text")
+
+    def __init__(self, text: str, terms: Sequence[Term], *, tells: bool = False) -> None:
         self.text = text
         self.terms = terms
+        self.tells = tells
+        self.count = 1
+        self.sentences = 1
 
 
 class _Word:
@@ -80,12 +88,18 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     excerpt = terms.excerpt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     parts: dict[tuple[str, ...], Part] = {}
+    sentences = 0
     for text in _sentences(excerpt):
-        for part in _parts_of_sentence(text.split(), vocabulary):
+        parts_of_sentence = _parts_of_sentence(text.split(), vocabulary)
+        sentences += bool(parts_of_sentence)
+        for part in parts_of_sentence:
             # Of several parts with the same terms the first one is searched.
             parts.setdefault(tuple(term.text for term in part.terms), part)
         if len(vocabulary.terms) >= MAX_TERMS:
             break
+    for part in parts.values():
+        part.count = len(parts)
+        part.sentences = sentences
     return list(parts.values())
 
 
@@ -105,9 +119,10 @@ def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]
         return []
     parts = []
     windows = []
+    tells = pieces[-1].rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
         # Its text has the words at both ends, too, that are no terms.
-        parts.append(Part(" ".join(pieces), _terms_in(sentence)))
+        parts.append(Part(" ".join(pieces), _terms_in(sentence), tells=tells))
     else:
         windows = _windows(sentence)
     for clause in clauses:
@@ -115,12 +130,12 @@ def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]
             windows += [clause] if _is_short(clause) else _windows(clause)
     for window in windows:
         text = " ".join(pieces[window[0].place : window[-1].place + 1])
-        parts.append(Part(text, _terms_in(window)))
+        parts.append(Part(text, _terms_in(window), tells=tells))
     return parts
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
-    """Return the words of each clause: it ends at a joining word (`and`) or a pause."""
+    """Return the words of each clause: it ends at a joining word (`and`, `or`) or a pause."""
     clauses: list[list[_Word]] = [[]]
     for place, piece in enumerate(pieces):
         for token in terms.tokens(piece):

@@ -106,7 +106,17 @@ class Confidence(Strict):
     titled: float
     near: float
     alone: float
+    coverage: float = 0.0
     body_share: Share
+
+
+class Request(Strict):
+    """Coefficients of what tells a request from talk; by default, in a copy of old, all is a request."""
+
+    intercept: float = 20.0
+    parts: float = 0.0
+    told: float = 0.0
+    matched: float = 0.0
 
 
 class Labels(Strict):
@@ -137,6 +147,7 @@ class RetrievalProfileFile(Strict):
     feedback: Feedback
     background: Background
     confidence: Confidence
+    request: Request = Request()
     labels: Labels
 
 

@@ -16,7 +16,7 @@ from memory_store import MemoryStore
 
 from judgekit import environment
 from judgekit.hooks import claude_code, fitting, relevance, trial
-from judgekit.retrieval import profiles
+from judgekit.retrieval import compiled, profiles
 from judgekit.rubric import search_path
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from loopback import Asked
     from outcome import Run, Use
 
+HIGH = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels["high"]
 TOPICS: tuple[str, ...] = (
     *(
         "lantern wick",
@@ -178,8 +179,8 @@ def silent(world: Path) -> Path:
     own = Path(environment.config_home()) / "retrieval" / "claude-memory.yaml"
     own.parent.mkdir(parents=True)
     bundled = profiles.find("claude-memory", None).read_text()
-    usual = "high: 0.51, medium: 0.38, mention: 0.25"
-    own.write_text(bundled.replace(usual, "high: 0.9999, medium: 0.9998, mention: 0.9997"))
+    labels = "labels: {high: 0.9999, medium: 0.9998, mention: 0.9997}"
+    own.write_text(re.sub(r"(?m)^labels: \{[^}]*\}", labels, bundled))
     return world
 
 
@@ -279,7 +280,7 @@ def test_labels_choose_the_thresholds_and_a_copy_of_the_old_is_kept(
     own = Path(environment.config_home()) / "retrieval" / "claude-memory.yaml"
     own.parent.mkdir(parents=True)
     bundled = profiles.find("claude-memory", None).read_text()
-    own.write_text(bundled.replace("high: 0.51, medium: 0.38", "high: 0.995, medium: 0.38"))
+    own.write_text(re.sub(r"(?m)^labels: \{high: [0-9.]+", "labels: {high: 0.995", bundled))
     before = own.read_text()
     few = answered(8)
     done = judgekit(*COMMAND, *few, "--fit")
@@ -310,7 +311,7 @@ def test_a_fit_is_refused_with_its_numbers(judgekit: Run) -> None:
     Path("few.txt").write_text("\n".join(map(prompt, TOPICS[:12])))
     few = ("eval", "memories", "--prompts", "few.txt", "--fit")
     done = judgekit(*few, *answered(12))
-    assert "too few labels for high: 0.51; about 8 more labels would do" in done.out
+    assert f"too few labels for high: {HIGH:g}; about 8 more labels would do" in done.out
     done = judgekit(*few, *answered(6, 6))
     assert "not changed: no threshold reaches a precision of 0.80; the best is high: " in done.out
     assert not (Path(environment.config_home()) / "retrieval").exists()

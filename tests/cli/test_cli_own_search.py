@@ -19,6 +19,7 @@ from outcome import by_project
 
 from judgekit.cli import plain
 from judgekit.hooks import explain
+from judgekit.retrieval import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Program = Callable[..., Path]
     Prompt = Callable[[str], Outcome]
 
+HIGH = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels["high"]
 QUERY = "How do we refresh the JWT token?"
 SHELF = {"id": "n1", "title": "Shelf rules", "text": "Books stand by colour.", "tags": ["home"]}
 LAMP = {
@@ -288,7 +290,7 @@ def test_where_candidates_came_from_is_shown(
         f"injected   {sample_store.JWT.title} -> .claude/memory/",
         (
             "mentioned  Shelf rules -> n1\n"
-            "           confidence 0.40: not sure enough, since 0.51 is needed to inject it\n"
+            f"           confidence 0.40: not sure enough, since {HIGH:.2f} is needed to inject it\n"
         ),
         f"mentioned  Lamp -> notes/lamp.txt\n           {unrated} mentioned\n",
         f"left out   Lamp -> d\n           {unrated} mentioned, and only 3 are\n",

@@ -156,14 +156,17 @@ def test_broken_files_are_one_line_each_and_the_answer_stands(store: MemoryStore
     assert "config.yaml:1: retrieval.max_inject: expected" in err[0]
 
 
+KEYCHAIN = "What is in the keychain of the mobile client?"
+
+
 def test_the_rest_is_hinted_at(store: MemoryStore, run: Run) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     out, _ = run(payload(store))
     assert results(out) == []
     assert "<memory-nudge>1 memory may be about: JWT token refresh flow (judgekit" in out
-    store.add("mobile", "Where the JWT refresh token of the mobile client lies", "in the keychain")
+    store.add("mobile", "The keychain of the mobile client", "Keys are there.")
     by_project(store.project, "retrieval: {max_inject: 1}\n")
-    out, _ = run(payload(store, "How do we refresh the JWT token?"))
+    out, _ = run(payload(store, f"{QUESTION} {KEYCHAIN}"))
     assert len(results(out)) == 1
     assert "<memory-nudge>1 more memory may be about: " in out
     by_project(store.project, "retrieval: {inject: top_k, max_inject: 3}\n")  # the older way
@@ -285,13 +288,13 @@ def test_an_option_that_there_is_not_is_one_line_and_costs_no_answer(
 def test_explain_names_each_outcome(
     store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.add("mobile", "Where the JWT refresh token of the mobile client lies", "in the keychain")
+    store.add("mobile", "The keychain of the mobile client", "Keys are there.")
     by_project(store.project, "retrieval: {max_inject: 1}\n")
     monkeypatch.chdir(store.project)
-    out, err = run(b"", "--explain", "How do we refresh the JWT token?")
-    assert run(b"", "--explain=How do we refresh the JWT token?") == (out, err)
-    assert run(b"", "--explain", "How do we refresh", "the JWT token?") == (out, err)
-    assert (err, "words: refresh, jwt, token" in out) == ([], True)
+    out, err = run(b"", "--explain", f"{QUESTION} {KEYCHAIN}")
+    assert run(b"", f"--explain={QUESTION} {KEYCHAIN}") == (out, err)
+    assert run(b"", "--explain", QUESTION, KEYCHAIN) == (out, err)
+    assert (err, "keychain, mobile, client" in out) == ([], True)
     lines = [line for line in out.splitlines() if "->" in line]
     ends = [word for line in lines for word in line.split() if word.endswith("ed")]
     assert ends == ["injected", "mentioned"]

@@ -17,6 +17,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
 from judgekit.hooks import claude_code, context, explain
+from judgekit.retrieval import compiled
 from judgekit.retrieval.confidence import Candidate
 
 HOSTILE = [
@@ -272,15 +273,16 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
         assert context.take_due_notes("/p", ["a"]) == ["a"]
 
 
+LABELS = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels
 EXPLAINED = {
     "How do we refresh the JWT token?": (
         "added: 1 memory",
-        "sure enough, since 0.51 is needed to inject it",
+        f"sure enough, since {LABELS['high']:.2f} is needed to inject it",
         "has 3 of 3 words: refresh, jwt, token, in its title or tags",
     ),
     "Who sells a token for the museum?": (
         "nothing is added: no memory is sure enough to be about this prompt",
-        "not sure enough, since 0.25 is needed to mention it",
+        f"not sure enough, since {LABELS['mention']:.2f} is needed to mention it",
         "has 1 of 3 words: token, in its title or tags",
     ),
     "Is the zeppelin airworthy?": ("nothing is added: no memory matches", "words: zeppelin"),

@@ -302,3 +302,25 @@ def test_ties_go_by_category_then_by_recency() -> None:
     tied += [hit("unknown", category="strange"), hit("runbook", category="runbook", age=100)]
     for hits in (tied, tied[::-1]):
         assert order(*hits) == ["new", "old", "runbook", "session", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("confidences", "levelled"),
+    [
+        ([], []),
+        ([0.9, 0.5, 0.1], [0.9, 0.5, 0.1]),
+        ([0.02, 0.06], [0.04, 0.04]),
+        ([0.8, 0.2, 0.6, 0.1], [0.8, 0.4, 0.4, 0.1]),
+        ([0.1, 0.2, 0.6], [0.3, 0.3, 0.3]),
+    ],
+)
+def test_confidences_never_rise_from_one_hit_to_the_next(
+    confidences: list[float], levelled: list[float]
+) -> None:
+    assert confidence.level(confidences) == pytest.approx(levelled)
+
+
+def test_levelling_ten_thousand_confidences_takes_no_longer_than_reading_them() -> None:
+    assert confidence.level([number / 10_000 for number in range(10_000)])[0] == pytest.approx(
+        0.49995
+    )

@@ -176,8 +176,8 @@ def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
 
 LANGUAGE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].language
 LONG = (
-    "We talked about the garden fence, wooden planks, green paint, rusty nails, "
-    "two ladders, old shed doors"
+    "We talked about the garden fence of wooden planks with green paint by rusty nails "
+    "on two ladders at old shed doors"
 )
 
 
@@ -223,6 +223,45 @@ def test_a_long_sentence_is_read_through_windows() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "who owns billing, close the shop",
+        "who owns billing or close the shop",
+        "who owns billing but close the shop",
+    ],
+)
+def test_commas_and_joining_words_end_a_clause(prompt: str) -> None:
+    assert [text.rstrip(",") for text in parts_of(prompt)] == [
+        prompt,
+        "owns billing",
+        "close the shop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tells"),
+    [
+        ("Who owns billing?", {False}),
+        ("谁负责账单\uff1f", {False}),
+        ("who owns billing", {False}),
+        ("Billing was broken all day.", {True}),
+        ("Billing was broken all day!", {True}),
+        ("账单又坏了。", {True}),
+    ],
+)
+def test_a_part_tells_if_its_sentence_ends_so(prompt: str, tells: set[bool]) -> None:
+    assert {part.tells for part in parts.parse(prompt, LANGUAGE)} == tells
+
+
+def test_a_part_knows_how_many_sentences_and_parts_there_are() -> None:
+    found = parts.parse(
+        "Fix the login, and then the invoice. Who owns billing? Is it so?", LANGUAGE
+    )
+    assert {part.sentences for part in found} == {2}, "one without words is none"
+    assert {part.count for part in found} == {len(found)}
+
+
 def test_pasted_code_and_logs_come_last() -> None:
     code = "```\nlogin(user)\n```\n    indented code\n[12:30:01] {id=7} <failed>"
     prompt = f"Why is this?\n{code}\nWho owns billing?"
@@ -261,3 +300,26 @@ def test_each_part_finds_and_rates_for_itself(store: MemoryStore) -> None:
         "jwt",
     ]
     assert high(talk) == []
+
+
+IMAGE = "Keep the old image of the release until the next morning, and watch the error rate. " * 3
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_mentioned"),
+    [
+        ("which image is kept for a long time around these places", True),
+        ("It rained. She painted the kitchen. Keep the image green. We ate pasta.", False),
+    ],
+)
+def test_a_first_hit_far_ahead_is_worth_mentioning_in_a_request(
+    store: MemoryStore, prompt: str, *, is_mentioned: bool
+) -> None:
+    store.add("deploy", "Deploying to production and rolling back", IMAGE)
+    store.fill(30).write_index()
+    root = [str(store.root)]
+    ranked = search.search(prompt, root, project=str(store.project), limit=15, pool=15)
+    first = ranked.candidates[0]
+    assert first.id == "deploy"
+    assert first.confidence_label == "low"
+    assert first.worth_mentioning == is_mentioned
