@@ -411,9 +411,7 @@ def _cut_body(
     rows: list[SectionRow] = []
     before = None
     for number, section in enumerate(cut_sections):
-        line = 0
-        if entry.lines_above is not None:
-            line = max(entry.lines_above + section.lines_above + 1, 1)
+        line = _find_line(entry, section)
         words = words_before[section.end] - words_before[section.start]
         heading = None
         titles = None
@@ -424,6 +422,18 @@ def _cut_body(
         span = (places[section.start], places[section.end])
         rows.append((number, line, *span, words, heading, titles))
     return " ".join(pieces), rows
+
+
+def _find_line(entry: Entry, section: sections.Section) -> int:
+    """Return the line of its file where a section begins, from 1; 0 if that isn't known."""
+    if entry.lines_above is None:
+        return 0
+    line = max(entry.lines_above + section.lines_above + 1, 1)
+    if section.start < len(entry.body) - entry.end_chars or not entry.end_chars:
+        return line
+    if entry.lines_left_out is None:
+        return 0
+    return line + entry.lines_left_out
 
 
 def _clean(text: str) -> str:

@@ -209,6 +209,29 @@ def test_the_end_of_a_long_file_is_found_and_named(notes: Path) -> None:
     assert hit.sections[0].heading == "Epilogue"
 
 
+@pytest.mark.parametrize("word", ["aardvark", "zeppelin"])
+@pytest.mark.parametrize("header", ["", "---\ntitle: Log\ndescription: All that happened.\n---\n"])
+def test_a_line_is_named_also_behind_a_middle_that_is_left_out(
+    notes: Path, word: str, header: str
+) -> None:
+    filler = [f"## Day {number}\n\nNothing {'much ' * 20}happened.\n" for number in range(6_000)]
+    text = "\n".join(
+        [
+            f"{header}# Log\n",
+            *filler[:9],
+            "## Found\n\nAn aardvark.\n",
+            *filler,
+            "## End\n",
+            "A zeppelin.",
+        ]
+    )
+    (notes / "log.md").write_text(text, encoding="utf-8")
+    [hit] = find(notes, word)
+    lines = text.split("\n")
+    assert lines[hit.sections[0].line - 1] in ("## Found", "## End")
+    assert word in " ".join(lines[hit.sections[0].line - 1 :][:4])
+
+
 def test_a_long_page_does_not_win_by_common_words(notes: Path) -> None:
     words = ("release", "database", "password", "network")
     chapters = [f"## On {word}\n\n{f'The {word} is often mentioned here. ' * 30}" for word in words]

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import BinaryIO
 
 
 REPLACED = "\ufffd"  # stands where bytes are no character
@@ -31,6 +32,8 @@ _ENCODING_BY_MARK = {
     b"\xfe\xff": "utf-16-be",
 }
 _HEAD = 4_000  # bytes that tell an encoding
+_MOST_COUNTED = 50_000_000  # bytes whose line breaks are counted: some hundredths of a second
+_PIECE = 1_000_000  # bytes
 _NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
 _MOST_NAME = 1_000  # characters
 _UTF_16_SHARE = 0.4  # of characters below U+0100, at least
@@ -50,15 +53,18 @@ class Entry:
     title has them. A `status` says why it is not in force any
     more. A `note` says what of it is not searched. `lines_above` is how many lines of its file stand above
     the body, less than 0 if the body begins with text from elsewhere; None if lines of the body aren't lines
-    of the file.
+    of the file. If the middle of a file is left out, the last `end_chars` characters of the body stand below
+    `lines_left_out` more lines; None if these weren't counted.
     """
 
     __slots__ = (
         "aliases",
         "body",
         "category",
+        "end_chars",
         "id",
         "lines_above",
+        "lines_left_out",
         "name",
         "note",
         "problem",
@@ -90,6 +96,8 @@ class Entry:
         self.status = ""
         self.note: str | None = None
         self.lines_above: int | None = None
+        self.end_chars = 0
+        self.lines_left_out: int | None = None
         self.name: list[str] = []
 
 
@@ -124,34 +132,86 @@ def contained(root: str, relative: str) -> str | None:
     return None
 
 
-def read_text(root: str, relative: str, limit: int) -> tuple[str, str | None]:
-    """Return the text of a file, and a note on what of it isn't searched; raises `Unreadable` if binary.
+class FileText:
+    """The text of a file, and a note on what of it isn't searched.
+
+    If its middle is left out, the last `end_chars` characters are the file's end, and `lines_left_out` lines
+    stand between; None if they weren't counted.
+    """
+
+    __slots__ = ("end_chars", "lines_left_out", "note", "text")
+
+    def __init__(
+        self,
+        text: str,
+        note: str | None,
+        end_chars: int = 0,
+        lines_left_out: int | None = None,
+    ) -> None:
+        self.text = text
+        self.note = note
+        self.end_chars = end_chars
+        self.lines_left_out = lines_left_out
+
+
+def read_text(root: str, relative: str, limit: int) -> FileText:
+    """Read the text of a file; raises `Unreadable` if it's binary.
 
     Of one longer than `limit` bytes the beginning and the end are read: people append to logs, and the newest
     entry counts.
     """
     raw, more = read_bytes(root, relative, limit)
     if not more:
-        return as_text(raw, whole=True)
+        return FileText(*as_text(raw, whole=True))
     end_bytes = limit // 4
     beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
-    end_raw, size = _read_end(root, relative, end_bytes)
-    ending = end_raw.decode(_encoding_of(raw) or "utf-8", "replace").replace("\0", "")
+    encoding = _encoding_of(raw) or "utf-8"
+    end_raw, size, line_breaks = _read_end(root, relative, end_bytes)
+    ending = end_raw.decode(encoding, "replace").replace("\0", "")
     _, _, whole_lines = ending.partition("\n")
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
-    return f"{beginning}\n{whole_lines or ending}", f"{note}; split it to search all"
+    lines_left_out = None
+    if line_breaks is not None and encoding == "utf-8":
+        # A line break stands between the two in the text; in the file, behind the line that's cut.
+        is_cut = whole_lines != ""
+        lines_left_out = line_breaks + is_cut - beginning.count("\n") - 1
+    return FileText(
+        f"{beginning}\n{whole_lines or ending}",
+        f"{note}; split it to search all",
+        end_chars=len(whole_lines or ending),
+        lines_left_out=lines_left_out,
+    )
 
 
-def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int]:
-    """Return the last bytes of a file, at most `limit`, and how many it has."""
+def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
+    """Return the last bytes of a file, at most `limit`, how many it has, and the line breaks above these.
+
+    The line breaks of a very large file aren't counted: None.
+    """
     try:
         with open(_path_in(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             begin = max(size - limit, 0)
-            file.seek(begin - begin % _WIDEST_UNIT)
-            return file.read(limit + _WIDEST_UNIT), size
+            begin -= begin % _WIDEST_UNIT
+            line_breaks = None
+            if begin <= _MOST_COUNTED:
+                file.seek(0)
+                line_breaks = _count_line_breaks(file, begin)
+            file.seek(begin)
+            return file.read(limit + _WIDEST_UNIT), size, line_breaks
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
+
+
+def _count_line_breaks(file: BinaryIO, size: int) -> int:
+    count = 0
+    while size > 0:
+        piece = file.read(min(size, _PIECE))
+        if not piece:
+            break
+        count += piece.count(b"\n")
+        size -= len(piece)
+    return count
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:

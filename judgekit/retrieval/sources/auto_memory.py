@@ -46,15 +46,15 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics."""
     name = stem(relative)
     try:
-        text, note = read_text(root, relative, profile.max_bytes)
+        file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
     is_list = relative.rpartition("/")[2] == INDEX
     if is_list:
-        return _own_text(root, relative, text, note)
-    header = read_front_matter(text)
+        return _own_text(root, relative, file.text, file.note)
+    header = read_front_matter(file.text)
     fields, body = header.fields, header.body
     if markdown.is_retired(fields):
         return None
@@ -76,8 +76,10 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     entry.aliases += markdown.descriptions_as_titles(fields)
     entry.name = words_of_name(relative, entry.title)
     entry.status = force.status_of(fields, body)
-    entry.note = markdown.join_notes(note, header.problem)
+    entry.note = markdown.join_notes(file.note, header.problem)
     entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)
+    entry.end_chars = file.end_chars
+    entry.lines_left_out = file.lines_left_out
     return entry
 
 

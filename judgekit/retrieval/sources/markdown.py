@@ -51,12 +51,12 @@ def listed(*_: object) -> Listed:
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the document in a file, found by its name if it cannot be read; None when it is out of use."""
     try:
-        text, note = read_text(root, relative, profile.max_bytes)
+        file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
-    header = read_front_matter(text)
+    header = read_front_matter(file.text)
     fields, body = header.fields, header.body
     if is_retired(fields):
         return None
@@ -72,8 +72,10 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     entry.aliases = [*aliases_of(fields), *descriptions_as_titles(fields)]
     entry.name = words_of_name(relative, entry.title)
     entry.status = force.status_of(fields, body)
-    entry.note = join_notes(note, header.problem)
+    entry.note = join_notes(file.note, header.problem)
     entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
+    entry.end_chars = file.end_chars
+    entry.lines_left_out = file.lines_left_out
     return entry
 
 
