@@ -294,6 +294,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
         hit.text = f"{title} {body}"
+        hit.wording = confidence.Wording(hit.text)
         hit.passage = " ".join(columns)
         hit.length = sum([column.count(" ") + (column != "") for column in columns])
         entry = _Entry(number, hit, columns)

@@ -164,6 +164,7 @@ class Candidate:
         self.rated = True
         self.status = ""
         self.alike: tuple[Candidate, ...] = ()
+        self.wording: Wording | None = None  # of the text, for hits of several parts
         self.sections: list[FoundSection] = []
         self.passage = ""
         self.passage_length = 0
@@ -529,7 +530,6 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     stays, too.
     """
     leaders: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
-    words_by_file: dict[str, set[str]] = {}
     folded: set[int] = set()
     for hit in sorted(hits, key=lambda hit: -hit.updated):
         if hit.part is None or hit.damaged:  # its text isn't known
@@ -538,7 +538,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
         for newer, newer_terms in leaders:
             if newer.status != hit.status or not terms <= newer_terms:
                 continue
-            if _says_the_same(newer, hit, words_by_file, same_terms=terms == newer_terms):
+            if _says_the_same(newer, hit, same_terms=terms == newer_terms):
                 _add_to(newer, hit)
                 folded.add(id(hit))
                 break
@@ -555,36 +555,78 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
     return unfolded
 
 
-def _says_the_same(
-    newer: Candidate, older: Candidate, words_by_file: dict[str, set[str]], *, same_terms: bool
-) -> bool:
+def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
     """Whether the newer text is the older one with an addition, or most words of both are in both.
 
     The latter counts only if both have the `same_terms` of the query: it may be about one of two servers.
     """
     shorter, longer = sorted((newer.length, older.length))
-    # Most pairs need no look at all their words.
-    if shorter < LEAST_KEPT * longer or not _may_say_the_same(newer, older):
+    if shorter < LEAST_KEPT * longer:
         return False
     for hit in (newer, older):
-        if hit.file not in words_by_file:
-            words_by_file[hit.file] = set(hit.text.split())
-    words = words_by_file[newer.file]
-    older_words = words_by_file[older.file]
-    in_both = len(words & older_words)
-    in_either = len(words) + len(older_words) - in_both
-    if same_terms and in_both >= SAME_WORDS * in_either > 0:
-        return True
-    return in_both == len(older_words) and in_both >= LEAST_KEPT * len(words) > 0
+        if hit.wording is None:
+            hit.wording = Wording(hit.text)
+    assert newer.wording is not None and older.wording is not None  # noqa: S101, PT018 - just made
+    overlap = newer.wording.compare(older.wording)
+    return overlap.is_addition or (same_terms and overlap.is_alike)
 
 
-def _may_say_the_same(newer: Candidate, older: Candidate) -> bool:
+class Overlap:
+    """Whether two texts have most words in common, and whether the newer one has all of the older one."""
+
+    __slots__ = ("is_addition", "is_alike")
+
+    def __init__(self, *, is_alike: bool = False, is_addition: bool = False) -> None:
+        self.is_alike = is_alike
+        self.is_addition = is_addition
+
+
+_NO_OVERLAP = Overlap()
+
+
+class Wording:
+    """The words of an entry's text; each pair is compared once, however many parts of a prompt find it."""
+
+    __slots__ = ("_overlaps", "_words", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._words: set[str] | None = None
+        self._overlaps: dict[int, Overlap] = {}  # by the `id` of an older wording
+
+    @property
+    def words(self) -> set[str]:
+        if self._words is None:
+            self._words = set(self.text.split())
+        return self._words
+
+    def compare(self, older: Wording) -> Overlap:
+        """Compare this text with an older one, which lives as long as this one."""
+        overlap = self._overlaps.get(id(older))
+        if overlap is None:
+            overlap = self._compare_words(older)
+            self._overlaps[id(older)] = overlap
+        return overlap
+
+    def _compare_words(self, older: Wording) -> Overlap:
+        if not _may_say_the_same(self.text, older.text):
+            return _NO_OVERLAP
+        in_both = len(self.words & older.words)
+        in_either = len(self.words) + len(older.words) - in_both
+        keeps_all = in_both == len(older.words)
+        return Overlap(
+            is_alike=in_both >= SAME_WORDS * in_either > 0,
+            is_addition=keeps_all and in_both >= LEAST_KEPT * len(self.words) > 0,
+        )
+
+
+def _may_say_the_same(newer: str, older: str) -> bool:
     """Whether most of some words of the older text are in the newer one; to look for these is quick."""
-    older_text = f" {older.text} "
-    newer_text = f" {newer.text} "
+    older_text = f" {older} "
+    newer_text = f" {newer} "
     missing = 0
     for number in range(_SAMPLED):
-        start = older_text.find(" ", number * len(older.text) // _SAMPLED)
+        start = older_text.find(" ", number * len(older) // _SAMPLED)
         end = older_text.find(" ", start + 1)
         word = older_text[start : end + 1]
         if word not in newer_text and not word.isspace():
