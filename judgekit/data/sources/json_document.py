@@ -45,7 +45,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     except ValueError as error:
         if not _is_json_lines(raw):
             raise InputError(f"{name}: expected {_LISTED}; {_describe(error)}") from None
-        yield from json_lines.read_lines(raw.splitlines(keepends=True))
+        yield from json_lines.read_lines(raw.split(b"\n"))
         return
     for number, value in enumerate(_find_rows(document, name), 1):
         try:
@@ -62,7 +62,7 @@ def _describe(error: ValueError) -> str:
 
 def _is_json_lines(raw: bytes) -> bool:
     """Whether the first two lines with anything in them are each a whole JSON object."""
-    lines = itertools.islice((line for line in raw.splitlines() if line.strip()), 2)
+    lines = itertools.islice((line for line in raw.split(b"\n") if line.strip()), 2)
     for line in lines:
         try:
             value = json.loads(line)
