@@ -224,7 +224,9 @@ def is_unspaced(word: str) -> bool:
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
-    """Return the runs of a word that are in one script, each with its script."""
+    """Return the runs of a word that are in one script, each with its script; none of an empty word."""
+    if not word:  # a combining mark without its letter
+        return []
     starts = [0]
     for place in range(1, len(word)):
         if _SCRIPT_OF[word[place]] != _SCRIPT_OF[word[place - 1]]:

@@ -31,7 +31,12 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
 _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
 # Where a dot may stand before the first letter of a word, as in `.NET` and `.env`.
-_BEFORE_DOT = (" .", "\n.", "\t.", "(.", "`.", '".', "'.", "/.")
+# All that `str.split` takes for a space.
+_SPACES = (
+    " \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
+    "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_BEFORE_DOT = tuple([f"{char}." for char in f"{_SPACES}(`\"'/"])
 _SIGNS = "#+."
 _PAIR = 2  # letters: a shorter word keeps its end
 

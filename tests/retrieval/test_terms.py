@@ -273,6 +273,18 @@ def test_pasted_code_and_logs_come_last() -> None:
     ]
 
 
+@pytest.mark.parametrize("space", [chr(code) for code in range(0x3001) if chr(code).isspace()])
+def test_a_dot_begins_a_word_behind_any_space(space: str) -> None:
+    (part,) = parts.whole(f"{space}.Net", LANGUAGE)
+    assert part.terms[0].text == ".net"
+
+
+@pytest.mark.parametrize("prompt", ["\u5b57_\u0301", "\ud55c-\u0301", "\u0301.\u6587"])
+def test_a_mark_without_its_letter_is_no_word(prompt: str) -> None:
+    (part,) = parts.whole(prompt, LANGUAGE)
+    assert part.terms
+
+
 @given(st.text(max_size=300))
 def test_any_text_has_parts_with_terms_of_its_own(prompt: str) -> None:
     of_whole = {term.text for part in parts.whole(prompt, LANGUAGE) for term in part.terms}
