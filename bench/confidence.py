@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.parts import Part
 
 EVIDENCE = ("odds", "titled", "near", "alone", "coverage")
-REQUEST = ("parts", "told", "matched")
+REQUEST = ("parts", "statements", "matched")
 MEMORIES, NOTES, PROJECT = "memories", "notes", "project"
 SMALL_MEMORIES, SMALL_NOTES = "small memories", "small notes"
 KINDS = (MEMORIES, SMALL_MEMORIES, NOTES, SMALL_NOTES, PROJECT)

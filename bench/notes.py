@@ -70,8 +70,8 @@ def measure(folder: Path, store: Path) -> dict[str, Any]:
         path.write_text(text, encoding="utf-8")
     methods: dict[str, Find] = {
         "FTS5": fts5(documents),
-        "judgekit search": lambda text: ours(store, text, confidence.PROMPT_POOL * 10),
-        "prompt": lambda text: ours(store, text, confidence.PROMPT_POOL),
+        "judgekit search": lambda text: search_store(store, text, confidence.PROMPT_POOL * 10),
+        "prompt": lambda text: search_store(store, text, confidence.PROMPT_POOL),
     }
     hits = {name: count_hits(find, queries) for name, find in methods.items()}
     return {"files": len(documents), "queries": len(queries), "hits": hits}
@@ -83,10 +83,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def ours(store: Path, text: str, pool: int) -> list[str]:
-    """Return what this program finds: a prompt has a smaller pool than a search."""
+def search_store(store: Path, text: str, pool: int, limit: int = FEW) -> list[str]:
+    """List the best files as judgekit finds them; a prompt has a smaller pool than a search."""
     ranked = search.search(
-        text, [str(store)], project=str(store.parent), limit=FEW, trusted=[str(store)], pool=pool
+        text, [str(store)], project=str(store.parent), limit=limit, trusted=[str(store)], pool=pool
     )
     return [candidate.place for candidate in ranked.candidates]
 

@@ -57,7 +57,7 @@ PAGE = """\
 # Prompts that a model judges
 
 Made by `python bench/prompts.py --data DIR --write docs/figures/prompts.md` on {when}. {count} prompts
-from the questions of {name}: half are asked where a memory answers them, half where none does. {model}
+from the questions of {name}: half are asked in the scope that answers them, half in another one. {model}
 judged the {pool} best candidates of each; {machine}.
 
 | what decides | injected | relevant | prompts with a relevant one, of {answerable} that have one | \
@@ -106,6 +106,8 @@ def main() -> int:
     prompts = draw_prompts(collection, options.prompts)
     if options.ask:
         judge_prompts(collection, prompts, options.pool, options.recorded)
+    if not read_recorded(options.recorded):
+        parser.error(f"{options.recorded}: nothing is recorded there; add --ask")
     text = page(collection, prompts, options.pool, options.recorded)
     print(text)
     if options.write:

@@ -22,7 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.retrieval import confidence, search, terms
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from bench.notes import search_store
+from judgekit.retrieval import confidence, terms
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def measure(conversation: dict[str, Any], store: Path) -> dict[str, Any]:
     questions = read_questions(conversation["qa"])
     methods: dict[str, Find] = {
         "BM25": plain_bm25(files),
-        "judgekit search": lambda text: ours(store, text, SEARCH_POOL),
-        "prompt": lambda text: ours(store, text, confidence.PROMPT_POOL),
+        "judgekit search": lambda text: search_store(store, text, SEARCH_POOL, FEW),
+        "prompt": lambda text: search_store(store, text, confidence.PROMPT_POOL, FEW),
     }
     hits = {name: count_hits(find, questions) for name, find in methods.items()}
     return {"files": len(files), "questions": len(questions), "hits": hits}
@@ -102,14 +104,6 @@ def read_questions(records: list[dict[str, Any]]) -> list[Question]:
             relevant = {f"session_{number}.txt" for number in numbers}
             questions.append(Question(record["question"], relevant))
     return questions
-
-
-def ours(store: Path, text: str, pool: int) -> list[str]:
-    """Return what this program finds: a prompt has a smaller pool than a search."""
-    ranked = search.search(
-        text, [str(store)], project=str(store.parent), limit=FEW, trusted=[str(store)], pool=pool
-    )
-    return [candidate.place for candidate in ranked.candidates]
 
 
 def plain_bm25(files: dict[str, str]) -> Find:

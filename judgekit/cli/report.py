@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
     from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
+    from judgekit.data.rows import Rows
     from judgekit.evaluation.conditions import Condition, Operator
 
 _MAX_ROWS = 10  # of a table, in a terminal
@@ -76,8 +77,6 @@ def report(
     from judgekit.data import fields
     from judgekit.data import labels as files
     from judgekit.data.report import summarise
-    from judgekit.data.rows import open_rows
-    from judgekit.data.sources import Reading
     from judgekit.judging.documents import STDIN
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
@@ -85,7 +84,7 @@ def report(
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
     limits.check(results[0], sample)
-    first = files.results(open_rows(results[0], sys.stdin.buffer, Reading(listener=note)), columns)
+    first = files.results(_open_rows(results[0]), columns)
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
         return Exit.ACCEPTED
@@ -98,9 +97,7 @@ def report(
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
     second = None
     if results[1:]:
-        others = files.results(
-            open_rows(results[1], sys.stdin.buffer, Reading(listener=note)), columns
-        )
+        others = files.results(_open_rows(results[1]), columns)
         second = others.name, {row.row_id: row.word for row in others}
     if by and f"row.{by}" in first.column_names:
         note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
@@ -191,16 +188,20 @@ class _Limits(NamedTuple):
 _NO_LIMITS = _Limits(None, None, None, None)
 
 
-def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
-    """Read the verdicts of a file of results by id."""
-    from judgekit.data.labels import results
+def _open_rows(path: str) -> Rows:
+    """Open a file of results or labels, and say how it's read if it's unusual."""
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import Reading
 
-    return {
-        row.row_id: row.word
-        for row in results(open_rows(path, sys.stdin.buffer, Reading(listener=note)), columns)
-    }
+    return open_rows(path, sys.stdin.buffer, Reading(listener=note))
+
+
+def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
+    """Read the verdicts of a file of results by id."""
+    from judgekit.data.labels import results
+
+    rows = results(_open_rows(path), columns)
+    return {row.row_id: row.word for row in rows}
 
 
 def _draw_sample(
@@ -220,13 +221,11 @@ def _draw_sample(
 def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -> LabelSheet | None:
     """Return the labels of a file; raises `InputError` where all are blank."""
     from judgekit.data.labels import read_labels
-    from judgekit.data.rows import open_rows
-    from judgekit.data.sources import Reading
 
     if path is None:
         return None
     sheet = read_labels(
-        open_rows(path, sys.stdin.buffer, Reading(listener=note)),
+        _open_rows(path),
         results.task,
         columns,
         results.texts,

@@ -73,7 +73,7 @@ class RowFiles:
                 root = path
                 below = _files_below(path)
             else:
-                return cls(path, [path])  # SQLite's may name a table behind the file
+                return cls(path, [path])
             names = sorted(name for name in below if _has_rows(name))
             if not names:
                 endings = ", ".join(ENDINGS_IN_FOLDERS)

@@ -360,8 +360,8 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
             if place >= body_start:
                 worth = weights["body"] * weight
                 if entry.section_count:
-                    found = (place - body_start - 1, weight)
-                    entry.body_places.setdefault(number, []).append(found)
+                    occurrence = (place - body_start - 1, weight)
+                    entry.body_places.setdefault(number, []).append(occurrence)
             elif place >= parts_start:
                 worth = weights["parts"] * weight
             else:
@@ -408,7 +408,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
         return
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
-    found = passages.read_passages(opened, [entry.number for entry in unread])
+    passages_by_entry = passages.read_passages(opened, [entry.number for entry in unread])
     for entry in unread:
         if entry.is_cut:
             query = (_MAX_BODY + 1, entry.number)
@@ -417,7 +417,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
             entry.indexed_terms.clear()
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
-        entry.passages = found.get(entry.number, [])
+        entry.passages = passages_by_entry.get(entry.number, [])
         # What stands in a heading stands in the body, too.
         found_patterns = [pattern for pattern in patterns if pattern[0] in entry.body_places]
         passages.count_in_passages(

@@ -26,8 +26,8 @@ Is something asked for here at all? People talk in prompts, too, and of many sen
 entry by chance. What is searched for is a request, so this is asked about the parts of a prompt alone.
 
 - `parts`: logarithm of the number of parts that the prompt has: each is one more chance to be wrong.
-- `told`: logarithm of the number of the prompt's sentences, if the part's one ends in a full stop: among
-  others it's likelier talk than one that asks, or an item of a list.
+- `statements`: logarithm of the number of the prompt's sentences, if the part's one ends in a full stop:
+  among others it's likelier talk than one that asks, or an item of a list.
 - `matched`: how many of the part's terms its likeliest entry has, 5 at most, without the language's common
   words.
 """
@@ -393,7 +393,7 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
     """Return the features that tell a request from talk, by the likeliest hit of a prompt's part."""
     return {
         "parts": log(part.count),
-        "told": log(part.sentences) if part.tells else 0.0,
+        "statements": log(part.sentences) if part.is_statement else 0.0,
         "matched": float(min(_count_uncommon(likeliest, part), MOST_MATCHED)),
     }
 

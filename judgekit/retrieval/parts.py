@@ -39,16 +39,16 @@ _CODE = 0.2  # of the characters of a line of code or of a log are signs and dig
 class Part:
     """Some terms of a prompt that are searched together; `text` is where they are in it.
 
-    It `tells` if its sentence ends in a mark that isn't a question mark. `count` is how many parts the prompt
-    has, and `sentences` how many sentences.
+    It `is_statement` if its sentence ends in a mark that isn't a question mark. `count` is how many parts the
+    prompt has, and `sentences` how many sentences.
     """
 
-    __slots__ = ("count", "sentences", "tells", "terms", "text")
+    __slots__ = ("count", "is_statement", "sentences", "terms", "text")
 
-    def __init__(self, text: str, terms: Sequence[Term], *, tells: bool = False) -> None:
+    def __init__(self, text: str, terms: Sequence[Term], *, is_statement: bool = False) -> None:
         self.text = text
         self.terms = terms
-        self.tells = tells
+        self.is_statement = is_statement
         self.count = 1
         self.sentences = 1
 
@@ -119,10 +119,10 @@ def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]
         return []
     parts = []
     windows = []
-    tells = pieces[-1].rstrip(_CLOSING).endswith(_STOPS)
+    is_statement = pieces[-1].rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
         # Its text has the words at both ends, too, that are no terms.
-        parts.append(Part(" ".join(pieces), _terms_in(sentence), tells=tells))
+        parts.append(Part(" ".join(pieces), _terms_in(sentence), is_statement=is_statement))
     else:
         windows = _windows(sentence)
     for clause in clauses:
@@ -130,7 +130,7 @@ def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]
             windows += [clause] if _is_short(clause) else _windows(clause)
     for window in windows:
         text = " ".join(pieces[window[0].place : window[-1].place + 1])
-        parts.append(Part(text, _terms_in(window), tells=tells))
+        parts.append(Part(text, _terms_in(window), is_statement=is_statement))
     return parts
 
 

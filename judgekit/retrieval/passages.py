@@ -53,12 +53,13 @@ def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passa
     """Return the sections of entries by the numbers of these, in their order."""
     passages: dict[int, list[Passage]] = {}
     query = _SECTIONS_IN % ",".join(map(str, numbers))
-    heading = titles = ""
-    for number, line, start, end, words, new_heading, new_titles in opened.connection.execute(
-        query
-    ):
-        if new_heading is not None:
-            heading, titles = new_heading, new_titles
+    heading = ""
+    titles = ""
+    rows = opened.connection.execute(query)
+    for number, line, start, end, words, new_heading, new_titles in rows:
+        if new_heading is not None:  # only the first of several sections below a heading has it
+            heading = new_heading
+            titles = new_titles
         passage = Passage(line, start, end, words, heading, titles)
         passages.setdefault(number, []).append(passage)
     return passages
@@ -72,9 +73,9 @@ def count_in_passages(
 ) -> None:
     """Note how often each section of an entry has which term; `places` are those in the entry's body."""
     body_weight = profile.weights["body"]
-    for number, found in places.items():
+    for number, occurrences in places.items():
         first = 0
-        for place, weight in sorted(found):
+        for place, weight in sorted(occurrences):
             while first < len(passages) and passages[first].end <= place:
                 first += 1
             following = first
@@ -96,14 +97,14 @@ def count_in_passages(
 def _count_in_titles(
     titles: str, patterns: Sequence[Pattern], profile: Profile
 ) -> dict[int, float]:
-    """Return what the occurrences of each term in the headings of a section count."""
+    """Weigh the occurrences of each term in the headings of a section."""
     counts: dict[int, float] = {}
     text = f" {titles} "
     for pattern in patterns:
         number, needle, _ = pattern
         if needle in text:
-            found = find_pattern(text, pattern, profile.bm25["prefix"])
-            weight = sum([weight for _, weight in found])
+            occurrences = find_pattern(text, pattern, profile.bm25["prefix"])
+            weight = sum([weight for _, weight in occurrences])
             counts[number] = counts.get(number, 0.0) + profile.weights["title"] * weight
     return counts
 

@@ -115,7 +115,7 @@ class Request(Strict):
 
     intercept: float = 20.0
     parts: float = 0.0
-    told: float = 0.0
+    statements: float = 0.0
     matched: float = 0.0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hooking import by_user
 from loopback import Loopback, fails, says
-from memory_store import MemoryStore
+from memory_store import write_topics
 
 from judgekit import environment
 from judgekit.hooks import claude_code, fitting, relevance, trial
@@ -75,10 +75,7 @@ def memory(topic: str) -> str:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with a memory for each topic, and a prompt about each; it is the current folder."""
-    store = MemoryStore(tmp_path)
-    for topic in TOPICS:
-        store.add(topic.replace(" ", "-"), f"Handling of the {topic}", f"Each {topic} is kept dry.")
-    store.write_index()
+    write_topics(tmp_path, TOPICS)
     (tmp_path / "prompts.txt").write_text(
         "\n".join([*map(prompt, TOPICS), "ok", prompt(TOPICS[0])])
     )

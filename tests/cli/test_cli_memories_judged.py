@@ -13,7 +13,7 @@ import pytest
 from deciding import DecisionServer
 from hooking import by_project, by_user
 from judged_by_decisions import QUICK, address
-from memory_store import MemoryStore
+from memory_store import write_topics
 
 from judgekit.config import settings
 from judgekit.hooks import claude_code
@@ -34,10 +34,7 @@ JUDGED = f"judge: {{tiers: {{quick: {QUICK}}}}}\nretrieval: {{judge: on}}\nengin
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    store = MemoryStore(tmp_path)
-    for topic in TOPICS:
-        store.add(topic.replace(" ", "-"), f"Handling of the {topic}", f"Each {topic} is kept dry.")
-    store.write_index()
+    write_topics(tmp_path, TOPICS)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -240,7 +240,7 @@ def test_commas_and_joining_words_end_a_clause(prompt: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "tells"),
+    ("prompt", "statements"),
     [
         ("Who owns billing?", {False}),
         ("谁负责账单\uff1f", {False}),
@@ -250,8 +250,8 @@ def test_commas_and_joining_words_end_a_clause(prompt: str) -> None:
         ("账单又坏了。", {True}),
     ],
 )
-def test_a_part_tells_if_its_sentence_ends_so(prompt: str, tells: set[bool]) -> None:
-    assert {part.tells for part in parts.parse(prompt, LANGUAGE)} == tells
+def test_a_part_tells_if_its_sentence_ends_so(prompt: str, statements: set[bool]) -> None:
+    assert {part.is_statement for part in parts.parse(prompt, LANGUAGE)} == statements
 
 
 def test_a_part_knows_how_many_sentences_and_parts_there_are() -> None:

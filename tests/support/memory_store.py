@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.retrieval import compiled, scan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 FOLDERS = {
@@ -122,3 +123,11 @@ def listed(root: Path, kind: str) -> scan.Listing:
         found.problems += listing.problems
         folders += listing.folders
     return found
+
+
+def write_topics(folder: Path, topics: Iterable[str]) -> None:
+    """Write a store into a project with a memory for each topic."""
+    store = MemoryStore(folder)
+    for topic in topics:
+        store.add(topic.replace(" ", "-"), f"Handling of the {topic}", f"Each {topic} is kept dry.")
+    store.write_index()

@@ -24,7 +24,7 @@ _REMEDY = "or write one object a line into a file whose name ends in .jsonl"
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
-    del reading  # a delimiter is none of its signs
+    del reading  # JSON has no delimiters
     sniffing.refuse_others(sniffing.head_of(file), name)
 
 

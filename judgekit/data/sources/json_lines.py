@@ -22,7 +22,7 @@ _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "nul
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
-    del reading  # a delimiter is none of its signs
+    del reading  # JSON has no delimiters
     sniffing.refuse_others(sniffing.head_of(file), name)
 
 

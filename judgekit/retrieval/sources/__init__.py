@@ -32,7 +32,9 @@ _ENCODING_BY_MARK = {
     b"\xfe\xff": "utf-16-be",
 }
 _HEAD = 4_000  # bytes that tell an encoding
-_MOST_COUNTED = 50_000_000  # bytes whose line breaks are counted: some hundredths of a second
+_MOST_COUNTED = (
+    10_000_000  # bytes whose line breaks are counted: hundredths of a second, whenever it grows
+)
 _PIECE = 1_000_000  # bytes
 _NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
 _MOST_NAME = 1_000  # characters
