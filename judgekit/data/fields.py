@@ -20,7 +20,7 @@ from judgekit import environment
 from judgekit.data import conversation
 from judgekit.data.columns import responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
-from judgekit.data.paths import is_path_into, read_cell
+from judgekit.data.paths import column_of, is_path_into, read_cell
 from judgekit.data.values import parse_json
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
@@ -100,7 +100,7 @@ class Fields(NamedTuple):
     def describe(self, *used_otherwise: str) -> str:
         """Return one line that says what is taken from where; columns `used_otherwise` are not named."""
         parts = []
-        mentioned = {*used_otherwise}
+        mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
             part = f"{field} from {names_shown([column])}"
             passed_over = self.others.get(field)
@@ -167,7 +167,7 @@ def fields_of(
     if task == "judge" and "text" in chosen and "text" not in given:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
-    taken = set(chosen.values())
+    taken = {column_of(name, columns) for name in chosen.values()}
     columns_of_fields = {}
     other_columns = {}
     for field in usual:

@@ -36,6 +36,14 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
         return None
 
 
+def column_of(name: str, columns: Collection[str]) -> str:
+    """Name the column that a field comes from: `name` itself, or the one that it's a path into."""
+    path = _compile(name)
+    if name in columns or path is None:
+        return name
+    return _find_root(path)
+
+
 def is_path_into(name: str, columns: Collection[str]) -> bool:
     """Whether a name is a path that begins with one of the columns."""
     path = _compile(name)

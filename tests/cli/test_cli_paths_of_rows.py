@@ -33,6 +33,11 @@ def test_a_path_finds_the_text(served: Served) -> None:
     assert ["In Rome." in each.text for each in asked].count(True) == 1
 
 
+def test_a_column_with_a_path_into_it_is_used(judgekit: Run) -> None:
+    done = judgekit(*JUDGE, "batch.jsonl", "--map", TEXT, "--id", "meta.key", "--show-prompt")
+    assert "not used: custom_id\n" in done.err
+
+
 def test_a_row_keeps_the_columns_that_it_has(served: Served) -> None:
     served(by_content, *JUDGE, "batch.jsonl", "--map", TEXT, "--out", "out.jsonl")
     first = json.loads(Path("out.jsonl").read_text().splitlines()[0])
