@@ -357,7 +357,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
 }
 # Functions of a text, and what they want behind it.
 BEHIND: dict[str, tuple[Any, ...]] = {
-    "gate.issues.wrap": (300,),
+    "markdown.wrap": (300,),
     "hooks.entries.parse_settings": ("settings.json",),
     "replies.extract.extract": (Answer,),
     "judging.findings.mentions": (RUBRIC,),

@@ -8,21 +8,19 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.evaluation import page
 from judgekit.ledger import VerdictLine, verdict_line
+from judgekit.markdown import NOTHING, format_block, format_inline, wrap
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
-from judgekit.text import rubric_name, short_line, visible
+from judgekit.text import rubric_name, short_line
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Finding, Round, Verdict
 
-WIDTH = 100  # columns of a block, which does not wrap
-NOTHING = "-"
 MAX_BODY = 40_000  # characters; GitHub takes 65,536
 _MAX_FINDINGS = 12_000  # characters of them all
 _MAX_TEXT = 600  # characters of one text in a finding
@@ -38,28 +36,6 @@ _HARMLESS = {
     ">": "\u203a",
     "://": ":\u2215\u2215",
 }
-
-
-def format_inline(text: str, limit: int = 200) -> str:
-    """Return text as code within a line or a table, `-` where it is empty."""
-    # A table is cut at every pipe before code is looked for, and a backtick ends code.
-    plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
-    return f"`{plain}`" if plain else NOTHING
-
-
-def format_block(text: str, language: str = "") -> str:
-    """Return text as a block of code: control characters are left out, all else stands as it is."""
-    plain = visible(text)
-    longest_run = max(map(len, re.findall("~+", plain)), default=0)
-    marks = "~" * max(3, longest_run + 1)
-    return f"{marks}{language}\n{plain}\n{marks}"
-
-
-def wrap(text: str, limit: int, first_indent: str = "", indent: str = "") -> str:
-    """Return the beginning of a text, in lines that fit into a block."""
-    return textwrap.fill(
-        short_line(text, limit), WIDTH, initial_indent=first_indent, subsequent_indent=indent
-    )
 
 
 def disarm_title(text: str) -> str:

@@ -17,6 +17,7 @@ from ledger_lines import SHA, round_of, verdict
 from loopback import Answer, Asked, Loopback, says
 from scripted import finding, scores
 
+from judgekit import markdown
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
 from judgekit.gate.github import GhError, notify_and_open_issues
@@ -491,13 +492,13 @@ HOSTILE = [
 @given(st.text() | st.text(alphabet="~`\n a"))
 def test_any_text_stays_inside_its_code(any_text: str) -> None:
     for text in (any_text, *HOSTILE):
-        shown = issues.format_inline(text, 50)
+        shown = markdown.format_inline(text, 50)
         # What is left of Markdown when its code is taken out, as GitHub would.
-        assert re.sub(r"`[^`]*`", "", shown) in ("", issues.NOTHING)
+        assert re.sub(r"`[^`]*`", "", shown) in ("", markdown.NOTHING)
         assert shown.count("`") in (0, 2)
         assert not set("\n|") & set(shown)
         assert len(shown) <= 52
-        first, *inside, last = issues.format_block(text).split("\n")
+        first, *inside, last = markdown.format_block(text).split("\n")
         assert (first, set(first)) == (last, {"~"})
         assert not [line for line in inside if line.strip().startswith(first)]
         title = issues.disarm_title(text)
