@@ -447,7 +447,7 @@ class BatchGateway:
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
-            file = await calls.upload(f"judgekit-{batch.tag}.jsonl", self._manifest.content(batch))
+            file = await calls.upload(_file_name(batch), self._manifest.content(batch))
             batch = self._manifest.store(batch._replace(file=file))
             batch_id = await calls.create(file, place.path, batch.tag)
         except GatewayError as failure:
@@ -479,11 +479,15 @@ class BatchGateway:
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
     async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
-        """Forget a batch of which nothing was asked."""
+        """Forget a batch of which nothing was asked, and delete the provider's copy of its requests."""
         self._manifest.release(batch)
+        if not batch.is_ours:
+            return
         with suppress(GatewayError):
-            if batch.file and batch.is_ours:
-                await calls.delete(batch.file)
+            # An upload that broke off may have arrived, although nobody learned the file's id.
+            file = batch.file or await calls.find_file(_file_name(batch))
+            if file:
+                await calls.delete(file)
 
     async def _recover(self) -> None:
         """Find the batches that may have been made although their making broke off: none is made twice."""
@@ -594,6 +598,11 @@ def _is_over(batch: Batch) -> bool:
         return True
     is_late = batch.deadline is not None and time.time() > batch.deadline
     return is_late and batch.status not in _RUNNING
+
+
+def _file_name(batch: Submitted) -> str:
+    """Name the file of a batch's requests as its provider shows it."""
+    return f"judgekit-{batch.tag}.jsonl"
 
 
 def _reason_of_missing(status: str) -> str:

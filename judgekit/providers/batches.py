@@ -190,6 +190,14 @@ class BatchCalls:
         )
         return str(made.id)
 
+    async def find_file(self, name: str) -> str | None:
+        """Find an uploaded file by its name. Returns its id, or None if there is no such file."""
+        page = await self._do("afile_list", purpose="batch")
+        for file in page.data or ():
+            if file.filename == name:
+                return str(file.id)
+        return None
+
     async def create(self, file: str, path: str, tag: str) -> str:
         arguments: dict[str, Any] = {"completion_window": "24h", "endpoint": f"/v1{path}"}
         made = await self._do(

@@ -70,9 +70,21 @@ def shared_gateways() -> dict[str, Any]:
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
     """Return what the coroutine returns; inside a running loop it gets a thread and a loop of its own."""
     if not _is_inside_a_loop():
-        return asyncio.run(coroutine)
+        return _run_in_new_loop(coroutine)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+        return pool.submit(copy_context().run, _run_in_new_loop, coroutine).result()
+
+
+def _run_in_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(_report_unless_interrupted)
+        return runner.run(coroutine)
+
+
+def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nobody awaited, except Ctrl-C: whoever pressed it needs no traceback."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)
 
 
 def _is_inside_a_loop() -> bool:

@@ -430,6 +430,40 @@ def test_a_batch_that_was_made_although_the_call_failed_is_found(
         assert (sizes(server), words()) == ([2, 0, 0], ["accept"] * 2)
 
 
+def test_a_file_whose_upload_failed_after_it_arrived_is_deleted(
+    batched: Callable[..., Outcome],
+) -> None:
+    write("one", "two")
+    uploaded: list[bool] = []
+
+    def lose_answer(event: str, asked: Asked) -> Answer | None:
+        if event != "create files" or uploaded:
+            return None
+        uploaded.append(True)
+        server.respond(event, asked)
+        return RESET
+
+    with BatchServer(by_content, faults=(lose_answer,)) as server:
+        batched(server)
+        assert (len(server.file_names), server.kept) == (2, [])
+
+
+def test_a_file_of_another_program_is_left_alone(batched: Callable[..., Outcome]) -> None:
+    write("one", "two")
+    refused: list[bool] = []
+
+    def refuse(event: str, _: Asked) -> Answer | None:
+        if event != "create files" or refused:
+            return None
+        refused.append(True)
+        return fails(500)
+
+    with BatchServer(by_content, faults=(refuse,)) as server:
+        server.files["file-of-another"] = b"theirs"
+        batched(server)
+        assert server.kept == ["file-of-another"]
+
+
 def test_what_cannot_pass_ends_the_run_which_goes_on_later(batched: Callable[..., Outcome]) -> None:
     write("one", "two")
     is_locked = [True]
@@ -500,18 +534,21 @@ def end_at(
     return fault
 
 
+@pytest.mark.parametrize("delay_s", [0, 0.3])  # before or after the answer arrives
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_run_goes_on_and_nothing_is_asked_twice(
-    batched: Callable[..., Outcome], stage: str, nth: int
+    batched: Callable[..., Outcome], stage: str, nth: int, delay_s: float
 ) -> None:
     write("one", "two\nTODO", "three")
     strict = (*JUDGE, "--mode", "strict", "--no-cache")
     server: list[BatchServer] = []
 
     def interrupt() -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(delay_s)  # or both signals would be handled as one
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(delay_s)
 
     with BatchServer(by_content, faults=(end_at(stage, interrupt, server, nth),)) as only:
         server.append(only)
@@ -557,7 +594,7 @@ def test_a_killed_run_goes_on_and_no_request_is_paid_twice(
         assert (done.code, sizes(only), len(only.requests)) == (0, [3, 1], 4), done.err
         assert (words(), len(read())) == (["accept", "reject", "accept"], 3)
         assert sum(each["cost_usd"] for each in read()) == pytest.approx(0.044)
-        assert (only.kept[:-1] if stage == "create files" else only.kept) == []
+        assert only.kept == []
 
 
 def test_rows_that_changed_meanwhile_are_asked_anew(batched: Callable[..., Outcome]) -> None:

@@ -64,6 +64,7 @@ class BatchServer(Loopback):
     def __init__(self, *script: Script, faults: tuple[Fault, ...] = (), pages: int = 100) -> None:
         super().__init__(*script)
         self.files: dict[str, bytes] = {}
+        self.file_names: dict[str, str] = {}
         self.batches: dict[str, OneBatch] = {}
         self.events: list[str] = []
         self.ends: dict[int, tuple[str, int]] = {}
@@ -99,14 +100,20 @@ class BatchServer(Loopback):
     def _files_create(self, _: str, asked: Asked) -> Answer:
         head = f"Content-Type: {asked.headers['content-type']}\r\n\r\n".encode()
         parts = email.message_from_bytes(head + asked.raw, policy=email.policy.HTTP).iter_parts()
-        content = next(part for part in parts if part.get_filename()).get_payload(decode=True)
+        part = next(part for part in parts if part.get_filename())
         name = f"file-{len(self.files) + 1}"
-        self.files[name] = bytes(content)
+        self.files[name] = bytes(part.get_payload(decode=True))
+        self.file_names[name] = str(part.get_filename())
         return sends(self._file(name))
 
     def _file(self, name: str) -> dict[str, Any]:
         shown = {"id": name, "object": "file", "bytes": len(self.files[name]), "created_at": 1}
-        return {**shown, "filename": "f.jsonl", "purpose": "batch", "status": "processed"}
+        filename = self.file_names.get(name, "f.jsonl")
+        return {**shown, "filename": filename, "purpose": "batch", "status": "processed"}
+
+    def _files_list(self, _: str, __: Asked) -> Answer:
+        data = [self._file(name) for name in self.kept]
+        return sends({"object": "list", "data": data, "has_more": False})
 
     def _files_content(self, name: str, _: Asked) -> Answer:
         return Answer(self.files[name], headers={"Content-Type": "application/octet-stream"})
