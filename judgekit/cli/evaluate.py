@@ -12,11 +12,11 @@ from typer import Argument, Option
 
 from judgekit.cli import options, output_files
 from judgekit.cli.figures import say_figure, say_line
+from judgekit.cli.layout import parts_text
 from judgekit.cli.memories import measure_memories
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
 from judgekit.cli.progress import count_to
-from judgekit.cli.report import parts_text
 from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName
 from judgekit.data.sources import USUAL_ENDINGS

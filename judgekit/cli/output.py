@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,13 +29,17 @@ _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x
 
 @dataclass
 class Streams:
-    """How much goes to stderr; the command line; the file that results go to, if any, and those so far."""
+    """How much goes to stderr; the command line; the file that results go to, if any, and those so far.
+
+    `is_for_file` while something is rendered that goes to another file.
+    """
 
     quiet: bool = False
     verbose: bool = False
     words: Sequence[str] = ()
     file: Path | None = None
     results: list[str] = field(default_factory=list)
+    is_for_file: bool = False
 
 
 current = Streams()  # of the command that runs
@@ -86,6 +91,25 @@ def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
             sys.stdout.flush()
             sys.stdout.buffer.write(f"{text}\n".encode())
             sys.stdout.flush()
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that results are printed to; None for a file or a pipe."""
+    if current.file is not None or current.is_for_file:
+        return None
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+@contextlib.contextmanager
+def rendering_for_file() -> Iterator[None]:
+    """Render for a file meanwhile: nothing is cut to the width of a terminal."""
+    current.is_for_file = True
+    try:
+        yield
+    finally:
+        current.is_for_file = False
 
 
 @contextlib.contextmanager

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
+from judgekit.cli.layout import parts_text
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
 from judgekit.cli.output import emit, note, say, warn
 from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
-from judgekit.text import counted, escaped, lines_of, short_line
+from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, page, shares
+from judgekit.text import counted, escaped, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
     from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
     from judgekit.data.rows import Rows
     from judgekit.evaluation.conditions import Condition, Operator
 
-_MAX_ROWS = 10  # of a table, in a terminal
 _TIER_COLUMNS = [
     "tier",
     "rows decided",
@@ -36,8 +34,6 @@ _TIER_COLUMNS = [
     "USD",
     "unpriced",
 ]
-_WIDTH = 120
-_COLUMN = 24  # characters of a line where there is no terminal, and of a column at least
 
 _RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
 _LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
@@ -417,55 +413,3 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return Table(list(filled), list(zip(*filled.values(), strict=True)), total=total)
-
-
-def parts_text(parts: Sequence[Part]) -> str:
-    """Return the parts of a page for a terminal; of a long table the first rows."""
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    out = io.StringIO()
-    width = shutil.get_terminal_size((_WIDTH, 20)).columns - 2
-    console = Console(file=out, width=width, color_system=None)
-
-    def print_grid(grid: Grid, rows: Iterable[Sequence[str]]) -> None:
-        for row in rows:
-            grid.add_row(*(Text(escaped(cell)) for cell in row))
-        console.print(grid)
-
-    for part in parts:
-        if isinstance(part, str):
-            console.print(Text(escaped(part)), soft_wrap=True)
-        elif isinstance(part, Table):
-            grid = Grid(box=None, pad_edge=False, header_style="")
-            rows = [[shown(cell) for cell in row] for row in part.rows[:_MAX_ROWS]]
-            for name, most in _column_widths(part, rows, width):
-                grid.add_column(
-                    Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most
-                )
-            print_grid(grid, rows)
-            total = max(part.total, len(part.rows))
-            if total > _MAX_ROWS:
-                on_page = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
-                console.print(f"and {total - _MAX_ROWS} more; --html FILE shows{on_page} them")
-        else:
-            figures = [figure for figure in part if isinstance(figure, Figure)]
-            grid = Grid(box=None, show_header=False, pad_edge=False, header_style="")
-            print_grid(grid, [[figure.name, figure.text, figure.note] for figure in figures])
-    return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))
-
-
-def _column_widths(
-    table: Table, rows: Iterable[Sequence[str]], width: int
-) -> Iterator[tuple[str, int | None]]:
-    """Yield each column with the width that a longer one may have; None for a short one."""
-    lengths = []
-    for column in zip(table.columns, *rows, strict=True):
-        lengths.append(max(map(len, column)))
-    short = [length for length in lengths if length <= _COLUMN]
-    space_left = width - sum(short) - 2 * len(lengths)
-    long_columns = len(lengths) - len(short)
-    most = max(_COLUMN // 2, space_left // max(1, long_columns))
-    for name, length in zip(table.columns, lengths, strict=True):
-        yield name, most if length > _COLUMN else None

@@ -1,0 +1,129 @@
+"""Parts of a page as text: tables and figures, which a narrow terminal makes shorter and never unreadable.
+
+Texts shrink. Names, counts and intervals stay whole, even if a line is longer than the terminal then. What
+isn't printed to a terminal isn't cut at all.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from judgekit.cli.output import terminal_width
+from judgekit.evaluation.page import Figure, Part, Table, shown
+from judgekit.text import escaped, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_ROWS = 10  # of a table
+_TEXTS = {"reasoning": 16, "text": 16, "corrected": 22}
+"""The columns whose cells may shrink, and to how many characters at least: an interval stays whole."""
+_GAP = 2  # blanks between columns
+_INDENT = 2
+
+
+def parts_text(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
+    """Return the parts of a page for a terminal; of a long table the first rows."""
+    width = terminal_width()
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts += lines_of(escaped(part))
+        elif isinstance(part, Table):
+            texts += _table_lines(part, most, width)
+        else:
+            figures = [figure for figure in part if isinstance(figure, Figure)]
+            texts += _figure_lines(figures, width)
+    return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in texts)
+
+
+def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
+    """Return the heading and the first rows of a table, and a line that counts the others."""
+    rows = [[escaped(shown(cell)) for cell in row] for row in table.rows[:most]]
+    names = list(map(escaped, table.columns))
+    least_widths = {}
+    for number, name in enumerate(table.columns):
+        if name in _TEXTS:
+            least_widths[number] = _TEXTS[name]
+    lines = grid_lines([names, *rows], least_widths, width)
+    total = max(table.total, len(table.rows))
+    if total > most:
+        on_page = "" if total == len(table.rows) else f" the first {len(table.rows)} of"
+        lines.append(f"and {total - most} more; --html FILE shows{on_page} them")
+    return lines
+
+
+def _figure_lines(figures: Sequence[Figure], width: int | None) -> list[str]:
+    """Return a line for each figure; a note for which there's no room stands on a line of its own."""
+    rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
+    lines = grid_lines(rows)
+    if width is None or max(map(len, lines), default=0) <= width - _INDENT:
+        return lines
+    lines = []
+    without_notes = grid_lines([row[:2] for row in rows])
+    for line, (_, _, note) in zip(without_notes, rows, strict=True):
+        lines.append(line)
+        if note:
+            lines.append(f"{' ' * _INDENT}{note}")
+    return lines
+
+
+def grid_lines(
+    rows: Sequence[Sequence[str]],
+    least_widths: Mapping[int, int] = MappingProxyType({}),
+    width: int | None = None,
+) -> list[str]:
+    """Return rows as lines with aligned columns, if there's a `width` none longer than that if possible.
+
+    The columns that have `least_widths` shrink to these. If that isn't enough, their cells stand below each
+    row.
+    """
+    from rich.cells import cell_len
+
+    lengths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    if width is None:
+        return _aligned(rows, lengths)
+    widths = _shrink(lengths, least_widths, width - _INDENT)
+    if sum(widths) + _GAP * (len(widths) - 1) <= width - _INDENT:
+        return _aligned(rows, widths)
+    whole = [number for number in range(len(lengths)) if number not in least_widths]
+    lines = _aligned(
+        [[row[number] for number in whole] for row in rows], [lengths[number] for number in whole]
+    )
+    with_texts = lines[:1]
+    for line, row in zip(lines[1:], rows[1:], strict=True):
+        with_texts.append(line)
+        for number in least_widths:
+            if row[number]:
+                text = f"{' ' * _INDENT}{rows[0][number]}: {row[number]}"
+                with_texts += _aligned([[text]], [min(cell_len(text), width - _INDENT)])
+    return with_texts
+
+
+def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int) -> list[int]:
+    """Return the widths of columns: the longest texts give up room until all fit, or are at their least."""
+    widths = list(lengths)
+    gaps = _GAP * (len(widths) - 1)
+    while sum(widths) + gaps > width:
+        shrinking = [number for number in least_widths if widths[number] > least_widths[number]]
+        if not shrinking:
+            break
+        widths[max(shrinking, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """Return rows as lines, each cell filled up to the width of its column, or cut to it."""
+    from rich.cells import cell_len, set_cell_size
+
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, width in zip(row, widths, strict=True):
+            is_long = cell_len(cell) > width
+            cells.append(
+                set_cell_size(cell, width - 1) + "…" if is_long else set_cell_size(cell, width)
+            )
+        lines.append((" " * _GAP).join(cells).rstrip())
+    return lines
