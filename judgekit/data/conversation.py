@@ -161,6 +161,24 @@ def rendered(turns: Sequence[Turn]) -> str:
     return "\n".join(indented)
 
 
+def split_shared(
+    first: Sequence[Turn], second: Sequence[Turn]
+) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
+    """Split two conversations into how both begin, and how each goes on, by one turn at least."""
+    most = min(len(first), len(second)) - 1
+    count = 0
+    while count < most and first[count] == second[count]:
+        count += 1
+    return first[:count], first[count:], second[count:]
+
+
+def words_of(turns: Sequence[Turn]) -> str:
+    """Render turns; of a single answer only its words."""
+    if len(turns) == 1 and turns[0].speaker == ASSISTANT:
+        return turns[0].content
+    return rendered(turns)
+
+
 def is_conversation(value: object) -> bool:
     """Whether a cell is a list of messages, and not one of texts."""
     return isinstance(value, list) and bool(value) and all(_has_role(message) for message in value)

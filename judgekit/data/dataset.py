@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.data import fields as row_fields
 from judgekit.data import seals
 from judgekit.data.paths import is_path_into, read_cell
+from judgekit.data.presets import Recogniser
 from judgekit.data.results import ONLY_OURS, Ids, TakenNames
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
@@ -69,22 +70,29 @@ def double(row_id: str | int, number: int, first_number: int, column: str) -> Un
     return UnreadableRow(number, column, why)
 
 
-def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], list[str]]:
-    """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
+class Survey(NamedTuple):
+    """What the first rows say: their columns, and which export of a tool they may be."""
+
+    names: list[str]
+    recogniser: Recogniser
+
+
+def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Survey]:
+    """Return the rows, and what the first ones say; raises `InputError` where none can be read."""
     stream = iter(rows)
     if rows.lasting:
         # None is kept: a few kilobytes of Parquet may hold a text that is in all rows.
-        names = _names_in(islice(stream, _LOOKED_AT), rows.name, rest=stream)
-        return rows, names
+        return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
     head = list(islice(stream, 1))
-    return chain(head, stream), _names_in(head, rows.name, rest=stream)
+    return chain(head, stream), _survey_head(head, rows.name, rest=stream)
 
 
-def _names_in(
+def _survey_head(
     head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
-) -> list[str]:
-    """Return the columns of some rows; raises `InputError` if none of them can be read."""
+) -> Survey:
+    """Look at some rows; raises `InputError` if none of them can be read."""
     names: dict[str, None] = {}
+    recogniser = Recogniser()
     count = 0
     bad = 0
     first_bad = None
@@ -95,12 +103,13 @@ def _names_in(
             first_bad = first_bad or row
         else:
             names.update(dict.fromkeys(row.columns))
+            recogniser.look(row.columns)
     if not count:
         raise InputError(f"{name}: no rows; nothing to judge")
     if first_bad is not None and bad == count:
         bad += sum(isinstance(row, UnreadableRow) for row in rest)
         raise unreadable(name, first_bad, bad - 1)
-    return list(names)
+    return Survey(list(names), recogniser)
 
 
 class Mappings:
@@ -233,12 +242,19 @@ def open_dataset(
     Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
     `ConfigError`.
     """
-    stream, names = columns(source)
+    stream, (names, recogniser) = survey(source)
+    export = recogniser.recognise(options.task, options.given)
     is_python = isinstance(source, Mappings)
     naming = row_fields.Naming(is_python=is_python)
-    fields = row_fields.fields_of(options.task, names, options.given, source.name, naming)
-    column = options.id_column or row_fields.id_column_of(names, source.name, naming)
-    if column and column not in names and not is_path_into(column, names):
+    fields = row_fields.fields_of(
+        options.task, names, options.given, source.name, naming=naming, export=export
+    )
+    column = options.id_column
+    if not column and export is not None and _is_there(export.id, names):
+        column = export.id
+    if not column:
+        column = row_fields.id_column_of(names, source.name, naming)
+    if column and not _is_there(column, names):
         option = naming.choosing_ids(column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, request)
@@ -253,6 +269,10 @@ def open_dataset(
         keep_bad_rows=is_python,
     )
     return dataset, fields, _unseen(options.task, fields, loaded)
+
+
+def _is_there(column: str, names: Collection[str]) -> bool:
+    return column in names or is_path_into(column, names)
 
 
 def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
@@ -295,8 +315,8 @@ def _unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
     lines = []
     if task == "judge":
         for name in ("reference", "sources"):
-            if name in fields.columns and not getattr(_given(loaded), name):
-                column = fields.columns[name]
+            column = fields.columns.get(name)
+            if column and not getattr(_given(loaded), name):
                 lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
     return lines
 

@@ -14,13 +14,15 @@ import shlex
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, zip_longest
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import conversation
 from judgekit.data.columns import responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
-from judgekit.data.paths import column_of, is_path_into, read_cell
+from judgekit.data.paths import column_of, find_roots, is_path_into, read_cell
+from judgekit.data.presets import read_field
 from judgekit.data.values import parse_json
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
@@ -40,6 +42,7 @@ from judgekit.text import encodable, escaped, is_blank, short_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from judgekit.data.presets import Recognised
     from judgekit.data.sources import DataRow
     from judgekit.judging.documents import File
     from judgekit.rubric.schema import Given
@@ -53,6 +56,7 @@ _ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
+_LABELS = ("label", "winner")
 _TEXT_KEYS = ("text", "content", "page_content")
 
 
@@ -90,19 +94,43 @@ ON_THE_COMMAND_LINE = Naming()
 
 
 class Fields(NamedTuple):
-    """Which column gives which field; which others could have given it; and all that give none."""
+    """Which column gives which field; which others could have given it; and all that give none.
+
+    Rows of an `export` have `paths` for some fields: there the column is only a name for messages, "" if the
+    first rows give nothing.
+    """
 
     columns: Mapping[str, str]
     others: Mapping[str, Sequence[str]]
     unused: Sequence[str]
     naming: Naming = Naming()
+    export: str = ""
+    paths: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+    def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
+        """Read what a row gives for a field; None if there's nothing."""
+        if field in self.paths:
+            return read_field(row.columns, field, self.paths[field])
+        return read_cell(row.columns, self.columns.get(field, ""))
+
+    def name(self, field: str) -> str:
+        """Name the column of a field, for messages."""
+        return self.columns[field] or field
+
+    def _is_fixed(self, field: str) -> bool:
+        """Whether all rows of an export have the same for a field, such as the winner of a chosen text."""
+        paths = self.paths.get(field, ())
+        return bool(paths) and not any(map(find_roots, paths))
 
     def describe(self, *used_otherwise: str) -> str:
         """Return one line that says what is taken from where; columns `used_otherwise` are not named."""
         parts = []
         mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
-            part = f"{field} from {names_shown([column])}"
+            if not column:
+                continue
+            verb = "is" if self._is_fixed(field) else "from"
+            part = f"{field} {verb} {names_shown([column])}"
             passed_over = self.others.get(field)
             if passed_over:
                 part += f" (not {names_shown(passed_over)})"
@@ -112,7 +140,7 @@ class Fields(NamedTuple):
         unused = _without(self.unused, mentioned)
         if unused:
             text += f"; not used: {names_shown(unused)}"
-        return text
+        return f"{self.export}: {text}" if self.export else text
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
@@ -134,17 +162,21 @@ def fields_of(
     given: Mapping[str, str],
     name: str,
     naming: Naming = Naming(),  # noqa: B008 - a value that never changes
+    export: Recognised | None = None,
 ) -> Fields:
     """Return which of the `columns` of `name` give which field; a field `given` as "" is not taken.
 
-    Raises `UsageError` for an unknown field or column, where no column gives a text, and where several may;
-    its text says how to name one, by `naming`.
+    Of an `export` its paths come first, but for what is `given`. Raises `UsageError` for an unknown field or
+    column, where no column gives a text, and where several may; its text says how to name one, by `naming`.
     """
     # All names are compared in their plain form.
     usual = {}
     for field, names in USUAL[task].items():
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
+    paths = {} if export is None else _paths_beside(export, given)
+    closed = export is not None and not export.uses_usual_names
+    left_open = _LABELS if closed else tuple(usual)  # to columns with usual names
     by_name: dict[str, str] = {}
     for column in columns:
         by_name.setdefault(plain(column), column)
@@ -153,28 +185,55 @@ def fields_of(
         # "text" itself comes before a model's response, and that before the other usual names.
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
-    free = {key: column for key, column in by_name.items() if column not in given.values()}
+    taken_first = {*given.values(), *_roots_of(paths)}
+    free = {key: column for key, column in by_name.items() if column not in taken_first}
     if task == "compare" and not (given.get("a") or given.get("b")):
         usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
     chosen = {field: column for field, column in given.items() if column}
+    for field in paths:
+        chosen[field] = export.shown.get(field, "") if export else ""
     others = {}
     for field, names_of_field in usual.items():
         fitting = [plain_name for plain_name in names_of_field if plain_name in free]
-        if field not in given and fitting:
+        is_open = field in left_open and field not in given and field not in paths
+        if is_open and fitting:
             chosen[field] = free.pop(fitting[0])
             others[field] = [free[plain_name] for plain_name in fitting[1:]]
     _leave_one_way_to_text(task, chosen, given, name, columns, naming)
-    if task == "judge" and "text" in chosen and "text" not in given:
+    if task == "judge" and "text" in chosen and "text" not in given and "text" not in paths:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
     taken = {column_of(name, columns) for name in chosen.values()}
+    taken.update(taken_first)
     columns_of_fields = {}
     other_columns = {}
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
             other_columns[field] = _without(others.get(field, ()), taken)
-    return Fields(columns_of_fields, other_columns, _without(columns, taken), naming)
+    if export is None:
+        return Fields(columns_of_fields, other_columns, _without(columns, taken), naming)
+    return Fields(
+        columns=columns_of_fields,
+        others=other_columns,
+        unused=_without(columns, taken) if export.uses_usual_names else [],
+        naming=naming,
+        export=export.name,
+        paths={field: paths[field] for field in paths if field in columns_of_fields},
+    )
+
+
+def _paths_beside(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
+    """Return the paths of an export for fields that the caller leaves open."""
+    return {field: path for field, path in export.paths.items() if field not in given}
+
+
+def _roots_of(paths: Mapping[str, Sequence[str]]) -> set[str]:
+    roots = set()
+    for alternatives in paths.values():
+        for path in alternatives:
+            roots.update(find_roots(path))
+    return roots
 
 
 def id_column_of(
@@ -309,10 +368,10 @@ def document(
         if getattr(given, role):
             words = _said(fields, row, role)
             about[role] = words if words.strip() else getattr(task, role)
-    conversation = fields.columns.get("conversation")
-    text_column = conversation or fields.columns["text"]
-    if conversation:
-        text, before = _spoken(read_cell(row.columns, conversation), conversation, judge_turn)
+    has_conversation = "conversation" in fields.columns
+    text_column = fields.name("conversation" if has_conversation else "text")
+    if has_conversation:
+        text, before = _spoken(fields.read(row, "conversation"), text_column, judge_turn)
         descriptions = filter(None, (about["description"], before))
         about["description"] = "\n\n".join(descriptions)
     else:
@@ -320,9 +379,8 @@ def document(
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), alias="text")]
-    sources = fields.columns.get("sources")
-    if given.sources and sources:
-        files += _sources(read_cell(row.columns, sources), sources, fields.naming)
+    if given.sources and "sources" in fields.columns:
+        files += _sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
     author = _author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**about), author)
 
@@ -331,10 +389,15 @@ def comparison(
     fields: Fields, row: DataRow, prompt: str = "", families: Sequence[str | None] = ()
 ) -> ComparisonInput:
     """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
-    if column := fields.columns.get("texts"):
-        texts = _listed_texts(fields, row, column)
+    row_prompt = _said(fields, row, "prompt")
+    if row_prompt.strip():
+        prompt = row_prompt
+    if "texts" in fields.columns:
+        texts = _listed_texts(fields, row, fields.name("texts"))
+    elif not prompt.strip() and _are_conversations(fields, row):
+        prompt, texts = _split_conversations(fields, row)
     else:
-        texts = [(fields.columns[field], _said(fields, row, field)) for field in ("a", "b")]
+        texts = [(fields.name(field), _said(fields, row, field)) for field in ("a", "b")]
     files = []
     for letter, (column, text) in zip(LETTERS, texts, strict=False):
         if is_blank(text):
@@ -345,15 +408,29 @@ def comparison(
     authors = []
     for letter, family in zip_longest(LETTERS[: len(texts)], families[: len(texts)]):
         authors.append(_author(fields, row, f"author_{letter.lower()}") or family)
-    row_prompt = _said(fields, row, "prompt")
-    if row_prompt.strip():
-        prompt = row_prompt
     return ComparisonInput(prompt, tuple(files), tuple(authors))
+
+
+def _are_conversations(fields: Fields, row: DataRow) -> bool:
+    return all(conversation.is_conversation(fields.read(row, field)) for field in ("a", "b"))
+
+
+def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[str, str]]]:
+    """Take what two conversations have in common for their prompt, and how each goes on for a text."""
+    first, second = (_turns(fields.read(row, field), fields.name(field)) for field in ("a", "b"))
+    shared, *rests = conversation.split_shared(first, second)
+    prompt = conversation.rendered(shared)
+    if len(shared) == 1:
+        prompt = shared[0].content
+    texts = []
+    for field, rest in zip(("a", "b"), rests, strict=True):
+        texts.append((fields.name(field), conversation.words_of(rest)))
+    return prompt, texts
 
 
 def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
     """Return the names and texts of a list; raises `FieldError` for anything else."""
-    value = read_cell(row.columns, column)
+    value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
     if not isinstance(value, list) or not documents.LEAST_TEXTS <= len(value) <= MOST_TEXTS:
@@ -391,7 +468,7 @@ def winner(fields: Fields, row: DataRow) -> str:
                 else:
                     letter_by_name[key] = letter
     most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
-    value = read_cell(row.columns, fields.columns.get("winner", ""))
+    value = fields.read(row, "winner")
     key = labels.key_of(value)
     if labels.number_of(key) is not None:  # it depends on the others
         return key
@@ -412,7 +489,7 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
         return None
     if task == "compare":
         return winner(fields, row)
-    return labels.key_of(read_cell(row.columns, fields.columns[field]))
+    return labels.key_of(fields.read(row, field))
 
 
 def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
@@ -437,13 +514,14 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:
     """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
-    column = fields.columns.get(field)
-    if not column:
+    if field not in fields.columns:
         return ""
-    value = read_cell(row.columns, column)
+    column = fields.name(field)
+    value = fields.read(row, field)
     if isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
-    if field in ("a", "b") and conversation.is_conversation(value):
+    may_be_conversation = field in ("a", "b") or field in fields.paths
+    if may_be_conversation and conversation.is_conversation(value):
         return _spoken(value, column, "last")[0]
     return _text(value, field, column, fields.naming)
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import outputs
 from judgekit.config import TIE
 from judgekit.data import fields, sniffing, tables
-from judgekit.data.dataset import columns as columns_of
-from judgekit.data.dataset import unreadable
+from judgekit.data.dataset import survey, unreadable
 from judgekit.data.paths import is_path_into
+from judgekit.data.presets import Recogniser
 from judgekit.data.results import OURS, Ids, hold_alone, place_of
 from judgekit.data.rows import Rows, open_rows
 from judgekit.data.sources import JSON_LINES, DataRow, UnreadableRow
@@ -238,7 +238,7 @@ class ResultFile:
         names = tuple(row.own)
         if self._names != names:
             self._names = names
-            self._fields = self._fields_of(names)
+            self._fields = self._fields_of(names, row.own)
         if self._fields is None:
             return ""
         data_row = DataRow(0, row.own)
@@ -251,7 +251,7 @@ class ResultFile:
             return " ".join(f"{file.path}: {short_line(file.text, share)}" for file in files)
         return ""
 
-    def _fields_of(self, names: Sequence[str]) -> Fields | None:
+    def _fields_of(self, names: Sequence[str], own: Mapping[str, Any]) -> Fields | None:
         given = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
@@ -261,8 +261,11 @@ class ResultFile:
             elif f"row.{column}" in names:
                 # So a column of the row stands that had a name of ours.
                 given[field] = f"row.{column}"
+        recogniser = Recogniser()
+        recogniser.look(own)
+        export = recogniser.recognise(self.task, given)
         with suppress(UsageError):
-            return fields.fields_of(self.task, names, given, self.name)
+            return fields.fields_of(self.task, names, given, self.name, export=export)
         return None
 
 
@@ -348,10 +351,10 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
 
     The labels are as the rows have them.
     """
-    stream, names = columns_of(rows)
-    row_fields = fields.fields_of("judge", names, columns.given, rows.name)
-    column = row_fields.columns.get("label")
-    if column is None:
+    stream, (names, recogniser) = survey(rows)
+    export = recogniser.recognise("judge", columns.given)
+    row_fields = fields.fields_of("judge", names, columns.given, rows.name, export=export)
+    if "label" not in row_fields.columns:
         problem = f"expected a column label; it has {', '.join(names)}"
         raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
     if columns.id_column and columns.id_column not in names:
@@ -366,7 +369,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         where = f"{rows.name}: row {row.number}"
-        value = row.columns.get(column)
+        value = row_fields.read(row, "label")
         if labels.is_no_label(value):
             left_out.blank += 1
             continue

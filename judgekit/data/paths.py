@@ -1,4 +1,7 @@
-"""Cells that a path names inside a column, in JMESPath: `response.body.choices[0].message.content`."""
+"""Cells that a path names inside a column, in JMESPath: `response.body.choices[0].message.content`.
+
+Beside JMESPath's own functions there's `parse_json`, since tools like to keep JSON in JSON.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,36 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jmespath
+from jmespath import functions
 from jmespath.exceptions import JMESPathError
 
 from judgekit.data.values import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from jmespath.parser import ParsedResult
+
+
+class _Functions(functions.Functions):  # type: ignore[misc]  # jmespath has no types
+    @functions.signature({"types": []})  # type: ignore[untyped-decorator]  # the same
+    def _func_parse_json(self, value: object) -> object:
+        return parse_json(value) if isinstance(value, str) else value
+
+
+# Nodes whose first child gives what the others look at.
+_ONWARD = frozenset(
+    (
+        "filter_projection",
+        "flatten",
+        "index_expression",
+        "pipe",
+        "projection",
+        "subexpression",
+        "value_projection",
+    )
+)
+_OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -26,12 +51,12 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
     path = _compile(name)
     if path is None:
         return None
-    root = _find_root(path)
     data = columns
-    if isinstance(columns.get(root), str):
-        data = {**columns, root: parse_json(columns[root])}
+    for root in _opened_roots(name):
+        if isinstance(columns.get(root), str):
+            data = {**data, root: parse_json(columns[root])}
     try:
-        return path.search(data)
+        return path.search(data, options=_OPTIONS)
     except JMESPathError:  # a function that such a value hasn't
         return None
 
@@ -47,10 +72,12 @@ def column_of(name: str, columns: Collection[str]) -> str:
 def is_path_into(name: str, columns: Collection[str]) -> bool:
     """Whether a name is a path that begins with one of the columns."""
     path = _compile(name)
-    return path is not None and path.parsed["type"] != "field" and _find_root(path) in columns
+    if path is None or path.parsed["type"] == "field":
+        return False
+    return any(root in columns for root in _roots_of(path))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _compile(name: str) -> ParsedResult | None:
     try:
         return jmespath.compile(name)
@@ -60,10 +87,44 @@ def _compile(name: str) -> ParsedResult | None:
 
 def _find_root(path: ParsedResult) -> str:
     """Find the first column that a path looks at; "" if there's none."""
+    return next(iter(_roots_of(path)), "")
+
+
+def find_roots(name: str) -> list[str]:
+    """Find the columns that a path may begin with: those of each alternative, and of each part of a list."""
+    path = _compile(name)
+    return [] if path is None else _roots_of(path)
+
+
+def _roots_of(path: ParsedResult) -> list[str]:
+    roots: dict[str, None] = {}
     nodes = [path.parsed]
     while nodes:
         node = nodes.pop(0)
         if node["type"] == "field":
-            return str(node["value"])
-        nodes = [*node["children"], *nodes]
-    return ""
+            roots[str(node["value"])] = None
+        children = node["children"]
+        if node["type"] in _ONWARD:
+            children = children[:1]
+        nodes = [*children, *nodes]
+    return list(roots)
+
+
+@lru_cache(maxsize=256)
+def _opened_roots(name: str) -> Sequence[str]:
+    """Find the columns that a path leads into: of `a.b || c` it's `a`, and `c` is taken as it stands."""
+    path = _compile(name)
+    roots: dict[str, None] = {}
+    nodes = [] if path is None else [path.parsed]
+    while nodes:
+        node = nodes.pop(0)
+        children = node["children"]
+        is_call = node["type"] == "function_expression" and node["value"] != "to_string"
+        if node["type"] in _ONWARD:
+            children = children[:1]
+        if node["type"] in _ONWARD or is_call:
+            for child in children:
+                if child["type"] == "field":
+                    roots[str(child["value"])] = None
+        nodes = [*children, *nodes]
+    return list(roots)

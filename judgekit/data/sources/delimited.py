@@ -11,12 +11,14 @@ from judgekit.data import sniffing
 from judgekit.data.cells import CellError, check_names, check_text
 from judgekit.data.sources import TOO_LONG, DataRow, without_packing
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
+from judgekit.data.sources.output_columns import find_outputs
 from judgekit.judging.documents import MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from judgekit.data.sources import Reading, Stream
+    from judgekit.data.sources.output_columns import OutputColumns
 
 _INDEX = "Unnamed: 0"
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
@@ -32,6 +34,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names: list[str] | None = None
+    outputs: OutputColumns | None = None
     cleared = 0  # rows without anything since the last other one
     number = 0
     while True:
@@ -48,7 +51,9 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             if names is None:
                 if _is_separator_line(cells):
                     continue
-                names = check_names(_with_name_of_index(_without_blank_end(cells, 1)))
+                header = _with_name_of_index(_without_blank_end(cells, 1))
+                outputs = find_outputs(header)
+                names = check_names(outputs.unique_names() if outputs else header)
                 continue
             is_cleared = lines.has_only(delimiter)
             row = _named(names, cells)
@@ -71,10 +76,18 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         for place in range(number - cleared, number):
             yield DataRow(place, _named(names, [""] * len(names)))
         cleared = 0
-        if problem is None:
+        if problem is None and outputs is not None:
+            yield from _rows_of_outputs(outputs, number, row)
+        elif problem is None:
             yield DataRow(number, row)
         else:
             yield unreadable_row(problem, number, lines.line)
+
+
+def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
+    first = (number - 1) * len(outputs.outputs) + 1
+    for place, columns in enumerate(outputs.rows(list(row.values())), first):
+        yield DataRow(place, columns)
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:

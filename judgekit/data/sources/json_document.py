@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from judgekit.data import columns, sniffing
+from judgekit.data import columns, presets, sniffing
 from judgekit.data.cells import CellError
 from judgekit.data.sources import DataRow, json_lines
 from judgekit.data.sources.line_reader import BOM, unreadable_row
@@ -14,7 +14,7 @@ from judgekit.errors import InputError
 from judgekit.text import RepeatedKeyError, counted, with_different_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.data.sources import Reading, Stream
 
@@ -79,6 +79,11 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         return document
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected {_LISTED}, got one value")
+    rows = presets.find_rows(document)
+    if rows is None:
+        rows = _rows_of_split_table(document)
+    if rows is not None:
+        return rows
     lists = {}
     for key, value in document.items():
         is_list = isinstance(value, list) and any(isinstance(item, dict) for item in value)
@@ -91,3 +96,16 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         return [document]
     got = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
     raise InputError(f"{name}: expected {_LISTED}, got {got}; keep one list, {_REMEDY}")
+
+
+def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Build the rows of a table that pandas wrote as `columns` and `data`; None if it's no such table."""
+    names = document.get("columns")
+    data = document.get("data")
+    if not isinstance(names, list) or not isinstance(data, list):
+        return None
+    are_names = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    are_rows = all(isinstance(cells, list) and len(cells) == len(names) for cells in data)
+    if not are_names or not are_rows:
+        return None
+    return [dict(zip(names, cells, strict=True)) for cells in data]

@@ -1,0 +1,173 @@
+"""What the bodies of requests and replies say that programs keep: those of the APIs of models, and JSON.
+
+Only exports of known tools are read like this. In rows of anybody else an object in place of a text is an
+error, since half of it must not be judged for the whole.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from judgekit.data import conversation
+from judgekit.data.columns import is_usual_name
+from judgekit.data.conversation import ASSISTANT, NotUnderstoodError
+from judgekit.data.values import parse_json
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MESSAGES = ("messages", "contents", "turns")
+_REQUEST_KEYS = (*_MESSAGES, "input", "inputText", "prompt")
+_INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruction")
+
+
+def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Read what a model said out of its API's reply: its text, or of any other value its JSON.
+
+    A list of messages is left as it is: it's a conversation.
+    """
+    if conversation.is_conversation(value):
+        return value
+    if isinstance(value, list):
+        words = _read_blocks(value)
+        return _as_text(value) if words is None else words
+    if isinstance(value, dict):
+        message = _message_in(value)
+        if isinstance(message, str):
+            return message
+        words = None if message is None else _last_words(message)
+        return _as_text(value) if words is None else words
+    return value
+
+
+def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Read what a model was asked: the only message, all of several, or what an object says of a question.
+
+    A text may hold all that as JSON; a text that holds anything else is what was asked.
+    """
+    text = value
+    if isinstance(value, str):
+        if value.lstrip()[:1] not in ("[", "{"):
+            return value
+        value = parse_json(value)
+    said = _said_by(value)
+    return _as_text(text) if said is None else said
+
+
+def _said_by(value: object) -> str | None:
+    """Read the question in a list of messages or in an object; None if there's none."""
+    if isinstance(value, list):
+        if value and all(isinstance(item, str) for item in value):
+            return "\n".join(value)
+        return _read_messages(value)
+    if not isinstance(value, dict):
+        return None
+    inner = _question_in(value)
+    if inner is None:
+        return None
+    question = read_request(inner)
+    instructions = _instructions_in(value)
+    if instructions and isinstance(question, str):
+        return f"{instructions}\n\n{question}"
+    return question if isinstance(question, str) else None
+
+
+def _question_in(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+    """Find what asks in an object: messages, what's named like a question, or the only value."""
+    for key in _REQUEST_KEYS:
+        if request.get(key):
+            return request[key]
+    for key, value in request.items():
+        if is_usual_name(key, ("description",)) and isinstance(value, str | list) and value:
+            return value
+    if len(request) == 1:
+        (value,) = request.values()
+        return value if isinstance(value, str | dict) else None
+    return None
+
+
+def _instructions_in(request: Mapping[str, Any]) -> str:
+    """Read the instructions that some APIs take beside the messages."""
+    for key in _INSTRUCTIONS:
+        value = request.get(key)
+        if isinstance(value, str):
+            return f"system: {value}"
+        if isinstance(value, dict) and isinstance(value.get("parts"), list):
+            value = value["parts"]
+        if isinstance(value, list) and value:
+            words = _read_blocks(value)
+            return f"system: {words}" if words else ""
+    return ""
+
+
+def _read_messages(value: list[Any]) -> str | None:
+    """Render messages; of the only one its words. None if they aren't understood."""
+    if not conversation.is_conversation(value):
+        return _read_blocks(value)
+    try:
+        turns = conversation.read(value)
+    except NotUnderstoodError:
+        return None
+    if len(turns) == 1:
+        return turns[0].content
+    return conversation.rendered(turns)
+
+
+def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+    """Find the message in a reply of the APIs of OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
+    if "role" in reply:
+        return reply
+    for key in ("choices", "candidates"):  # of several the first
+        choices = reply.get(key)
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            first = choices[0]
+            return first.get("message") or first.get("content") or first.get("text")
+    output = reply.get("output")
+    if isinstance(output, dict) and isinstance(output.get("message"), dict):
+        return output["message"]
+    for key in ("output", "content", "messages"):
+        value = reply.get(key)
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return value
+    message = reply.get("message")
+    return message if isinstance(message, dict) else None
+
+
+def _last_words(message: object) -> str | None:
+    """Read the words of a message, or of the assistant's last one; None if it isn't understood."""
+    if isinstance(message, dict):
+        message = [{"role": ASSISTANT, **message}]
+    if not isinstance(message, list):
+        return None
+    if not conversation.is_conversation(message):
+        return _read_blocks(message)
+    return _last_said(message)
+
+
+def _read_blocks(blocks: list[Any]) -> str | None:
+    """Read the content blocks or the items of a reply; None if they are neither."""
+    if not blocks or not all(isinstance(block, dict) for block in blocks):
+        return None
+    as_message = [{"role": ASSISTANT, "content": blocks}]
+    words = _last_said(as_message)
+    return _last_said(blocks) if words is None else words
+
+
+def _last_said(messages: list[Any]) -> str | None:
+    try:
+        turns = conversation.read(messages)
+    except NotUnderstoodError:
+        return None
+    for turn in reversed(turns):
+        if turn.speaker == ASSISTANT:
+            return turn.content
+    return None
+
+
+def _as_text(value: object) -> Any:  # noqa: ANN401 - as above
+    """Return a value as it is if it's a text, a number or nothing; else its JSON."""
+    if isinstance(value, list | dict):
+        return encodable(json.dumps(value, ensure_ascii=False))
+    return value

@@ -1,0 +1,174 @@
+"""Exports of other tools, recognised by their keys; `presets.toml` says where the fields are in each."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from judgekit import environment
+from judgekit.data.bodies import read_reply, read_request
+from judgekit.data.paths import find_roots, read_cell
+from judgekit.evaluation.labels import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Task: TypeAlias = Literal["judge", "compare"]
+
+_LOOKED_AT = 3  # rows of a document
+_NOTHING: tuple[object, ...] = (None, "", [], {})
+_REPLIES = ("text", "a", "b")
+_JUDGED = ("text", "conversation", "a", "b", "texts")
+_LABELS = ("label", "winner")
+_REQUESTS = ("description", "prompt", "acceptance", "reference")
+
+
+class Preset(NamedTuple):
+    """An export of a tool: how it's recognised, and the paths of each field. `presets.toml` explains each."""
+
+    name: str
+    has: Sequence[str]
+    document: str = ""
+    only: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+    leave_out: frozenset[str] = frozenset()
+    usual: bool = False
+    id: str = ""
+    judge: Mapping[str, Sequence[str]] | None = None
+    compare: Mapping[str, Sequence[str]] | None = None
+
+    def fields(self, task: Task) -> Mapping[str, Sequence[str]] | None:
+        """Map the fields of a task to their paths; None if such rows are none for this task."""
+        return self.judge if task == "judge" else self.compare
+
+    def fits(self, columns: Mapping[str, Any]) -> bool:
+        """Whether a row is one of this export."""
+        if self.only and not self.only.issuperset(columns):
+            return False
+        if self.lacks and not self.lacks.isdisjoint(map(plain, columns)):
+            return False
+        return all(is_given(read_cell(columns, path)) for path in self.has)
+
+
+class Recognised(NamedTuple):
+    """An export that rows were taken for, with the paths of its fields for a task.
+
+    `shown` has those fields that the first rows give anything for, with the paths that gave it.
+    """
+
+    name: str
+    paths: Mapping[str, Sequence[str]]
+    shown: Mapping[str, str]
+    uses_usual_names: bool
+    id: str
+
+
+def names() -> list[str]:
+    """List what the exports are called."""
+    return [preset.name for preset in _presets()]
+
+
+def is_given(value: object) -> bool:
+    return not any(value is nothing or value == nothing for nothing in _NOTHING)
+
+
+def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Read the first of several paths that gives anything, as a field says it; None if none does."""
+    for path in paths:
+        value = read_cell(columns, path)
+        if not is_given(value):
+            continue
+        if field in _REPLIES:
+            return read_reply(value)
+        return read_request(value) if field in _REQUESTS else value
+    return None
+
+
+class Recogniser:
+    """Looks at the first rows, and says which export they are."""
+
+    def __init__(self) -> None:
+        self._found: Preset | None = None
+        self._giving: dict[tuple[Task, str], dict[str, None]] = {}
+
+    def look(self, columns: Mapping[str, Any]) -> None:
+        """Take a row for one of an export, and note which paths give anything."""
+        if self._found is None:
+            self._found = next((preset for preset in _presets() if preset.fits(columns)), None)
+        if self._found is None:
+            return
+        tasks: tuple[Task, ...] = ("judge", "compare")
+        for task in tasks:
+            for field, paths in (self._found.fields(task) or {}).items():
+                giving = self._giving.setdefault((task, field), {})
+                path = next((path for path in paths if is_given(read_cell(columns, path))), None)
+                if path is not None:
+                    giving[path] = None
+
+    def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
+        """Say which export the rows are, if they can be judged or compared as such.
+
+        They are none if what's judged is `given`: who names that knows how to read the rows.
+        """
+        if any(given.get(field) for field in _JUDGED):
+            return None
+        if self._found is None or self._found.fields(task) is None:
+            return None
+        shown = {}
+        for (its_task, field), giving in self._giving.items():
+            if its_task == task and giving:
+                shown[field] = " or ".join(dict.fromkeys(map(_show, giving)))
+        paths = dict(self._found.fields(task) or {})
+        for field in _LABELS:
+            if field not in shown:  # so that rows without labels have none
+                paths.pop(field, None)
+        # Rows with a text of their own aren't read as conversations, and the other way round.
+        if "text" in shown:
+            paths.pop("conversation", None)
+        elif "conversation" in shown:
+            paths.pop("text", None)
+        return Recognised(
+            name=self._found.name,
+            paths=paths,
+            shown={field: path for field, path in shown.items() if field in paths},
+            uses_usual_names=self._found.usual,
+            id=self._found.id,
+        )
+
+
+def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Find the rows in a document that is an export; None if it's none."""
+    for preset in _presets():
+        if not preset.document:
+            continue
+        rows = read_cell(document, preset.document)
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            continue
+        if any(preset.fits(row) for row in rows[:_LOOKED_AT]):
+            return [_without(row, preset.leave_out) for row in rows]
+    return None
+
+
+def _without(row: Mapping[str, Any], left_out: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in left_out}
+
+
+def _show(path: str) -> str:
+    """Name what a path leads to, for a message: long ones by the columns that they begin with."""
+    roots = find_roots(path)
+    if not roots:
+        return path.strip("'")
+    is_plain = not set("|&?(@") & set(path)
+    return path.replace('"', "") if is_plain else " and ".join(roots)
+
+
+@cache
+def _presets() -> Sequence[Preset]:
+    presets = []
+    for entry in environment.table(__file__, "presets.toml")["preset"]:
+        values = dict(entry)
+        for key in ("only", "leave_out"):
+            values[key] = frozenset(values.get(key, ()))
+        values["lacks"] = frozenset(map(plain, values.get("lacks", "").split()))
+        presets.append(Preset(**values))
+    return presets

@@ -1,0 +1,84 @@
+"""Tables with a column for each model's output, as promptfoo writes them: each output is a row of its own.
+
+`question, [model] Answer: {{question}}, Status, Score, …, [other] Answer: {{question}}, Status, Score, …`
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_TITLE = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
+_HOLE = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
+_BESIDE = ("Status", "Score")  # what stands behind each output
+
+
+class Output(NamedTuple):
+    """A column of outputs: where it stands, the columns behind it, and the model and prompt in its title."""
+
+    place: int
+    end: int
+    model: str
+    prompt: str
+
+
+class OutputColumns(NamedTuple):
+    """The columns of such a table: those of the test's variables, and those of outputs."""
+
+    names: list[str]
+    variables: int
+    outputs: Sequence[Output]
+
+    def unique_names(self) -> list[str]:
+        """Name each column differently: those of an output have its number."""
+        names = self.names[: self.variables]
+        for number, output in enumerate(self.outputs, 1):
+            names += [f"{number}. {self.names[place]}" for place in range(output.place, output.end)]
+        return names
+
+    def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield a row for each output, as promptfoo has it in JSON."""
+        variables = dict(zip(self.names, cells[: self.variables], strict=False))
+        for output in self.outputs:
+            details = dict(
+                zip(
+                    self.names[output.place + 1 : output.end],
+                    cells[output.place + 1 : output.end],
+                    strict=True,
+                )
+            )
+            yield {
+                "provider": {"id": output.model},
+                "prompt": _fill(output.prompt, variables),
+                "vars": variables,
+                "response": {"output": cells[output.place]},
+                "gradingResult": details,
+            }
+
+
+def find_outputs(names: Sequence[str]) -> OutputColumns | None:
+    """Find the columns of outputs by the header; None if it's an ordinary table."""
+    places = []
+    for place in range(len(names) - len(_BESIDE)):
+        beside = tuple(names[place + 1 : place + 1 + len(_BESIDE)])
+        if beside == _BESIDE and _TITLE.fullmatch(names[place]):
+            places.append(place)
+    if not places:
+        return None
+    outputs = []
+    for place, end in zip(places, [*places[1:], len(names)], strict=True):
+        title = _TITLE.fullmatch(names[place])
+        assert title is not None, "it was looked for"  # noqa: S101
+        outputs.append(Output(place, end, title[1], title[2]))
+    return OutputColumns(list(names), places[0], outputs)
+
+
+def _fill(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Fill the prompt's template; a prompt that's known by its name alone stays one."""
+    if variables and "{{" not in prompt:
+        return {"label": prompt}
+    filled = _HOLE.sub(lambda hole: variables.get(hole[1], hole[0]), prompt)
+    return {"label": prompt, "raw": filled}
