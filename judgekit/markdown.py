@@ -1,4 +1,4 @@
-"""Markdown with texts of others, which are shown as code: there nothing links, loads, mentions or formats."""
+"""Markdown with texts of others, in which nothing links, loads, mentions or formats: as code, or escaped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from judgekit.text import short_line, visible
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"
+_BEGINS_LIST = re.compile(r"\d+[.)](?=\s|$)|[-+=](?=[-+=\s]|$)")
+_BEGINS_LINK = re.compile(
+    r"(?<=www)\.|(?<=[@#])(?=\S)|(?<=:/)(?=/)|(?<=\bgh)-(?=\d)", re.IGNORECASE
+)
+_FORMATS = {ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#!|~$&@"}
+# A blank of no width, so that no forge takes what's around it for a link or a name.
+_APART = "&#8203;"
 
 
 def format_inline(text: str, limit: int = 200) -> str:
@@ -16,6 +23,22 @@ def format_inline(text: str, limit: int = 200) -> str:
     # A table is cut at every pipe before code is looked for, and a backtick ends code.
     plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
+
+
+def escape_prose(text: str, limit: int = 400) -> str:
+    """Return text as one line of prose for within a line or a table.
+
+    Entities stand for signs that format. Forges look for names (@team), issues (#1, GH-1) and addresses in
+    what is shown, so a blank of no width stands within them.
+    """
+    plain = short_line(text, limit)
+    begin = _BEGINS_LIST.match(plain)
+    escaped = _BEGINS_LINK.sub(lambda match: f"{match[0]}\0", plain).translate(_FORMATS)
+    if begin:
+        at = begin.end() - 1
+        sign = plain[at]
+        escaped = f"{plain[:at]}&#{ord(sign)};{escaped[at + 1 :]}"
+    return escaped.replace("\0", _APART)
 
 
 def format_block(text: str, language: str = "") -> str:

@@ -42,6 +42,7 @@ _COMMANDS = {
         r"(?!-- (?:system|user|assistant)$)"
     ),
 }
+_ANNOTATIONS = ("::error ", "::warning ", "::notice ")
 _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
 
@@ -141,6 +142,22 @@ def disarmed_xml(text: str) -> str:
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_XML)
     return _without_commands(text, "&#x{:x};")
+
+
+def disarmed_csv(text: str) -> str:
+    """Return CSV in which neither a CI server nor a terminal finds a command; line breaks in cells stay."""
+    if not (text.isascii() and text.isprintable()):
+        text = text.replace("\r\n", "\n").translate(_ESCAPED_IN_CSV)
+    return disarmed(text)
+
+
+def disarmed_annotations(text: str) -> str:
+    """Return annotations of GitHub in which a CI server finds no other command."""
+    lines = []
+    for line in lines_of(text):
+        head = next((head for head in _ANNOTATIONS if line.startswith(head)), "")
+        lines.append(head + disarmed(line.removeprefix(head)))
+    return "\n".join(lines)
 
 
 def _without_commands(text: str, form: str) -> str:
@@ -249,6 +266,7 @@ def _xml_escape(char: str) -> str:
 
 _SHOWN = _Table()
 _ESCAPED = _Table(kept="", write=_unicode_escape)
+_ESCAPED_IN_CSV = _Table(write=_unicode_escape)
 _ESCAPED_IN_JSON = _Table(write=_json_escape)
 _ESCAPED_IN_XML = _Table(write=_xml_escape)
 

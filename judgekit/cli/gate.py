@@ -34,6 +34,7 @@ def gate(
     advise: Annotated[bool, Option("--advise", help="Always exit with 0.")] = False,
     block: Annotated[bool, Option("--block", help="Exit with 1 on a NO-GO.")] = False,
     format_: formats.FormatOption = "table",
+    also: formats.AlsoOption = None,
     blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
     _model: options.ModelOption = None,
@@ -44,6 +45,7 @@ def gate(
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block cannot be combined")
+    also_files = formats.read_also(also)
     mode: GateMode | None = None
     if advise:
         mode = "advisory"
@@ -67,6 +69,7 @@ def gate(
     )
     if report is None:
         return Exit.ACCEPTED
+    formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
     _print_report(report, format_, base)
     # A person asked for it; for a push that changes other files it would be noise.
     if base and report.word is None:

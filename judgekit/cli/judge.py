@@ -12,6 +12,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import formats, options, output, output_files, progress, row_options, rows
 from judgekit.cli.output import note, warn
+from judgekit.cli.row_printing import Printing
 from judgekit.config import AnyDepth
 from judgekit.data.sources import SOURCES
 from judgekit.engine import answers, client
@@ -24,7 +25,7 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.judging.documents import Document, File, TaskDescription
+    from judgekit.judging.documents import ComparisonInput, Document, File, TaskDescription
     from judgekit.judging.request import JudgeArgs
     from judgekit.judging.verdict import Comparison, Verdict
 
@@ -60,7 +61,9 @@ def judge(
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
-    format_: formats.FormatOption = "table",
+    format_: formats.RowsFormatOption = None,
+    also: formats.AlsoOption = None,
+    worst: formats.WorstOption = None,
     jobs: row_options.Jobs = None,
     deadline: options.Deadline = None,
     no_cache: options.NoCache = False,
@@ -68,6 +71,7 @@ def judge(
     max_cost: options.MaxCost = None,
     author_family: Annotated[str | None, _FAMILY] = None,
     show_prompt: options.ShowPrompt = False,
+    estimate: options.Estimate = False,
     depth: _Depth = None,
     review: _Review = None,
     explain: _Explain = False,
@@ -131,7 +135,7 @@ def judge(
         until=until,
     )
     if not files or dataset.has_row_options:
-        dataset.check(files, format_, task_id)
+        dataset.check(files, task_id)
         if until and exit_on:
             problem = "the exit code is the answer; leave --exit-on out"
             raise UsageError(f"--until and --exit-on do not go together: {problem}")
@@ -144,21 +148,29 @@ def judge(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
             show_prompt=show_prompt,
+            is_estimate=estimate,
             exit_on=exit_on or row_options.USUAL_EXIT,
+            printing=Printing(format_, formats.read_also(also), worst),
         )
         return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), run)
+    if worst is not None:
+        raise UsageError("--worst is for rows; name their file with --data")
+    also_files = formats.read_also(also)
     if out:
         output_files.write_results_to(Path(out))
     unreadable: list[InputError] = []
     subjects = _read_documents(files, unreadable, task_id, task, author_family)
+    words: set[str] = set()
     if show_prompt:
         _print_prompts(list(subjects), request)
-        words = set()
+    elif estimate:
+        _print_estimate(subjects, request, jobs or row_options.JOBS, format_)
     else:
         verdicts = _judge_documents(
             subjects,
             request,
-            format_,
+            format_ or "table",
+            also_files,
             jobs=jobs or row_options.JOBS,
             use_engine=use_engine,
             as_task=task_id is not None,
@@ -226,10 +238,26 @@ def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
         output.say_prompts(document.task_id, tiers)
 
 
+def _print_estimate(
+    subjects: Iterable[Document | ComparisonInput],
+    request: Record,
+    jobs: int,
+    format_: str | None,
+) -> None:
+    from judgekit.cli.estimating import print_estimate
+    from judgekit.data.estimate import estimate_run
+    from judgekit.judging.request import JudgeRequest
+
+    project = Path(environment.project_root())
+    estimate = estimate_run(subjects, project, JudgeRequest(**request), jobs)
+    print_estimate(estimate, format_)
+
+
 def _judge_documents(
     subjects: Iterable[Document],
     request: Record,
     form: str,
+    also_files: Sequence[formats.AlsoFile],
     *,
     jobs: int,
     use_engine: bool,
@@ -272,6 +300,7 @@ def _judge_documents(
     if not is_streamed:
         progress.show("")
         formats.print_verdicts(form, verdicts)
+    formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
     return verdicts
 
 
@@ -331,7 +360,8 @@ def compare(
     rubric: options.RubricOption = None,
     mode: options.ModeOption = None,
     model: options.ModelOption = None,
-    format_: formats.ComparisonFormatOption = "table",
+    format_: formats.RowsFormatOption = None,
+    also: formats.AlsoOption = None,
     deadline: options.Deadline = None,
     no_cache: options.NoCache = False,
     author_family: Annotated[
@@ -343,6 +373,7 @@ def compare(
     ] = None,
     max_cost: options.MaxCost = None,
     show_prompt: options.ShowPrompt = False,
+    estimate: options.Estimate = False,
     no_engine: options.NoEngine = False,
     jobs: row_options.Jobs = None,
     data: row_options.Data = None,
@@ -390,14 +421,19 @@ def compare(
         until=until,
     )
     if not files or dataset.has_row_options:
-        dataset.check(files, format_)
+        dataset.check(files)
         run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=not no_engine and engine_wanted(),
             show_prompt=show_prompt,
+            is_estimate=estimate,
+            printing=Printing(format_, formats.read_also(also)),
         )
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request, author_family or [], run)
+    if also or format_ not in (None, *formats.OF_COMPARISONS):
+        known = ", ".join(formats.OF_COMPARISONS)
+        raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
     if out:
         output_files.write_results_to(Path(out))
     prompt = prompt or ""
@@ -417,8 +453,11 @@ def compare(
     if show_prompt:
         output.say_prompts("compare", service.prompts(compared, project, judge_request))
         return Exit.ACCEPTED
+    if estimate:
+        _print_estimate([compared], request, row_options.JOBS, format_)
+        return Exit.ACCEPTED
     comparison = running.run(service.acompare(compared, project, judge_request))
-    return _print_comparison(comparison, format_)
+    return _print_comparison(comparison, format_ or "table")
 
 
 def _print_comparison(comparison: Comparison, format_: str) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 10  # of a table
 _TEXTS = {"reasoning": 16, "text": 16, "corrected": 22}
 """The columns whose cells may shrink, and to how many characters at least: an interval stays whole."""
+_LEAST_TEXT = 8  # characters of a text behind a name
 _GAP = 2  # blanks between columns
 _INDENT = 2
 
@@ -99,6 +100,17 @@ def grid_lines(
                 text = f"{' ' * _INDENT}{rows[0][number]}: {row[number]}"
                 with_texts += _aligned([[text]], [min(cell_len(text), width - _INDENT)])
     return with_texts
+
+
+def fit_text(head: str, text: str) -> str:
+    """Return a line that begins with `head`; its text is cut if the terminal has no room for it."""
+    from rich.cells import cell_len
+
+    width = terminal_width()
+    if width is None or cell_len(head + text) <= width:
+        return head + text
+    room = width - cell_len(head)
+    return f"{head}{_aligned([[text]], [room])[0]}" if room > _LEAST_TEXT else head
 
 
 def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int) -> list[int]:

@@ -48,6 +48,10 @@ OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
+_ESTIMATE = Option(
+    "--estimate", help="Print calls, tokens, cost and minutes that it would take; send nothing."
+)
+Estimate = Annotated[bool, _ESTIMATE]
 _REPEAT = Option(
     min=1, max=20, help="Ask about each case so often; count flips, and how far scores move."
 )

@@ -30,6 +30,14 @@ def check_page(path: Path | None) -> Path | None:
     return refuse_read_file(path)
 
 
+def check_also(path: Path, word: str) -> None:
+    """Refuse a file of --also, which `word` names, as `refuse_read_file` does."""
+    _check_folder(path)
+    _refuse_output(path)
+    if path.exists() and _count_words(path, own_word=word):
+        raise _reads(path)
+
+
 def _check_folder(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
@@ -39,20 +47,33 @@ def refuse_read_file(path: Path | None) -> Path | None:
     """Return where to write; raises `UsageError` where the command reads this file or none may be written."""
     if path is None:
         return None
+    _refuse_output(path)
+    # Once it's named as what is written, and once more as what is read.
+    if path.exists() and _count_words(path) > 1:
+        raise _reads(path)
+    return path
+
+
+def _refuse_output(path: Path) -> None:
     if not outputs.is_stream(str(path)):
         with _named_output(path):
             outputs.place_of(str(path))
-    if path.exists():
-        named = 0
-        for word in output.current.words:
-            value = word.rpartition("=")[2] if word.startswith("-") else word
-            if Path(value).resolve() == path.resolve():
-                named += 1
-        if named > 1:  # once as what is written, and once as what is read
-            raise UsageError(
-                f"{path}: the command reads this file; name another one for the result"
-            )
-    return path
+
+
+def _count_words(path: Path, own_word: str = "") -> int:
+    """Count the words of the command line that name a file, without the one by which it's written."""
+    named = 0
+    for word in output.current.words:
+        if own_word and word in (own_word, f"--also={own_word}"):
+            continue
+        value = word.rpartition("=")[2] if word.startswith("-") else word
+        if Path(value).resolve() == path.resolve():
+            named += 1
+    return named
+
+
+def _reads(path: Path) -> UsageError:
+    return UsageError(f"{path}: the command reads this file; name another one for the result")
 
 
 def write_file(path: Path, text: str) -> None:

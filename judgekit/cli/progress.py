@@ -29,6 +29,11 @@ def show(text: str) -> None:
         sys.stderr.flush()
 
 
+def clear() -> None:
+    """Take away what is shown, so that a line of the result can be printed in its place."""
+    show("")
+
+
 def count_to(total: int, what: str) -> Callable[[int], None]:
     """Return what shows how many of `total` things are done; the last one ends it."""
 

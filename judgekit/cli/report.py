@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
-from judgekit.cli.layout import parts_text
+from judgekit.cli import formats
+from judgekit.cli.formats.row_results import WORST_ROWS, RowResults
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
-from judgekit.cli.output import emit, note, say, warn
+from judgekit.cli.output import note, say, warn
 from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
@@ -62,6 +63,9 @@ def report(
     map_: Map = None,
     id_: Id = None,
     html: HtmlOption = None,
+    format_: formats.FormatOption = "table",
+    also: formats.AlsoOption = None,
+    worst: formats.WorstOption = None,
     as_json: AsJson = False,
     min_accept: Annotated[float | None, _MIN_ACCEPT] = None,
     max_reject: Annotated[float | None, _MAX_REJECT] = None,
@@ -80,7 +84,12 @@ def report(
     columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
     limits.check(results[0], sample)
+    if as_json and format_ not in ("table", "json"):
+        raise UsageError(f"--json and --format {format_} do not go together; give one of the two")
+    also_files = formats.read_also(also)
     first = files.results(_open_rows(results[0]), columns)
+    if also_files or format_ not in ("table", "json"):
+        first.keep_stream()
     if sample is not None:
         _draw_sample(results[0], first, labels, sample, columns)
         return Exit.ACCEPTED
@@ -109,21 +118,35 @@ def report(
     sections = _build_sections(summary)
     if html is not None:
         write_file(html, page(f"Results of {summary.file}", about, sections))
-    if as_json:
-        emit(summary.model_dump_json(by_alias=True))
-    else:
-        _print_report(summary, about, sections)
     missed = limits.find_missed(summary, results[0], columns)
+    printed = RowResults(
+        rows=first,
+        summary=summary,
+        about=about,
+        sections=sections,
+        missed=missed,
+        has_limits=limits != _NO_LIMITS,
+        worst=worst,
+    )
+    formats.write_also(also_files, lambda renderer: renderer.render_report(printed))
+    formats.print_report("json" if as_json else format_, printed)
     for line in missed:
         warn(escaped(line))
     return Exit.REJECTED if missed else Exit.ACCEPTED
 
 
-def _print_report(summary: ResultsReport, about: str, sections: Sequence[Section]) -> None:
-    say(escaped(f"{summary.file}: {about}"))
-    text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
-    has_intervals = "[0" in text or "[-" in text
-    say(f"{text}\nIn brackets 95% intervals" if has_intervals else text.rstrip())
+def sum_up(rows: ResultFile, *, worst: int | None) -> RowResults:
+    """Sum up results as `report` does without any option, for the formats of rows."""
+    from judgekit.data.report import summarise
+
+    summary = summarise(rows, rows.name)
+    return RowResults(
+        rows=rows,
+        summary=summary,
+        about=_describe_results(summary),
+        sections=_build_sections(summary),
+        worst=worst,
+    )
 
 
 class _Limits(NamedTuple):
@@ -279,7 +302,7 @@ def _build_sections(results: ResultsReport) -> list[Section]:
         )
     if results.worst:
         sections.append(
-            Section("The worst rows", [_build_row_table(results.worst, results.not_accepted)])
+            Section(WORST_ROWS, [_build_row_table(results.worst, results.not_accepted)])
         )
     return sections
 

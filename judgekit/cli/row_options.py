@@ -201,7 +201,7 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--delimiter {self.delimiter!r}: {problem}")
         return sources.Reading(self.encoding, delimiter, note)
 
-    def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
+    def check(self, files: list[str] | None, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
         if self.data is None:
             for name, value in self._replace(out=None)._asdict().items():
@@ -213,7 +213,7 @@ class DataOptions(NamedTuple):
             # Without quotes, a shell takes `>= 0.9` for a file to write to, and a path.
             problem = "put the condition in quotes, and leave paths out"
             raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
-        others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
+        others = {"a path": files, "--task-id": task_id}
         for name, value in others.items():
             if value:
                 raise UsageError(f"--data and {name} do not go together; give one of the two")

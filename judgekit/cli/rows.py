@@ -18,9 +18,10 @@ from judgekit import environment
 from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
 from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, exit_code
+from judgekit.cli.row_printing import Printing, RowPrinter
 from judgekit.cli.row_summary import describe_progress, summarise
 from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped
+from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from judgekit.data.runs import DatasetRun
     from judgekit.evaluation.conditions import Condition
     from judgekit.evaluation.until import Answer
-    from judgekit.judging.documents import TaskDescription
+    from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
     from judgekit.judging.request import JudgeRequest
 
 _ANSWER_CODES = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
@@ -43,12 +44,14 @@ LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 
 
 class RunOptions(NamedTuple):
-    """How rows are judged: how many at a time, where, or only shown, and which outcomes are no success."""
+    """How rows are judged: how many at a time, where, or only shown; which outcomes fail; what is printed."""
 
     jobs: int
     use_engine: bool
     show_prompt: bool
+    is_estimate: bool = False
     exit_on: Collection[ExitOn] = USUAL_EXIT
+    printing: Printing = Printing()
 
 
 def run(
@@ -88,6 +91,8 @@ def run(
     note(f"{source.name}: {matched.describe(*id_columns)}", *remarks)
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
+    if run_options.is_estimate:
+        return _estimate(options, dataset, project, request, run_options)
     if options.out:
         _note_missing_key()
     promised = None
@@ -96,9 +101,10 @@ def run(
         dataset = promised.bound
     if condition is not None:  # a draw needs all rows
         dataset = replace(dataset, rows=list(dataset.rows))
+    printer = run_options.printing.make_printer(options.out)
     work = runs.DatasetRun(
         dataset=dataset,
-        results=results.Results(output.emit),
+        results=results.Results(printer.add_line),
         max_cost_usd=request.max_cost_usd,
         expected=partial(row_options.expected, matched),
     )
@@ -110,10 +116,14 @@ def run(
         project=project,
         request=request,
         run_options=run_options,
+        printer=printer,
         promised=promised,
         condition=condition,
     )
-    outcome = _judge_on_ray(job) if options.on else _judge_here(job)
+    with printer.opened():
+        outcome = _judge_on_ray(job) if options.on else _judge_here(job)
+        if work.verdict_counts:
+            printer.print_all(source.name)
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, task)
     interruption.KEPT[task] = None  # the summary says it
@@ -179,6 +189,7 @@ class _Job(NamedTuple):
     project: Path
     request: JudgeRequest
     run_options: RunOptions
+    printer: RowPrinter
     promised: PromisedRows | None = None
     condition: Condition | None = None
 
@@ -207,7 +218,7 @@ def _judge_here(job: _Job) -> _Outcome:
     total = work.dataset.check() if has_all_rows else None
     results = open_results(
         options.out,
-        output.emit,
+        job.printer.add_line,
         fresh=options.fresh,
         trust=options.trust_results,
         source=source,
@@ -401,6 +412,68 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
             output.say_prompts(f"{task} row {row.row_id}", prompts)
             break
     return Exit.ACCEPTED
+
+
+def _estimate(
+    options: DataOptions,
+    dataset: Dataset,
+    project: Path,
+    request: JudgeRequest,
+    run_options: RunOptions,
+) -> int:
+    """Print what judging the rows would take that OUT doesn't have yet."""
+    from judgekit.cli.estimating import print_estimate
+    from judgekit.data.estimate import estimate_run
+
+    subjects = _NewSubjects(dataset)
+    with _open_earlier_results(options) as results:
+        estimate = estimate_run(
+            subjects.read(results), project, request, run_options.jobs, in_batches=options.batch
+        )
+    format_ = run_options.printing.format
+    print_estimate(estimate, format_, dataset.name, subjects.describe_left_out())
+    return Exit.ACCEPTED
+
+
+def _open_earlier_results(options: DataOptions) -> Results:
+    """Open what earlier runs have left; without any, results that keep nothing."""
+    from judgekit.data.results import Results, open_results
+
+    if options.out is None or options.fresh or options.on or not Path(options.out).exists():
+        return Results(lambda _: None)
+    return open_results(options.out, lambda _: None, fresh=False, trust=options.trust_results)
+
+
+class _NewSubjects:
+    """What rows give to judge, without those that have a result; counts what it leaves out."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._kept = 0
+        self._unjudgeable = 0
+
+    def read(self, results: Results) -> Iterator[Document | ComparisonInput]:
+        """Yield the subject of each row that would be judged; raises `InputError` for an unreadable one."""
+        from judgekit.data.dataset import unreadable
+        from judgekit.data.sources import UnreadableRow
+
+        for row in self._dataset:
+            if isinstance(row, UnreadableRow):
+                raise unreadable(self._dataset.name, row, 0)
+            if row.subject is None:
+                self._unjudgeable += 1
+            elif results.kept(row.row_id, row.fingerprint) is not None:
+                self._kept += 1
+            else:
+                yield row.subject
+
+    def describe_left_out(self) -> list[str]:
+        lines = []
+        if self._kept:
+            lines.append(f"{counted(self._kept, 'row has', 'rows have')} a result already")
+        if self._unjudgeable:
+            lines.append(f"{counted(self._unjudgeable, 'row', 'rows')} cannot be judged")
+        return lines
 
 
 @contextlib.contextmanager

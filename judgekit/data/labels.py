@@ -136,6 +136,7 @@ class ResultFile:
 
     def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
         self.name = rows.name
+        self._is_lasting = rows.lasting
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
         self._names: tuple[str, ...] = ()  # of columns that a row had last
@@ -168,6 +169,11 @@ class ResultFile:
         self.has_id_column = columns.id_column in column_names
         self.column_names = frozenset(column_names)
         self._check_given(list(column_names))
+
+    def keep_stream(self) -> None:
+        """Keep the rows of a stream, so that they can be read again."""
+        if not self._is_lasting:
+            self._rows = list(self._rows)
 
     def _check_given(self, column_names: Sequence[str]) -> None:
         known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])

@@ -51,6 +51,8 @@ OURS = (
     "judged",
 )
 """The columns that follow a row's own."""
+RECORD_COLUMNS = ("fingerprint", "judged")
+"""Those of `OURS` that programs read and people don't: a lean table leaves them out."""
 UNDETERMINED = "undetermined"
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200

@@ -231,22 +231,44 @@ async def ajudge_documents(
     return verdicts
 
 
+class SubjectJudges:
+    """Finds the judge of each subject as it would be asked about it; nothing is sent."""
+
+    def __init__(self, project: Path | None, request: JudgeRequest) -> None:
+        self._project = project
+        self._request = request
+        self._gateway = open_gateway({})
+        self._of_documents: DocumentJudge | None = None
+        self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
+
+    def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
+        """Return the judge of a subject, with the models that fit its author; raises as judging does."""
+        if isinstance(subject, ComparisonInput):
+            count = len(subject.files)
+            if count not in self._by_text_count:
+                self._by_text_count[count] = comparison_judge(
+                    self._gateway, subject, self._project, self._request
+                )
+            return self._by_text_count[count].for_subject(subject)
+        if self._of_documents is None:
+            self._of_documents, _ = document_judge(self._gateway, self._project, self._request)
+        judge = self._of_documents.for_subject(subject)
+        if self._request.depth:
+            from judgekit.judging import review  # noqa: PLC0415 - what few ask for
+
+            config = configuration.load(self._project)
+            depth = _choose_depth(self._request.depth, config, subject)
+            judge, _ = review.with_depth(judge, depth, subject)
+        return judge
+
+
 def prompts(
     subject: Document | ComparisonInput,
     project: Path | None = None,
     request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
     """Return what each model would be sent about a subject, with its tier and name."""
-    gateway = open_gateway({})
-    if isinstance(subject, ComparisonInput):
-        return comparison_judge(gateway, subject, project, request).prompts_by_model(subject)
-    judge, _ = document_judge(gateway, project, request)
-    if request.depth:
-        from judgekit.judging import review  # noqa: PLC0415 - what few ask for
-
-        depth = _choose_depth(request.depth, configuration.load(project), subject)
-        judge, _ = review.with_depth(judge.for_subject(subject), depth, subject)
-    return judge.prompts_by_model(subject)
+    return SubjectJudges(project, request).find(subject).prompts_by_model(subject)
 
 
 async def acompare(

@@ -55,7 +55,7 @@ _OF_OPENAI = (
 )
 _TOO_MANY = 429
 _SERVER_ERROR = 500
-_CHARS_PER_TOKEN = 4  # as estimates go
+CHARS_PER_TOKEN = 4  # as estimates go
 _LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
@@ -113,7 +113,7 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
     """Return what a request may cost: a token for four characters, and the longest reply."""
     arguments = json.loads(body)
     longest = next((arguments[name] for name in _LONGEST if arguments.get(name)), 0)
-    return price(endpoint, len(body) // _CHARS_PER_TOKEN, longest) or 0.0
+    return price(endpoint, len(body) // CHARS_PER_TOKEN, longest) or 0.0
 
 
 def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:

@@ -13,6 +13,7 @@ from git_repo import GitRepo
 from loopback import Loopback, says
 
 from judgekit import judge
+from judgekit.cli.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,11 @@ COMMANDS = {
     "buildkite, opened": "^^^ +++",
 }
 OBEYED = re.compile(
-    r"##[\w.-]*\[|^\s*::|section_(?:start|end):|travis_(?:fold|time):|^(?:---|\+\+\+|~~~|\^\^\^)\s+\S",
+    r"##[\w.-]*\[|^\s*::|section_(?:start|end):|travis_(?:fold|time):|^(?:---|\+\+\+|~~~|\^\^\^)[^\S\n]+\S",
     re.MULTILINE,
 )
+OURS = re.compile(r"^::(?:error|warning|notice) [^:\n]*::", re.MULTILINE)
+"""The annotations that the format github prints: the properties of none can have a colon."""
 INVISIBLE = "a\u2028b\u202ec\u200bd\x7fe"
 
 
@@ -75,9 +78,14 @@ def run(served: Served, text: str, *words: str) -> Outcome:
     return served(answer_with(text), *words)[0]
 
 
+def obeyed(text: str) -> list[str]:
+    """Return the commands in a text that aren't ours."""
+    return OBEYED.findall(OURS.sub("", text))
+
+
 DOORS = [
-    *(("judge", "a.md", "--format", form) for form in ("table", "json", "jsonl", "sarif", "junit")),
-    *((*GATE, "--format", form) for form in ("table", "json", "jsonl", "sarif", "junit")),
+    *(("judge", "a.md", "--format", form) for form in FORMATS),
+    *((*GATE, "--format", form) for form in FORMATS),
 ]
 
 
@@ -89,16 +97,16 @@ def test_no_line_is_a_command(
     text = COMMANDS[command]
     work.commit("change", a_md=f"# A\n\n{text}\n")
     done = run(served, text, *words)
-    assert OBEYED.findall(done.out + done.err) == []
+    assert obeyed(done.out + done.err) == []
     assert done.code in (0, 1)
 
 
-@pytest.mark.parametrize("form", ["table", "json", "sarif", "junit"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_the_name_of_a_file_is_no_command(served: Served, work: GitRepo, form: str) -> None:
     work.write("##vso[task.prependpath]evil.md", "# A\n\nTODO\n")
     work.commit("change")
     done = run(served, "bad", *GATE, "--format", form)
-    assert OBEYED.findall(done.out + done.err) == []
+    assert obeyed(done.out + done.err) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -108,13 +116,14 @@ def test_a_message_about_a_file_is_no_command(judgekit: Run, command: str) -> No
     assert OBEYED.findall(done.out + done.err) == []
 
 
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_report_of_rows_gives_no_command(judgekit: Run, command: str) -> None:
-    text = COMMANDS[command]
+def test_a_report_of_rows_gives_no_command(judgekit: Run, command: str, form: str) -> None:
+    text = f"a\n{COMMANDS[command]}"
     row = {"id": text, "verdict": "reject", "reasoning": text, "error": text, "topic": text}
     Path("r.jsonl").write_text(json.dumps(row) + "\n")
-    done = judgekit("report", "r.jsonl", "--by", "topic")
-    assert OBEYED.findall(done.out + done.err) == []
+    done = judgekit("report", "r.jsonl", "--by", "topic", "--format", form)
+    assert obeyed(done.out + done.err) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

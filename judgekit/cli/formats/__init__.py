@@ -1,4 +1,4 @@
-"""The formats in which verdicts are printed: a table of them, and the options that choose one.
+"""The formats in which verdicts and rows are printed or written: a table, and the options that choose.
 
 A format is a module of this package with the functions of `Renderer`. Which formats files of rows have says
 `judgekit/data/tables/`.
@@ -7,16 +7,25 @@ A format is a module of this package with the functions of `Renderer`. Which for
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from typer import Option
 
-from judgekit.cli import output
-from judgekit.text import disarmed_json, disarmed_xml
+from judgekit.cli import output, output_files
+from judgekit.errors import UsageError
+from judgekit.text import (
+    disarmed,
+    disarmed_annotations,
+    disarmed_csv,
+    disarmed_json,
+    disarmed_xml,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
     from judgekit.judging.verdict import Comparison
 
@@ -32,6 +41,12 @@ class Renderer(Protocol):
     def render_gate(self, report: Report) -> str:
         """Return a run of the gate: a row for each file, what was skipped, what was not examined."""
 
+    def render_rows(self, results: RowResults) -> str:
+        """Return rows that were judged."""
+
+    def render_report(self, results: RowResults) -> str:
+        """Return what rows come to, as `report` says it."""
+
 
 class ComparisonRenderer(Renderer, Protocol):
     """What the module of a format has that `compare` takes, too."""
@@ -43,9 +58,10 @@ class ComparisonRenderer(Renderer, Protocol):
 class Format(NamedTuple):
     """The module of a format, and how its text is printed.
 
-    `disarm` takes the commands of CI servers out of its text, and leaves its values as they are.
-    `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge` prints each verdict as
-    soon as it is there, else all at the end. `has_comparisons`: its module is a `ComparisonRenderer`.
+    `disarm` takes the commands of CI servers out of its text, and leaves its values as they are if the format
+    has another form for them. `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge`
+    prints each verdict as soon as it is there, else all at the end. `has_comparisons`: its module is a
+    `ComparisonRenderer`.
     """
 
     module: str
@@ -59,8 +75,11 @@ FORMATS = {
     "table": Format("table", is_for_people=True, is_streamed=True, has_comparisons=True),
     "json": Format("json_array", has_comparisons=True),
     "jsonl": Format("json_lines", is_streamed=True, has_comparisons=True),
-    "sarif": Format("sarif"),
+    "csv": Format("csv_table", disarm=disarmed_csv),
+    "markdown": Format("markdown_comment", disarm=disarmed),
     "junit": Format("junit", disarm=disarmed_xml),
+    "sarif": Format("sarif"),
+    "github": Format("github", disarm=disarmed_annotations),
 }
 """The formats by name, in the order in which the help lists them. A module is imported when it renders."""
 
@@ -68,13 +87,45 @@ OF_COMPARISONS = tuple(name for name, format_ in FORMATS.items() if format_.has_
 
 if TYPE_CHECKING:
     FormatName: TypeAlias = str
-    ComparisonFormatName: TypeAlias = str
 else:  # typer reads an option's choices from its type
     FormatName = Literal[tuple(FORMATS)]
-    ComparisonFormatName = Literal[OF_COMPARISONS]
 
 FormatOption = Annotated[FormatName, Option("--format", help="Output format.")]
-ComparisonFormatOption = Annotated[ComparisonFormatName, Option("--format", help="Format.")]
+RowsFormatOption = Annotated[
+    FormatName | None,
+    Option("--format", help="Output format. [default: table; of rows that are piped jsonl]"),
+]
+_ALSO = Option(
+    "--also", metavar="FORMAT=FILE", help="Also write this format to a file; repeatable."
+)
+AlsoOption = Annotated[list[str] | None, _ALSO]
+_WORST = Option(
+    "--worst", min=1, max=100, metavar="N", help="Show the N worst rows, with their reasons."
+)
+WorstOption = Annotated[int | None, _WORST]
+
+
+class AlsoFile(NamedTuple):
+    """A file that a format is also written to."""
+
+    format: str
+    path: Path
+
+
+def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
+    """Read the values of --also; raises `UsageError`, and `InputError` for a folder that isn't there."""
+    files: list[AlsoFile] = []
+    for word in words or ():
+        name, _, path = word.partition("=")
+        if name not in FORMATS or not path:
+            choices = ", ".join(FORMATS)
+            raise UsageError(f"--also {word}: expected FORMAT=FILE, FORMAT one of {choices}")
+        file = Path(path)
+        if any(file.resolve() == other.path.resolve() for other in files):
+            raise UsageError(f"--also {word}: two formats go to this file; name another one")
+        output_files.check_also(file, word)
+        files.append(AlsoFile(name, file))
+    return files
 
 
 def load_renderer(name: str) -> Renderer:
@@ -92,10 +143,32 @@ def print_gate(name: str, report: Report) -> None:
     _print(name, load_renderer(name).render_gate(report))
 
 
+def print_rows(name: str, results: RowResults) -> None:
+    """Print rows that were judged in the format of this name."""
+    _print(name, load_renderer(name).render_rows(results))
+
+
+def print_report(name: str, results: RowResults) -> None:
+    """Print what rows come to in the format of this name."""
+    _print(name, load_renderer(name).render_report(results))
+
+
 def print_comparison(name: str, comparison: Comparison) -> None:
     """Print a comparison in the format of this name."""
     module = cast("ComparisonRenderer", load_renderer(name))
     _print(name, module.render_comparison(comparison))
+
+
+def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
+    """Write what `render` makes with each file's format."""
+    for name, path in files:
+        with output.rendering_for_file():
+            text = render(load_renderer(name))
+        if FORMATS[name].is_for_people:
+            text = output.strip_colours(output.printable(text, "utf-8"))
+        else:
+            text = FORMATS[name].disarm(text)
+        output_files.write_file(path, f"{text}\n" if text else "")
 
 
 def _print(name: str, text: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from urllib.parse import quote
 
+from judgekit.judging.documents import STDIN
 from judgekit.redaction.redact import without_secrets
 from judgekit.text import rubric_name
 
@@ -55,16 +59,87 @@ def summarise(verdict: Record) -> str:
     return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
 
 
-def read_judged_text(subject: Record) -> str:
-    """Return the text of a file if it is still the one that was judged, else nothing."""
-    try:
-        with Path(subject["path"]).open("rb") as file:
-            data = file.read(_MOST_BYTES)
-    except (OSError, ValueError):
-        return ""
-    if hashlib.sha256(data).hexdigest() != subject["sha256"]:
-        return ""
-    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+class Checkout(NamedTuple):
+    """The repository that a report is about, and the folder from which its paths are named."""
+
+    root: Path
+    folder: Path
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
+        """Find the repository around a folder; without one the folder stands for it."""
+        folder = folder.resolve()
+        for parent in (folder, *folder.parents):
+            if (parent / ".git").exists():
+                return cls(parent, folder)
+        return cls(folder, folder)
+
+    @classmethod
+    def of_gate(cls) -> Self:
+        """Find the repository around the current folder; the gate names paths from its root."""
+        root = cls.of_folder(Path.cwd()).root
+        return cls(root, root)
+
+    def name(self, path: str) -> str:
+        """Name a file as the repository does: by its path from the root, with slashes.
+
+        Outside of the repository the path stays as it is.
+        """
+        if path == STDIN:
+            return path
+        place = Path(os.path.normpath(self.folder / path))
+        if place.is_relative_to(self.root):
+            return place.relative_to(self.root).as_posix()
+        return path
+
+    def uri(self, path: str) -> str:
+        """Return a file's name in the repository as a relative URI, or its absolute one outside of it."""
+        name = self.name(path)
+        place = Path(os.path.normpath(self.folder / path))
+        if path != STDIN and not place.is_relative_to(self.root):
+            return place.as_uri()
+        return quote(name)
+
+    def read_judged_text(self, subject: Record) -> str:
+        """Return the text of a file if it is still the one that was judged, else nothing."""
+        try:
+            path = self.folder / str(subject["path"])
+            with path.open("rb") as file:
+                data = file.read(_MOST_BYTES)
+        except (OSError, ValueError):
+            return ""
+        if hashlib.sha256(data).hexdigest() != subject["sha256"]:
+            return ""
+        return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+class Place(NamedTuple):
+    """Where something stands: a file, and the region in it."""
+
+    path: str
+    region: Mapping[str, int]
+
+
+def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
+    """Return the place of a verdict, its first file, and that of each finding: its quote, or the file."""
+    whole = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
+    texts = {}
+    if any(finding["quote"] for finding in verdict["findings"]):
+        for subject in verdict["subjects"]:
+            texts[subject["path"]] = checkout.read_judged_text(subject)
+    places = []
+    for finding in verdict["findings"]:
+        places.append(_find_quote(finding["quote"], texts) or whole)
+    return whole, places
+
+
+def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
+    """Return where the first text that has a quote has it; None if none has."""
+    for path, text in texts.items():
+        region = find_region(passage, text)
+        if region is not None:
+            return Place(path, region)
+    return None
 
 
 def find_region(passage: str, text: str) -> dict[str, int] | None:

@@ -1,4 +1,7 @@
-"""Verdicts as one array of JSON; behind those of the gate a record of the whole run."""
+"""Verdicts and rows as one array of JSON; behind those of the gate a record of the whole run.
+
+What `report` says is one object.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
     from judgekit.judging.verdict import Comparison
 
@@ -27,6 +31,15 @@ def gate_records(report: Report) -> list[Mapping[str, Any]]:
 
     verdicts = [row["verdict"] for row in report.rows]
     return [*verdicts, gate_record(report)]
+
+
+def render_rows(results: RowResults) -> str:
+    return render_verdicts([row.columns for row in results.rows])
+
+
+def render_report(results: RowResults) -> str:
+    """Write what the rows come to, as one object."""
+    return results.summary.model_dump_json(by_alias=True)
 
 
 def render_comparison(comparison: Comparison) -> str:

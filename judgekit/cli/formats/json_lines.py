@@ -1,4 +1,4 @@
-"""Verdicts as JSON Lines, a verdict a line; behind those of the gate a record of the whole run."""
+"""Verdicts and rows as JSON Lines, one a line; behind those of the gate a record of the whole run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from judgekit.cli.formats.json_array import gate_records
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
     from judgekit.judging.verdict import Comparison
 
@@ -23,6 +24,13 @@ def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def render_gate(report: Report) -> str:
     return render_verdicts(gate_records(report))
+
+
+def render_rows(results: RowResults) -> str:
+    return render_verdicts([row.columns for row in results.rows])
+
+
+render_report = render_rows
 
 
 def render_comparison(comparison: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts as JUnit XML: accepted passes, rejected and improve fail, the rest counts as skipped.
+"""Verdicts as JUnit XML: rejected and improve fail, undetermined and escalate are skipped, the rest passes.
 
 A test is named by its path alone, so that it stays the same test when the file changes. What a run of the
 gate did not examine is a test that is skipped, or an error where that stops a push.
@@ -12,11 +12,14 @@ from xml.etree import ElementTree as ET
 
 from judgekit.cli.formats.findings import finding_lines
 from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summarise
+from judgekit.cli.formats.row_results import UNDECIDED
+from judgekit.redaction.redact import without_secrets
 from judgekit.task_ids import task_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
 
     Record: TypeAlias = Mapping[str, Any]
@@ -49,6 +52,23 @@ def render_gate(report: Report) -> str:
     return _write_suite(suite)
 
 
+def render_rows(results: RowResults) -> str:
+    """Write a test for each row, and one for the limits if any was given."""
+    suite = ET.Element("testsuite", name="judgekit")
+    if results.has_limits:
+        case = _add_case(suite, "limits", "judgekit")
+        if results.missed:
+            text = "\n".join(without_secrets(list(results.missed)))
+            failure = ET.SubElement(case, "failure", message="limits missed")
+            failure.text = _make_xml_safe(text)
+    for verdict in results.verdicts():
+        _add_verdict(suite, without_secrets(verdict))
+    return _write_suite(suite)
+
+
+render_report = render_rows
+
+
 def _write_suite(suite: ET.Element) -> str:
     """Count the tests of a suite, and return it as text."""
     suite.set("tests", str(len(suite.findall("testcase"))))
@@ -62,14 +82,14 @@ def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
     """Add the test of a verdict; the gate `holds` where an undecided one is an error."""
-    name = task_name(verdict["task_id"])
+    name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, rule_name(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
     text = "\n".join([summarise(verdict), *_finding_lines(verdict)])
     word = verdict["verdict"]
     if word in ("reject", "improve"):
         ET.SubElement(case, "failure", message=word).text = _make_xml_safe(text)
-    elif word != "accept":
+    elif word in UNDECIDED:
         if name in unexamined:
             word = "not examined"
         _add_undecided(case, f"{word}: {summarise(verdict)}", text, holds=holds)

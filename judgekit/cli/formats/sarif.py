@@ -1,27 +1,31 @@
 """Verdicts as a SARIF 2.1.0 log: one result a verdict, and one for each finding.
 
-What a run of the gate skipped or did not examine is told by notifications.
+What a run of the gate skipped or did not examine, and which limits rows miss, is told by notifications. URIs
+are relative to the repository. Of rows only those have results that weren't accepted.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
 
 from judgekit.cli.formats.handed_on import (
+    Checkout,
     clean_gate,
     clean_verdicts,
-    find_region,
-    read_judged_text,
+    find_places,
     rule_name,
     summarise,
 )
+from judgekit.cli.formats.row_results import NOT_ACCEPTED
 from judgekit.environment import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.cli.formats.handed_on import Place
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report
 
     Record: TypeAlias = Mapping[str, Any]
@@ -29,19 +33,37 @@ if TYPE_CHECKING:
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SKIPPED = "skipped"
 _NOT_EXAMINED = "not-examined"
+_LIMIT = "limit"
 _LEVELS = {"accept": "note", "reject": "error"}  # all else is a warning
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
-    return _write_log(_build_run(clean_verdicts(verdicts)))
+    checkout = Checkout.of_folder(Path.cwd())
+    return _write_log(_build_run(clean_verdicts(verdicts), checkout))
 
 
 def render_gate(report: Report) -> str:
     verdicts, run = clean_gate(report)
-    log_run = _build_run(verdicts)
+    log_run = _build_run(verdicts, Checkout.of_gate())
     log_run["tool"]["driver"]["notifications"] = [{"id": _SKIPPED}, {"id": _NOT_EXAMINED}]
     log_run["invocations"] = [_build_invocation(run)]
     return _write_log(log_run)
+
+
+def render_rows(results: RowResults) -> str:
+    """Write a result for each row that wasn't accepted, at the file of results, under the row's name."""
+    rejected = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
+    log_run = _build_run(clean_verdicts(rejected), Checkout.of_folder(Path.cwd()))
+    if results.missed:
+        log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT}]
+        notifications = [_build_notification(_LIMIT, "error", line) for line in results.missed]
+        log_run["invocations"] = [
+            {"executionSuccessful": True, "toolExecutionNotifications": notifications}
+        ]
+    return _write_log(log_run)
+
+
+render_report = render_rows
 
 
 def _write_log(log_run: Record) -> str:
@@ -49,11 +71,11 @@ def _write_log(log_run: Record) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
-def _build_run(verdicts: Sequence[Record]) -> dict[str, Any]:
+def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]:
     """Return a run of the tool with the results of these verdicts."""
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
-        results += _build_results(verdict)
+        results += _build_results(verdict, checkout)
     if any("suppressions" in result for result in results):
         for result in results:  # the standard wants it of all or of none
             result.setdefault("suppressions", [])
@@ -67,18 +89,17 @@ def _build_run(verdicts: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _build_results(verdict: Record) -> list[dict[str, Any]]:
+def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
     """Return the results of one verdict: the verdict itself, then its findings."""
-    texts = {subject["path"]: read_judged_text(subject) for subject in verdict["subjects"]}
     # What is said of a whole file has a region, too: GitHub's code scanning shows nothing without one.
-    whole = (verdict["subjects"][0]["path"], {"startLine": 1})
-    results = [_build_result(verdict, f"{verdict['verdict']}: {summarise(verdict)}", whole)]
-    for finding in verdict["findings"]:
-        place = _find_place(finding["quote"], texts) or whole
+    whole, places = find_places(verdict, checkout)
+    message = f"{verdict['verdict']}: {summarise(verdict)}"
+    results = [_build_result(verdict, message, whole, checkout)]
+    for finding, place in zip(verdict["findings"], places, strict=True):
         lines = [finding["issue"]]
         if finding["suggestion"]:
             lines.append(f"Suggestion: {finding['suggestion']}")
-        result = _build_result(verdict, "\n\n".join(lines), place)
+        result = _build_result(verdict, "\n\n".join(lines), place, checkout)
         properties = {}
         for name in ("issue", "suggestion", "quote"):
             if finding[name]:
@@ -92,25 +113,18 @@ def _build_results(verdict: Record) -> list[dict[str, Any]]:
     return results
 
 
-def _find_place(passage: str, texts: Mapping[str, str]) -> tuple[str, dict[str, int]] | None:
-    """Return the path and the region of the first text that has a quote; None if none has."""
-    for path, text in texts.items():
-        place = find_region(passage, text)
-        if place is not None:
-            return path, place
-    return None
-
-
 def _build_result(
-    verdict: Record, message: str, place: tuple[str, dict[str, int]]
+    verdict: Record, message: str, place: Place, checkout: Checkout
 ) -> dict[str, Any]:
-    path, at = place
-    locations = [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": at}}]
+    physical = {"artifactLocation": {"uri": checkout.uri(place.path)}, "region": dict(place.region)}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    if "row" in verdict:
+        location["logicalLocations"] = [{"fullyQualifiedName": verdict["row"]}]
     return {
         "ruleId": rule_name(verdict),
         "level": _LEVELS.get(verdict["verdict"], "warning"),
         "message": {"text": message},
-        "locations": locations,
+        "locations": [location],
     }
 
 

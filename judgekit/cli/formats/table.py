@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from judgekit.cli.formats.findings import finding_lines
+from judgekit.cli.formats.row_results import WORST_ROWS
+from judgekit.cli.layout import fit_text, parts_text
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
 from judgekit.task_ids import task_name
-from judgekit.text import counted, escaped, lines_of, rubric_name
+from judgekit.text import counted, escaped, lines_of, rubric_name, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from judgekit.cli.formats.row_results import RowResults
     from judgekit.gate import Report, Row
     from judgekit.judging.verdict import Comparison, Contestant
 
@@ -35,6 +38,7 @@ _GATE_COLOURS = {
     UNKNOWN: COLOURS["undetermined"],
 }
 _WORD_WIDTH = 12
+_MOST_REASONS = 400  # characters in the line of a row
 _BARS = "▁▂▃▄▅▆▇█"
 _COST_SOURCES = {
     "provider": " (as the provider reports)",
@@ -107,6 +111,59 @@ def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
     elif verdict["degraded"] not in notes:
         lines.append(verdict["degraded"])
     return lines
+
+
+def render_rows(results: RowResults) -> str:
+    """Return a line for each row, or the worst ones alone with all that's said of them."""
+    if results.worst is not None:
+        return "\n".join(_worst_lines(results))
+    return "\n".join(row_line(row.word, row.row_id, row.columns) for row in results.rows)
+
+
+def render_report(results: RowResults) -> str:
+    """Return what rows come to: figures and tables, and the worst rows as far as they're wanted."""
+    texts = [escaped(f"{results.summary.file}: {results.about}")]
+    for section in results.sections:
+        if section.title == WORST_ROWS and results.worst is not None:
+            continue  # they stand at the end, with more about each
+        texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
+    if results.worst is not None:
+        texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
+    text = "\n".join(texts)
+    has_intervals = "[0" in text or "[-" in text
+    return f"{text}\n\nIn brackets 95% intervals" if has_intervals else text
+
+
+def row_line(word: str, row_id: str, columns: Record) -> str:
+    """Return a row's verdict, its name, its scores, and its reasons as far as the terminal has room."""
+    scores = ""
+    for name, score in (columns.get("scores") or {}).items():
+        scores += f"  {escaped(str(name))} {score:g}"
+    head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
+    reasons = short_line(str(columns.get("error") or columns.get("reasoning") or ""), _MOST_REASONS)
+    line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
+    return _in_colour(word) + line.removeprefix(word.upper())
+
+
+def _in_colour(word: str) -> str:
+    return typer.style(word.upper(), fg=COLOURS.get(word), bold=True)
+
+
+def _worst_lines(results: RowResults) -> list[str]:
+    """Return the worst rows, each with its reasons below."""
+    lines = []
+    for row in results.summary.worst[: results.worst]:
+        head = (
+            f"{_in_colour(row.verdict)}{' ' * (_WORD_WIDTH - len(row.verdict))}  {escaped(row.id)}"
+        )
+        if row.average is not None:
+            head += f"  mean {row.average:g}"
+        for name, score in row.scores.items():
+            head += f"  {escaped(name)} {score:g}"
+        lines.append(head)
+        if row.reasoning:
+            lines.append(f"    {escaped(row.reasoning)}")
+    return lines or ["no row is rejected or to be improved"]
 
 
 def render_comparison(comparison: Comparison) -> str:

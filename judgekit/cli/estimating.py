@@ -1,0 +1,123 @@
+"""`--estimate`: what judging would take, before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from judgekit.cli.layout import grid_lines
+from judgekit.cli.output import emit, say, terminal_width
+from judgekit.text import counted, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.data.estimate import Estimate, ModelEstimate
+
+_JSON = ("json", "jsonl")
+
+
+def print_estimate(
+    estimate: Estimate, format_: str | None, rows: str = "", left_out: Sequence[str] = ()
+) -> None:
+    """Print an estimate for people, or as JSON if such a format is wanted.
+
+    `rows` is their file, if texts are rows; `left_out` says which rows aren't asked about, and why.
+    """
+    if format_ in _JSON:
+        emit(json.dumps(_describe(estimate), ensure_ascii=False))
+        return
+    things = counted(estimate.subjects, "text", "texts")
+    if rows:
+        things = f"{rows}: {counted(estimate.subjects, 'row', 'rows')}"
+    say(escaped("; ".join([f"{things} to judge", *left_out])))
+    if not estimate.models:
+        say(
+            "  calls, tokens and costs are unknown: no model is known here (judgekit doctor says why)"
+        )
+        say("  nothing was sent")
+        return
+    for line in _model_lines(estimate):
+        say(f"  {line}")
+    low = _sum_usd(estimate.at_least)
+    high = _sum_usd(estimate.models)
+    calls = _range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
+    say(f"  {calls} calls; {_cost_text(low, high, estimate.unpriced)}; {_minutes_text(estimate)}")
+    say(escaped(f"  {_assumptions(estimate)}; nothing was sent"))
+
+
+def _model_lines(estimate: Estimate) -> list[str]:
+    rows = [["tier", "model", "calls", "tokens read", "written", "USD"]]
+    first = estimate.models[0].tier
+    for model in estimate.models:
+        up_to = "" if model.tier == first else "up to "
+        usd = "unknown" if model.usd is None else f"{up_to}{model.usd:.4f}"
+        cells = [
+            model.tier,
+            escaped(model.model),
+            f"{up_to}{model.calls:,}",
+            f"{up_to}{model.tokens_read:,}",
+            f"{up_to}{model.tokens_written:,}",
+            usd,
+        ]
+        rows.append(cells)
+    return grid_lines(rows, width=terminal_width())
+
+
+def _sum_calls(models: Sequence[ModelEstimate]) -> int:
+    return sum(model.calls for model in models)
+
+
+def _sum_usd(models: Sequence[ModelEstimate]) -> float:
+    """Add up what's known of costs."""
+    return sum(model.usd or 0.0 for model in models)
+
+
+def _sum_minutes(models: Sequence[ModelEstimate]) -> int:
+    return ceil(sum(model.seconds for model in models) / 60)
+
+
+def _range(low: float, high: float, form: str = ",d") -> str:
+    if format(low, form) == format(high, form):
+        return format(low, form)
+    return f"{format(low, form)} to {format(high, form)}"
+
+
+def _cost_text(low: float, high: float, unpriced: Sequence[str]) -> str:
+    names = ", ".join(map(escaped, unpriced))
+    if unpriced and not high:
+        return f"cost unknown (no price for {names})"
+    cost = f"{_range(low, high, '.4f')} USD"
+    if unpriced:
+        return f"at least {cost} (no price for {names})"
+    return cost
+
+
+def _minutes_text(estimate: Estimate) -> str:
+    minutes = _range(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
+    if minutes in ("0", "1"):
+        return "about a minute"
+    return f"about {minutes} minutes"
+
+
+def _assumptions(estimate: Estimate) -> str:
+    from judgekit.data.estimate import REPLY_TOKENS, SECONDS_A_CALL
+
+    pace = f"{estimate.at_once} texts at a time, {SECONDS_A_CALL:g} s a call"
+    return (
+        f"reckoned with 4 characters a token, replies of {REPLY_TOKENS} tokens, {pace}, none cached"
+    )
+
+
+def _describe(estimate: Estimate) -> dict[str, Any]:
+    models = [model._asdict() for model in estimate.models]
+    return {
+        "schema": "judgekit/estimate@1",
+        "texts": estimate.subjects,
+        "models": models,
+        "calls": [_sum_calls(estimate.at_least), _sum_calls(estimate.models)],
+        "usd": [_sum_usd(estimate.at_least), _sum_usd(estimate.models)],
+        "minutes": [_sum_minutes(estimate.at_least), _sum_minutes(estimate.models)],
+        "unpriced": estimate.unpriced,
+    }

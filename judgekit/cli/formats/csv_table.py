@@ -1,0 +1,83 @@
+"""Verdicts and rows as CSV: a line for each with verdict, scores and reasons, without the whole record."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.task_ids import task_name
+from judgekit.text import defused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.cli.formats.row_results import RowResults
+    from judgekit.gate import Report
+
+    Record: TypeAlias = Mapping[str, Any]
+
+_SUMMED_UP = ("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd")
+_COLUMNS = (*_SUMMED_UP, "duration_ms", "error")
+
+
+def render_verdicts(verdicts: Sequence[Record]) -> str:
+    return _write_rows([_row_of(verdict) for verdict in verdicts])
+
+
+def render_gate(report: Report) -> str:
+    """Write a line for each file, and one for each that wasn't examined; nothing is said of skipped ones."""
+    rows = []
+    named = set()
+    for row in report.rows:
+        named.add(row["path"])
+        rows.append({**_row_of(row["verdict"]), "verdict": row["word"]})
+    for omission in report.not_examined:
+        if omission["name"] not in named:
+            word = "UNDETERMINED"
+            error = f"not examined: {omission['reason']}"
+            rows.append({"id": omission["name"], "verdict": word, "error": error})
+    for group in report.skipped:
+        rows.append(
+            {"id": "", "verdict": "skipped", "error": f"{group['count']} {group['reason']}"}
+        )
+    return _write_rows(rows)
+
+
+def render_rows(results: RowResults) -> str:
+    from judgekit.data.results import RECORD_COLUMNS
+
+    rows = []
+    for row in results.rows:
+        cells = {name: cell for name, cell in row.columns.items() if name not in RECORD_COLUMNS}
+        rows.append(cells)
+    return _write_rows(rows)
+
+
+render_report = render_rows
+
+
+def _row_of(verdict: Record) -> dict[str, Any]:
+    """Return a verdict as a row of results."""
+    row = {name: verdict.get(name) for name in _COLUMNS}
+    row["id"] = task_name(verdict["task_id"])
+    row["error"] = verdict["degraded"]
+    return row
+
+
+def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write rows under a header that has the columns of all of them, a row's own first."""
+    from judgekit.data import tables
+
+    columns = tables.ColumnKinds(_COLUMNS)
+    for row in rows:
+        columns.add(row)
+    kinds, renamed = columns.named()
+    names = [name for name, held in kinds.items() if name not in _COLUMNS or held]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(defused, names))
+    for row in rows:
+        cells = tables.cells_of(row, renamed)
+        writer.writerow([tables.cell_of(cells.get(name)) for name in names])
+    return text.getvalue().removesuffix("\n")

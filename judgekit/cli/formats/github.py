@@ -1,0 +1,148 @@
+"""Verdicts as annotations of GitHub's workflows: an error or a warning at the place that it's about.
+
+The runner shows ten of each kind in a step, so the worst come first, and the last line sums up. Paths are
+those of the repository.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.cli.formats.handed_on import (
+    Checkout,
+    clean_gate,
+    clean_verdicts,
+    find_places,
+    rule_name,
+    summarise,
+)
+from judgekit.cli.formats.row_results import WORST_FIRST
+from judgekit.gate import describe_run
+from judgekit.redaction.redact import without_secrets
+from judgekit.task_ids import task_name
+from judgekit.text import counted, disarmed, escaped, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.cli.formats.handed_on import Place
+    from judgekit.cli.formats.row_results import RowResults
+    from judgekit.gate import Report
+
+    Record: TypeAlias = Mapping[str, Any]
+
+_LEVELS = {"reject": "error"}  # all else that isn't accepted is a warning
+_MOST_ROWS = 10
+_MOST_CHARS = 2_000  # of a message
+# docs.github.com/actions/reference/workflow-commands: what the runner turns back.
+_IN_MESSAGES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_PROPERTIES = {**_IN_MESSAGES, ":": "%3A", ",": "%2C"}
+_REGION = {
+    "startLine": "line",
+    "endLine": "endLine",
+    "startColumn": "col",
+    "endColumn": "endColumn",
+}
+
+
+def render_verdicts(verdicts: Sequence[Record]) -> str:
+    clean = clean_verdicts(verdicts)
+    lines = _verdict_lines(clean, Checkout.of_folder(Path.cwd()), _LEVELS)
+    return "\n".join([*lines, _sum_up([verdict["verdict"] for verdict in clean])])
+
+
+def render_gate(report: Report) -> str:
+    """Write an error for what stops the push, a warning for the rest; then what wasn't looked at."""
+    verdicts, run = clean_gate(report)
+    levels = _LEVELS if run["blocked"] else {}
+    checkout = Checkout.of_gate()
+    lines = _verdict_lines(verdicts, checkout, levels)
+    level = "error" if run["holds"] else "warning"
+    judged = {task_name(verdict["task_id"]) for verdict in verdicts}
+    for omission in run["not_examined"]:
+        if omission["name"] not in judged:
+            message = f"{omission['name']}: {omission['reason']}"
+            lines.append(_annotate(level, message, title="not examined"))
+    about = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
+    lines.append(_annotate("notice", about, title="judgekit gate"))
+    return "\n".join(lines)
+
+
+def render_rows(results: RowResults) -> str:
+    """Write an error for each limit that's missed, and an annotation for each of the worst rows."""
+    missed = without_secrets(list(results.missed))
+    lines = [_annotate("error", line, title="limit") for line in missed]
+    path = Checkout.of_folder(Path.cwd()).name(results.rows.name)
+    worst = results.summary.worst[: results.worst or _MOST_ROWS]
+    for row in worst:
+        scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
+        reasons = without_secrets("; ".join(filter(None, (scores, row.reasoning))))
+        title = f"{row.verdict}: {row.id}"
+        level = _LEVELS.get(row.verdict, "warning")
+        lines.append(_annotate(level, reasons or row.verdict, file=path, title=title))
+    lines.append(_annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit"))
+    return "\n".join(lines)
+
+
+render_report = render_rows
+
+
+def _verdict_lines(
+    verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
+) -> list[str]:
+    """Return an annotation for each finding, or for the whole verdict without one; the worst first."""
+    lines = []
+    for verdict in sorted(verdicts, key=_rank):
+        word = verdict["verdict"]
+        if word == "accept":
+            continue
+        level = levels.get(word, "warning")
+        title = f"{word}: {rule_name(verdict)}"
+        whole, places = find_places(verdict, checkout)
+        findings = [finding for finding in verdict["findings"] if not finding.get("dismissed")]
+        if not findings:
+            message = summarise(verdict) or word
+            lines.append(_annotate(level, message, **_at(whole, checkout), title=title))
+        for finding, place in zip(verdict["findings"], places, strict=True):
+            if finding not in findings:
+                continue
+            message = "\n".join(filter(None, (finding["issue"], finding["suggestion"])))
+            lines.append(_annotate(level, message, **_at(place, checkout), title=title))
+    return lines
+
+
+def _rank(verdict: Record) -> int:
+    return WORST_FIRST.index(verdict["verdict"])
+
+
+def _at(place: Place, checkout: Checkout) -> dict[str, object]:
+    """Return the properties that say where something is; a column counts within one line alone."""
+    properties: dict[str, object] = {"file": checkout.name(place.path)}
+    region = place.region
+    is_one_line = region.get("endLine", region["startLine"]) == region["startLine"]
+    for key, name in _REGION.items():
+        if key in region and (is_one_line or "Line" in key):
+            properties[name] = region[key]
+    return properties
+
+
+def _annotate(level: str, message: str, **properties: object) -> str:
+    """Return a workflow command; what others wrote in it is disarmed first."""
+    parts = []
+    for name, value in properties.items():
+        parts.append(f"{name}={_replace(escaped(str(value)), _IN_PROPERTIES)}")
+    shown = disarmed(visible(message[:_MOST_CHARS]).strip())
+    return f"::{level} {','.join(parts)}::{_replace(shown, _IN_MESSAGES)}"
+
+
+def _replace(text: str, forms: Mapping[str, str]) -> str:
+    return text.translate({ord(sign): form for sign, form in forms.items()})
+
+
+def _sum_up(words: Iterable[str]) -> str:
+    counts = Counter(words)
+    shown = ", ".join(f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word])
+    judged = counted(counts.total(), "document", "documents")
+    return _annotate("notice", f"{judged}: {shown or 'nothing judged'}", title="judgekit")

@@ -1,0 +1,246 @@
+"""Verdicts as a comment for a pull request, in Markdown: a headline, a table, and findings to unfold.
+
+The first line is a comment of HTML that says which command wrote it: a script finds the last comment with
+this line and replaces it. What others wrote is code or escaped prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from judgekit.cli.formats.findings import finding_lines
+from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name
+from judgekit.cli.formats.row_results import WORST_FIRST, WORST_ROWS
+from judgekit.evaluation.page import Figure, Table, shown
+from judgekit.gate import PASSES, STOPS, UNKNOWN, describe_run
+from judgekit.markdown import escape_prose, format_block, format_inline, wrap
+from judgekit.redaction.redact import without_secrets
+from judgekit.task_ids import task_name
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.cli.formats.row_results import RowResults
+    from judgekit.evaluation.page import Part
+    from judgekit.gate import Report
+
+    Record: TypeAlias = Mapping[str, Any]
+
+MOST_CHARS = 60_000  # of a comment; GitHub takes 65,536
+_MOST_ROWS = 50  # of a table
+_MOST_CELL = 300  # characters of a text in a table
+_MOST_FINDING = 600  # characters of a line of a finding
+_SHOWN_ROWS = 10  # of a table about rows
+_SIGNS = {"accept": "✅", "reject": "❌", "improve": "⚠️", PASSES: "✅", STOPS: "❌"}
+_OPEN = "❔"  # undetermined, or for a person to decide
+_OF_A_NAME = re.compile(r"[^\w.-]+", re.ASCII)
+_OPEN_SECTIONS = frozenset({"Rates", WORST_ROWS})  # the others are to unfold
+_NAMES = frozenset({"id"})  # columns whose cells are shown as code
+
+
+class _Line(NamedTuple):
+    """What a comment shows of a verdict: the word in front of it, and the commit if there is one."""
+
+    word: str
+    name: str
+    verdict: Record
+    commit: str = ""
+
+
+def render_verdicts(verdicts: Sequence[Record]) -> str:
+    lines = []
+    for verdict in clean_verdicts(verdicts):
+        lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
+    lines.sort(key=lambda line: WORST_FIRST.index(line.word))
+    accepted = sum(line.word == "accept" for line in lines)
+    documents = counted(len(lines), "document", "documents")
+    title = f"judgekit: {accepted} of {documents} accepted"
+    return _write_comment("judge", title, [*_verdict_table(lines)], lines)
+
+
+def render_gate(report: Report) -> str:
+    verdicts, run = clean_gate(report)
+    lines = []
+    for row, verdict in zip(report.rows, verdicts, strict=True):
+        lines.append(_Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7]))
+    order = (STOPS, UNKNOWN, PASSES)
+    lines.sort(key=lambda line: order.index(line.word))
+    title = f"judgekit gate: {run['verdict'] or 'nothing to judge'}"
+    if run["blocked"]:
+        title += ", the push is blocked"
+    elif run["verdict"] == STOPS and run["mode"] == "advisory":
+        title += " (advisory)"
+    paragraphs = _verdict_table(lines)
+    about = describe_run(report.judged, report.skipped, report.not_examined)
+    notes = [about, *run["notes"]]
+    for omission in run["not_examined"]:
+        notes.append(f"not examined: {omission['name']}: {omission['reason']}")
+    paragraphs += _list_lines(without_secrets(notes))
+    return _write_comment("gate", title, paragraphs, lines)
+
+
+def render_rows(results: RowResults) -> str:
+    """Write the headline, the limits that are missed, the figures and the worst rows."""
+    summary = results.summary
+    headline = f"judgekit: {counted(summary.rows, 'row', 'rows')}"
+    if summary.accept_rate is not None:
+        accepted = summary.verdicts.get("accept", 0)
+        rows = counted(summary.rows, "row", "rows")
+        headline = f"judgekit: {accepted:,} of {rows} accepted"
+    paragraphs = [escape_prose(f"{summary.file}: {results.about}")]
+    for line in without_secrets(list(results.missed)):
+        paragraphs.append(f"❌ {escape_prose(line)}")
+    if results.has_limits and not results.missed:
+        paragraphs.append("✅ all limits are kept")
+    for section in results.sections:
+        most = _SHOWN_ROWS
+        if section.title == WORST_ROWS:
+            most = results.worst or _SHOWN_ROWS
+        parts = []
+        for part in section.parts:
+            parts += _part_lines(part, most)
+        title = escape_prose(section.title)
+        if section.title in _OPEN_SECTIONS:
+            paragraphs += [f"#### {title}", *parts]
+        else:
+            paragraphs += [f"<details><summary>{title}</summary>", *parts, "</details>"]
+    return _write_comment("report", headline, paragraphs, name=summary.file)
+
+
+render_report = render_rows
+
+
+def _write_comment(
+    command: str,
+    title: str,
+    paragraphs: Iterable[str],
+    lines: Sequence[_Line] = (),
+    name: str = "",
+) -> str:
+    """Put a comment together: all of the summary, and findings as long as there is room."""
+    mark = " ".join(filter(None, ("judgekit", command, _OF_A_NAME.sub("_", name))))
+    mark = mark.replace("--", "__")  # which would end a comment of HTML
+    text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
+    text = _cut(text)
+    left_out = 0
+    for line in lines:
+        details = _write_details(line)
+        if len(text) + len(details) > MOST_CHARS:
+            left_out += bool(details)
+        elif details:
+            text += f"\n\n{details}"
+    if left_out:
+        text += (
+            f"\n\nFindings of {counted(left_out, 'more document', 'more documents')} are left out."
+        )
+    return text
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a comment that's too long, up to the end of a line."""
+    if len(text) <= MOST_CHARS:
+        return text
+    return f"{text[:MOST_CHARS].rpartition(chr(10))[0]}\n\n…"
+
+
+def _verdict_table(lines: Sequence[_Line]) -> list[str]:
+    """Return a table of the worst verdicts, and a line that counts the others."""
+    if not lines:
+        return []
+    has_commits = any(line.commit for line in lines)
+    header = ["", "verdict", "document", "scores", "why"]
+    if has_commits:
+        header.insert(3, "commit")
+    rows = []
+    for line in lines[:_MOST_ROWS]:
+        verdict = line.verdict
+        scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
+        why = verdict["reasoning"] or verdict["degraded"] or ""
+        override = verdict.get("human_override")
+        if override:
+            why = f"{override['decision']}ed by {override['who']}: {override['why']}"
+        cells = [
+            _SIGNS.get(line.word, _OPEN),
+            line.word,
+            format_inline(line.name),
+            escape_prose(scores),
+            escape_prose(why, _MOST_CELL),
+        ]
+        if has_commits:
+            cells.insert(3, format_inline(line.commit))
+        rows.append(cells)
+    table = _write_table(header, rows)
+    if len(lines) <= _MOST_ROWS:
+        return [table]
+    words = Counter(line.word for line in lines[_MOST_ROWS:])
+    counts = ", ".join(f"{count} {word}" for word, count in words.items())
+    return [table, f"and {counts} more"]
+
+
+def _write_details(line: _Line) -> str:
+    """Return the findings of a verdict to unfold; "" without any."""
+    verdict = line.verdict
+    if not verdict["findings"]:
+        return ""
+    texts = []
+    for finding in verdict["findings"]:
+        for text in finding_lines(finding):
+            indent = " " * (len(text) - len(text.lstrip()))
+            texts.append(wrap(text.strip(), _MOST_FINDING, indent, f"{indent}  "))
+        dismissed = finding.get("dismissed")
+        if dismissed:
+            texts.append(f"  dismissed by {dismissed['who']}")
+    count = counted(len(verdict["findings"]), "finding", "findings")
+    name = escape_prose(line.name)
+    summary = f"<summary>{name}: {count} ({escape_prose(rule_name(verdict))})</summary>"
+    return f"<details>{summary}\n\n{format_block(chr(10).join(texts))}\n\n</details>"
+
+
+def _part_lines(part: Part, most: int) -> list[str]:
+    """Return a part of a page: a note, a table, or figures with their intervals."""
+    if isinstance(part, str):
+        return [escape_prose(without_secrets(part))]
+    if isinstance(part, Table):
+        rows = [_row_cells(part.columns, row) for row in part.rows[:most]]
+        lines = [_write_table([escape_prose(name) for name in part.columns], rows)]
+        total = max(part.total, len(part.rows))
+        if total > most:
+            lines.append(f"and {total - most:,} more")
+        return lines
+    rows = []
+    for figure in part:
+        if isinstance(figure, Figure):
+            rows.append(
+                [escape_prose(figure.name), escape_prose(figure.text), escape_prose(figure.note)]
+            )
+    return [_write_table(["figure", "value", ""], rows)] if rows else []
+
+
+def _row_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
+    cells = []
+    for name, cell in zip(columns, row, strict=True):
+        text = without_secrets(shown(cell))
+        if name in _NAMES:
+            cells.append(format_inline(text))
+        else:
+            cells.append(escape_prose(text, _MOST_CELL))
+    return cells
+
+
+def _write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_write_row(header), _write_row(["---"] * len(header))]
+    lines += [_write_row(row) for row in rows]
+    return "\n".join(lines)
+
+
+def _write_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _list_lines(texts: Sequence[str]) -> list[str]:
+    """Return texts as one list."""
+    lines = [f"- {escape_prose(text)}" for text in texts if text]
+    return ["\n".join(lines)] if lines else []

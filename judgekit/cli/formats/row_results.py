@@ -1,0 +1,83 @@
+"""Results of rows as formats get them: the rows, what they come to, and which limits they miss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from judgekit.data.labels import ResultFile, ResultRow
+    from judgekit.data.report import ResultsReport
+    from judgekit.evaluation.page import Section
+
+    Record: TypeAlias = Mapping[str, Any]
+
+WORST_FIRST = ("reject", "improve", "escalate", "undetermined", "accept")
+NOT_ACCEPTED = WORST_FIRST[:-1]
+UNDECIDED = WORST_FIRST[2:4]
+WORST_ROWS = "The worst rows"
+"""The title of the section that lists them."""
+_VERDICT = "judgekit/verdict@"
+_OTHER_JUDGE = {"id": "results", "version": ""}  # of results that another program wrote
+
+
+@dataclass(frozen=True)
+class RowResults:
+    """Results of rows.
+
+    `rows` can be read several times. `about` is one line, `sections` are what the page shows, too.
+    `missed` says which limits aren't kept. `worst` is how many of the worst rows are wanted, if it was said.
+    """
+
+    rows: ResultFile
+    summary: ResultsReport
+    about: str
+    sections: Sequence[Section]
+    missed: Sequence[str] = ()
+    has_limits: bool = False
+    worst: int | None = None
+
+    def verdicts(self) -> Iterator[Record]:
+        """Yield the rows in the form of verdicts' records, with the row's id as `row`."""
+        for row in self.rows:
+            yield verdict_of(row, self.rows.name)
+
+
+def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
+    """Return a row of results as a record like a verdict's; its subject is the file of results.
+
+    Of results of other programs and of comparisons it has what formats show: word, scores and reasoning.
+    """
+    # These need pydantic, which takes longer to import than an engine takes to judge one document.
+    from judgekit.data.labels import nested
+    from judgekit.evaluation.labels import number_of
+
+    columns = row.columns
+    reasoning = columns.get("reasoning")
+    record: dict[str, Any] = {
+        "rubric": _OTHER_JUDGE,
+        "mode": "",
+        "average": number_of(columns.get("average")),
+        "reasoning": "" if reasoning is None else str(reasoning),
+        "findings": [],
+        "rounds": [],
+        "model": columns.get("model"),
+        "degraded": columns.get("error"),
+        "duration_ms": number_of(columns.get("duration_ms")) or 0.0,
+        "cost_usd": number_of(columns.get("cost_usd")),
+    }
+    judged = nested(columns.get("judged")) or {}
+    if str(judged.get("schema")).startswith("judgekit/"):
+        record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
+        record["mode"] = judged.get("mode") or ""
+        record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
+    if str(judged.get("schema")).startswith(_VERDICT):
+        record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
+    record["row"] = row.row_id
+    record["task_id"] = row.row_id
+    record["verdict"] = row.word
+    record["scores"] = dict(row.scores)
+    record["subjects"] = [{"path": file, "sha256": ""}]
+    return record

@@ -1,0 +1,107 @@
+"""What a run over rows prints and writes beside OUT: each row as it's judged, or all of them at the end."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.cli import formats, output, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import IO
+
+    from judgekit.cli.formats import AlsoFile
+    from judgekit.cli.formats.row_results import RowResults
+
+
+class Printing(NamedTuple):
+    """In which formats rows are printed and written, and how many of the worst are wanted."""
+
+    format: str | None = None
+    also: Sequence[AlsoFile] = ()
+    worst: int | None = None
+
+    def make_printer(self, out: str | None) -> RowPrinter:
+        """Build what prints the rows of a run whose results go to OUT."""
+        format_ = self.format
+        if format_ is None and self.worst is not None:
+            format_ = "table"
+        if format_ is None and out is None:
+            format_ = "jsonl" if output.terminal_width() is None else "table"
+        return RowPrinter(self, format_, out)
+
+
+class RowPrinter:
+    """Prints rows in a format, None for no format, while they're judged or from OUT at the end."""
+
+    def __init__(self, printing: Printing, format_: str | None, out: str | None) -> None:
+        self._printing = printing
+        self._format = format_
+        self._out = out
+        is_streamed = format_ is not None and formats.FORMATS[format_].is_streamed
+        self._is_streamed = out is None and is_streamed and printing.worst is None
+        self._kept: IO[str] | None = None
+        """The rows of a run without OUT, if they're needed at its end."""
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Keep the rows of a run without OUT meanwhile, if they're needed at its end."""
+        if self._out is not None or not self._needs_all:
+            yield
+            return
+        with tempfile.NamedTemporaryFile("w+", suffix=".jsonl", encoding="utf-8") as kept:
+            self._kept = kept
+            yield
+
+    @property
+    def _needs_all(self) -> bool:
+        is_printed_at_end = self._format is not None and not self._is_streamed
+        return is_printed_at_end or bool(self._printing.also)
+
+    def add_line(self, line: str) -> None:
+        """Take the line of JSON of a row that was judged, in a run without OUT."""
+        if self._kept is not None:
+            self._kept.write(f"{line}\n")
+        if not self._is_streamed:
+            return
+        if self._format == "jsonl":
+            output.emit(line)
+            return
+        from judgekit.cli.formats.table import row_line
+
+        row = json.loads(line)
+        progress.clear()
+        output.say(row_line(row["verdict"], str(row["id"]), row))
+
+    def print_all(self, name: str) -> None:
+        """Print and write what's left to print; `name` is the file of the rows that were judged."""
+        if not self._needs_all:
+            return
+        results = self._read_results(name)
+        if results is None:
+            return
+        formats.write_also(self._printing.also, lambda renderer: renderer.render_rows(results))
+        if self._format is not None and not self._is_streamed:
+            formats.print_rows(self._format, results)
+
+    def _read_results(self, name: str) -> RowResults | None:
+        """Read the results from OUT, or those that were kept; None if there's none."""
+        from judgekit.cli.report import sum_up
+        from judgekit.data.labels import results
+        from judgekit.data.rows import open_rows
+
+        path = self._out
+        if self._kept is not None:
+            self._kept.flush()
+            if not self._kept.tell():
+                return None
+            path = self._kept.name
+        if path is None:
+            return None
+        rows = open_rows(path, io.BytesIO())
+        rows.name = name
+        return sum_up(results(rows), worst=self._printing.worst)

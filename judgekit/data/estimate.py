@@ -1,0 +1,144 @@
+"""What judging would take: calls by tier, tokens, money and time. Nothing is sent.
+
+How many rows the later tiers see is known only when the first one has answered, so figures are ranges: from
+the first tier alone to all tiers for every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.config import TIERS
+from judgekit.judging.service import SubjectJudges, max_concurrency
+from judgekit.providers.base import is_local
+from judgekit.providers.batches import CHARS_PER_TOKEN, price
+from judgekit.providers.pace import AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from judgekit.config import TierName
+    from judgekit.judging.documents import ComparisonInput, Document
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.providers.base import Endpoint
+
+    Subject = Document | ComparisonInput
+
+REPLY_TOKENS = 250
+"""Of a reply: reasons of a few sentences, the scores, and a finding or two."""
+SECONDS_A_CALL = 3.0
+_LOOKED_AT = 200  # subjects whose prompts are written; the others count with their mean
+
+
+class ModelEstimate(NamedTuple):
+    """What a model of a tier would be asked if all subjects came to it; `usd` is None without a price."""
+
+    tier: TierName
+    model: str
+    calls: int
+    tokens_read: int
+    tokens_written: int
+    usd: float | None
+    seconds: float
+
+
+@dataclass
+class Estimate:
+    """What a run would take, at least and at most; `at_least` are the models of the first tier."""
+
+    subjects: int
+    models: list[ModelEstimate]
+    at_once: int
+
+    @property
+    def at_least(self) -> list[ModelEstimate]:
+        return [model for model in self.models if model.tier == self.models[0].tier]
+
+    @property
+    def unpriced(self) -> list[str]:
+        """The models without a price, each once."""
+        return list(dict.fromkeys(model.model for model in self.models if model.usd is None))
+
+
+@dataclass
+class _Calls:
+    """The calls to a model that were looked at."""
+
+    endpoint: Endpoint
+    count: int = 0
+    chars: int = 0
+
+
+def estimate_run(
+    subjects: Iterable[Subject],
+    project: Path,
+    request: JudgeRequest,
+    at_once: int,
+    *,
+    in_batches: bool = False,
+) -> Estimate:
+    """Estimate what judging would take; raises `ConfigError` and `UsageError` as judging does."""
+    judges = SubjectJudges(project, request)
+    calls: dict[tuple[TierName, str], _Calls] = {}
+    total = 0
+    for subject in subjects:
+        total += 1
+        if total > _LOOKED_AT:
+            continue
+        judge = judges.find(subject)
+        at_once = max_concurrency(judge, at_once)
+        for tier in TIERS:
+            for endpoint in judge.models_by_tier.get(tier, ()):
+                met = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
+                rounds = judge.prompts(tier, subject, endpoint)
+                met.count += len(rounds) * judge.settings.samples
+                for messages in rounds:
+                    length = sum(len(message.content) for message in messages)
+                    met.chars += length * judge.settings.samples
+    looked_at = max(1, min(total, _LOOKED_AT))
+    models = []
+    for tier in TIERS:
+        for (met_tier, _), met in calls.items():
+            if met_tier == tier:
+                scaled = _scale(met, total / looked_at)
+                models.append(_estimate_model(tier, scaled, at_once, in_batches=in_batches))
+    return Estimate(total, models, at_once)
+
+
+def _scale(met: _Calls, share: float) -> _Calls:
+    return _Calls(met.endpoint, round(met.count * share), round(met.chars * share))
+
+
+def _estimate_model(
+    tier: TierName, met: _Calls, at_once: int, *, in_batches: bool
+) -> ModelEstimate:
+    endpoint = met.endpoint
+    read = met.chars // CHARS_PER_TOKEN
+    written = met.count * REPLY_TOKENS
+    limits = endpoint.profile.limits
+    seconds = met.count * SECONDS_A_CALL / min(at_once, limits.concurrency or AT_ONCE)
+    if limits.requests_per_minute:
+        seconds = max(seconds, met.count * 60 / limits.requests_per_minute)
+    return ModelEstimate(
+        tier=tier,
+        model=endpoint.model,
+        calls=met.count,
+        tokens_read=read,
+        tokens_written=written,
+        usd=_cost(endpoint, read, written, in_batches=in_batches),
+        seconds=seconds,
+    )
+
+
+def _cost(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> float | None:
+    if is_local(endpoint):
+        return 0.0
+    if endpoint.profile.kind in ("replay", "command"):
+        return None  # a recording says what its own replies cost, a command nothing beforehand
+    if in_batches:
+        return price(endpoint, read, written)
+    from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+
+    return litellm.cost_of(endpoint, read, written)
