@@ -271,6 +271,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "providers.decision_bodies.read_body": lambda text: of("providers.decision_bodies.read_body")(
         text.encode("utf-8", "replace"), (QUESTION,)
     ),
+    "evaluation.row_views.mark_quotes": lambda text: of("evaluation.row_views.mark_quotes")(
+        text, [text, f"{text}, and more"]
+    ),
     "providers.base.answering_name": lambda text: of("providers.base.answering_name")(text, text),
     "replies.layout.exact_end": lambda text: of("replies.layout.exact_end")(text, 0),
     "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(

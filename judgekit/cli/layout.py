@@ -50,7 +50,8 @@ def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
     lines = grid_lines([names, *rows], least_widths, width)
     total = max(table.total, len(table.rows))
     if total > most:
-        on_page = "" if total == len(table.rows) else f" the first {len(table.rows)} of"
+        is_whole = table.is_in_list or total == len(table.rows)
+        on_page = "" if is_whole else f" the first {len(table.rows)} of"
         lines.append(f"and {total - most} more; --html FILE shows{on_page} them")
     return lines
 

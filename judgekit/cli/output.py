@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import sys
+from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
+_MOST_NOTICES: Final = 100  # a server goes on for months
 
 
 @dataclass
@@ -32,6 +35,7 @@ class Streams:
     """How much goes to stderr; the command line; the file that results go to, if any, and those so far.
 
     `is_for_file` while something is rendered that goes to another file.
+    `notices` are the last lines that were for stderr, those that -q left out among them.
     """
 
     quiet: bool = False
@@ -40,6 +44,7 @@ class Streams:
     file: Path | None = None
     results: list[str] = field(default_factory=list)
     is_for_file: bool = False
+    notices: deque[str] = field(default_factory=partial(deque, maxlen=_MOST_NOTICES))
 
 
 current = Streams()  # of the command that runs
@@ -47,12 +52,18 @@ current = Streams()  # of the command that runs
 
 def note(*lines: str) -> None:
     """Print lines that -q leaves out: progress, a hint, a summary."""
+    current.notices += lines
     if not current.quiet:
-        warn(*lines)
+        _complain(*lines)
 
 
 def warn(*lines: object) -> None:
     """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
+    current.notices += map(str, lines)
+    _complain(*lines)
+
+
+def _complain(*lines: object) -> None:
     for line in lines if sys.stderr is not None else ():
         # No complaint has colours.
         text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
-from judgekit.cli import formats
+from judgekit.cli import formats, report_page
 from judgekit.cli.formats.row_results import WORST_ROWS, RowResults
 from judgekit.cli.options import AsJson, HtmlOption, OutOption
 from judgekit.cli.output import note, say, warn
 from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, page, shares
-from judgekit.text import counted, escaped, short_line
+from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, shares
+from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +35,10 @@ _TIER_COLUMNS = [
     "USD",
     "unpriced",
 ]
+_RATES = "Rates"
+_WRONG = "Verdicts that differ from the label"
+_CHANGED = "Verdicts that differ between the results"
+_LISTS = (_WRONG, _CHANGED, WORST_ROWS)  # rows that a page shows in its one list
 
 _RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
 _LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
@@ -52,6 +56,9 @@ _FAIL_IF_WORSE = Option(
     metavar="BASE[:POINTS]",
     help="Exit with 1 if the accept rate is below that of other results, by more points.",
 )
+_DATA = Option(
+    metavar="FILE", help="With --html: take texts that the results lack from what was judged."
+)
 _BY = Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
 
 
@@ -63,6 +70,7 @@ def report(
     map_: Map = None,
     id_: Id = None,
     html: HtmlOption = None,
+    data: Annotated[str | None, _DATA] = None,
     format_: formats.FormatOption = "table",
     also: formats.AlsoOption = None,
     worst: formats.WorstOption = None,
@@ -81,7 +89,13 @@ def report(
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
-    columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
+    given = fields.parse_map(map_ or ())
+    columns = files.NamedColumns(id_, given)
+    columns_of_data = columns
+    if data is not None:
+        if html is None:
+            raise UsageError("--data takes texts for a page; name it with --html FILE.html")
+        columns, columns_of_data = report_page.split_columns(columns)
     limits = _Limits(min_accept, max_reject, max_undetermined, fail_if_worse)
     limits.check(results[0], sample)
     if as_json and format_ not in ("table", "json"):
@@ -101,6 +115,16 @@ def report(
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
     second = None
+    page_rows = None
+    if html is not None:
+        source = report_page.PageSource(
+            results=first,
+            second=results[1] if results[1:] else None,
+            data=data,
+            columns=columns,
+            columns_of_data=columns_of_data,
+        )
+        page_rows = report_page.open_page_rows(source, _open_rows)
     if results[1:]:
         others = files.results(_open_rows(results[1]), columns)
         second = others.name, {row.row_id: row.word for row in others}
@@ -113,11 +137,16 @@ def report(
         column=by,
         second=second,
         left_out=label_sheet.left_out if label_sheet else None,
+        page_rows=page_rows,
     )
     about = _describe_results(summary)
     sections = _build_sections(summary)
-    if html is not None:
-        write_file(html, page(f"Results of {summary.file}", about, sections))
+    if html is not None and page_rows is not None:
+        on_page = _build_page_sections(summary, sections)
+        notices = _write_notes(summary)
+        write_file(
+            html, report_page.write_page(summary, about, on_page, page_rows.finish(), notices)
+        )
     missed = limits.find_missed(summary, results[0], columns)
     printed = RowResults(
         rows=first,
@@ -271,9 +300,40 @@ def _describe_results(results: ResultsReport) -> str:
     return "; ".join(parts)
 
 
+def _build_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
+    """Take the sections that a page has beside its rows, which stand in no other list there."""
+    chosen = []
+    for section in sections:
+        if section.title in _LISTS:
+            continue
+        parts = list(section.parts)
+        if section.title == _RATES:
+            parts = parts[:1]  # the notes stand at the foot
+        elif section.title == f"By {results.column}":
+            parts = [_build_group_figures(results.groups), *parts]
+        chosen.append(section._replace(parts=parts))
+    return chosen
+
+
+def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
+    """Build the chart of the rates of groups; those without a verdict have none."""
+    figures = []
+    for group in groups:
+        rate = group.rate
+        if rate is None:
+            continue
+        name = group.value or "(no value)"
+        note = f"of {counted(group.rows, 'row', 'rows')}, as judged"
+        figures.append(Figure(name, rate.judged, rate.judged_interval, note))
+        if rate.corrected is not None:
+            note = f"corrected, with {counted(rate.labels, 'label', 'labels')}"
+            figures.append(Figure(name, rate.corrected, rate.interval, note))
+    return figures
+
+
 def _build_sections(results: ResultsReport) -> list[Section]:
     """Return the rates, and a section for all else that results, labels or second results say."""
-    sections = [Section("Rates", [_build_figures(results), *_write_notes(results)])]
+    sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
         sections.append(Section("Labels and verdicts", [shares("labelled", labelled.confusion)]))
@@ -292,13 +352,11 @@ def _build_sections(results: ResultsReport) -> list[Section]:
         tiers: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
         sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tiers)]))
     if labelled and labelled.wrong:
-        title = "Verdicts that differ from the label"
-        sections.append(Section(title, [_build_row_table(labelled.wrong, labelled.differing)]))
+        sections.append(Section(_WRONG, [_build_row_table(labelled.wrong, labelled.differing)]))
     difference = results.difference
     if difference and difference.rows_that_differ:
-        title = "Verdicts that differ between the results"
         sections.append(
-            Section(title, [_build_row_table(difference.rows_that_differ, difference.differing)])
+            Section(_CHANGED, [_build_row_table(difference.rows_that_differ, difference.differing)])
         )
     if results.worst:
         sections.append(
@@ -330,13 +388,12 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
     if results.labelled:
         figures += _agreement_figures(results.labelled)
     if results.labelled_second and results.difference:
-        name = short_line(results.difference.file, 40)
+        _, name = report_page.short_names(results.file, results.difference.file)
         figures += _agreement_figures(results.labelled_second, f"{name}: ")
     difference = results.difference
-    if difference and difference.value is not None:
-        name = f"{short_line(difference.file, 40)}: rate above the first"
+    if difference and difference.interval:
         note = f"of {counted(difference.rows, 'row', 'rows')} in both"
-        figures.append(Figure(name, difference.value, difference.interval, note, least=-1.0))
+        figures.append(report_page.build_difference(results.file, difference, note))
     return figures
 
 
@@ -435,4 +492,5 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
         "text": [row.text for row in rows],
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
-    return Table(list(filled), list(zip(*filled.values(), strict=True)), total=total)
+    cells = list(zip(*filled.values(), strict=True))
+    return Table(list(filled), cells, total=total, is_in_list=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # The rubric says later what models see.
 _EVERYTHING = Given(reference="reference", sources="sources")
+_FOR_PEOPLE = Given(reference="reference")
 _WORDS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
@@ -241,21 +242,32 @@ class ResultFile:
 
     def text_of(self, row: ResultRow) -> str:
         """Return the text that was judged, or the texts that were compared; "" where they are not known."""
-        names = tuple(row.own)
-        if self._names != names:
-            self._names = names
-            self._fields = self._fields_of(names, row.own)
-        if self._fields is None:
+        row_fields = self._fields_for(row)
+        if row_fields is None:
             return ""
         data_row = DataRow(0, row.own)
         with suppress(InputError):
             if self.task == "judge":
-                document = fields.document(self._fields, data_row, row.row_id, _EVERYTHING)
+                document = fields.document(row_fields, data_row, row.row_id, _EVERYTHING)
                 return document.files[0].text
-            files = fields.comparison(self._fields, data_row).files
+            files = fields.comparison(row_fields, data_row).files
             share = _MOST_CHARS // len(files)
             return " ".join(f"{file.path}: {short_line(file.text, share)}" for file in files)
         return ""
+
+    def texts_of(self, row: ResultRow) -> dict[str, str]:
+        """Collect the texts of a row by name, as `texts_for_people` does; {} if it has none."""
+        row_fields = self._fields_for(row)
+        if row_fields is None:
+            return {}
+        return texts_for_people(self.task, row_fields, row.own)
+
+    def _fields_for(self, row: ResultRow) -> Fields | None:
+        names = tuple(row.own)
+        if self._names != names:
+            self._names = names
+            self._fields = self._fields_of(names, row.own)
+        return self._fields
 
     def _fields_of(self, names: Sequence[str], own: Mapping[str, Any]) -> Fields | None:
         given = {}
@@ -273,6 +285,58 @@ class ResultFile:
         with suppress(UsageError):
             return fields.fields_of(self.task, names, given, self.name, export=export)
         return None
+
+
+def texts_for_people(
+    task: TaskName, row_fields: Fields, columns: Mapping[str, Any]
+) -> dict[str, str]:
+    """Collect what a person needs to read of a row: the question, the answer or the texts, what's expected.
+
+    A row without an answer still has its question. Cells that aren't texts are left out.
+    """
+    row = DataRow(0, columns)
+    texts = {}
+    if task == "compare":
+        with suppress(InputError):
+            subject = fields.comparison(row_fields, row)
+            texts = {"question": subject.prompt}
+            texts.update({file.path: file.text for file in subject.files})
+        return _filled(texts)
+    try:
+        document = fields.document(row_fields, row, "", _FOR_PEOPLE)
+    except InputError:
+        for role, name in (("description", "question"), ("reference", "expected")):
+            cell = row_fields.read(row, role)
+            texts[name] = cell if isinstance(cell, str) else ""
+        return _filled(texts)
+    texts = {
+        "question": document.task.description,
+        "must fulfil": document.task.acceptance,
+        "answer": document.files[0].text,
+        "expected": document.task.reference,
+    }
+    return _filled(texts)
+
+
+def _filled(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if text.strip()}
+
+
+def read_texts(
+    rows: Rows, task: TaskName, columns: NamedColumns = USUAL_COLUMNS
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the ids and the texts of a file that was judged; a row without an id has its number for one.
+
+    Raises `UsageError` if no column gives a text.
+    """
+    stream, (names, recogniser) = survey(rows)
+    export = recogniser.recognise(task, columns.given)
+    row_fields = fields.fields_of(task, names, columns.given, rows.name, export=export)
+    for row in stream:
+        if isinstance(row, UnreadableRow):
+            continue
+        row_id = columns.id_of(row.columns, rows.name) or labels.id_key(row.number)
+        yield row_id, texts_for_people(task, row_fields, row.columns)
 
 
 def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:

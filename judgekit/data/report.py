@@ -32,6 +32,8 @@ from judgekit.text import counted, short_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from judgekit.data.page_rows import PageRows
+
 LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
 _REASONS = 5  # of those that judged, and of errors
 MOST_SHOWN = 100  # rows of a list, and values of a column
@@ -332,11 +334,12 @@ def summarise(
     column: str | None = None,
     second: tuple[str, Mapping[str, str]] | None = None,
     left_out: LeftOut | None = None,
+    page_rows: PageRows | None = None,
 ) -> ResultsReport:
     """Return what the results say; `second` is the name of other results, with their verdicts by id.
 
-    `left_out` says which labels are not among `labels`. Raises `UsageError` for a `column` that no row has,
-    `InputError` where there is no row.
+    `left_out` says which labels are not among `labels`. `page_rows` gets each row on the way. Raises
+    `UsageError` for a `column` that no row has, `InputError` where there is no row.
     """
     has_labels = labels is not None
     labels = labels or {}
@@ -348,6 +351,8 @@ def summarise(
         label = labels.get(row.row_id)
         totals.add(row, label)
         lists.add(row, label)
+        if page_rows is not None:
+            page_rows.add(row, label, is_binary=lists.is_binary)
         if column is not None:
             has_column = has_column or row.has(column)
             for value in row.values_of(column) or [NO_VALUE]:

@@ -1,4 +1,4 @@
-"""Pages for a browser: figures with intervals, charts and tables, in one file that loads nothing."""
+"""Pages for a browser: figures with intervals, charts, tables and rows, in one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from judgekit.evaluation.row_views import RowView, ShownRows
     from judgekit.ledger.rates import Interval
 
+INTERVALS = "[ ] = 95 % confidence interval"
 _NAME = 400  # characters of a name on a page
+_REACHES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the axis of a difference, to both sides of 0
+_SNIPPET = 160  # characters; the script draws as many
+_DATA_PLACE = '<script type="application/json" id="row-data"></script>'
 
 
 class Figure(NamedTuple):
@@ -28,15 +33,48 @@ class Figure(NamedTuple):
     interval: Interval | None = None
     note: str = ""
     least: float = 0.0
+    most: float = 1.0
 
     @property
     def text(self) -> str:
         return self.interval.text if self.interval else f"{self.value:.3f}"
 
     def place(self, value: float) -> float:
-        """Return where a value is, in percent of the scale."""
-        share = (value - self.least) / (1 - self.least)
+        """Find where a value is, in percent of the scale."""
+        share = (value - self.least) / (self.most - self.least)
         return 100 * min(1.0, max(0.0, share))
+
+    @property
+    def ends(self) -> Sequence[str]:
+        """What stands below the scale, from left to right: of the usual one, nothing."""
+        return ()
+
+
+class Difference(Figure):
+    """By how much one share is above another, in points, on an axis of its own around 0."""
+
+    @classmethod
+    def of(cls, name: str, interval: Interval, note: str = "") -> Difference:
+        """Build the difference on an axis that reaches a little further than its interval."""
+        farthest = max(abs(interval.low), abs(interval.high))
+        reach = min(1.0, next(step for step in _REACHES if step >= min(farthest, 1.0)))
+        return cls(name, interval.value, interval, note, least=-reach, most=reach)
+
+    @property
+    def text(self) -> str:
+        if self.interval is None:
+            return f"{points(self.value)} points"
+        low, high = map(points, self.interval.bounds)
+        return f"{points(self.value)} points [{low}, {high}]"
+
+    @property
+    def ends(self) -> Sequence[str]:
+        return (f"{100 * self.least:+g}", "0", f"{100 * self.most:+g} points")
+
+
+def points(share: float) -> str:
+    """Write a difference of shares in percentage points, with its sign."""
+    return f"{100 * share:+.1f}"
 
 
 class Cell(NamedTuple):
@@ -51,12 +89,16 @@ Row: TypeAlias = "Sequence[str | float | Cell | None]"
 
 
 class Table(NamedTuple):
-    """Rows of texts, numbers and cells: all, or the first of `total`. Readers can filter a long table."""
+    """Rows of texts, numbers and cells: all, or the first of `total`. Readers can filter a long table.
+
+    A page has them all in its list of rows if `is_in_list`.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Row]
     title: str = ""
     total: int = 0
+    is_in_list: bool = False
 
     @property
     def turned(self) -> Table:
@@ -123,10 +165,60 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     return Table([corner, *columns], rows)
 
 
-def page(title: str, about: str, sections: Sequence[Section]) -> str:
+class Foot(NamedTuple):
+    """What stands at the end of a page: what to know about the data, and how the page was made."""
+
+    notices: Sequence[str] = ()
+    command: str = ""
+    versions: Sequence[str] = ()
+
+
+def page(
+    title: str,
+    about: str,
+    sections: Sequence[Section],
+    *,
+    headline: str = "",
+    rows: ShownRows | None = None,
+    foot: Foot = Foot(),  # noqa: B008 - a value that never changes
+) -> str:
+    """Write a page: the headline, what the data are (`about`), rows to look at, all else, and the foot."""
     template = _templates().get_template("page.html.jinja")
-    html = template.render(title=short_line(title, _NAME), about=about, sections=sections)
-    return visible(html) + "\n"
+    html = template.render(
+        title=short_line(title, _NAME),
+        headline=headline,
+        about=about,
+        sections=sections,
+        rows=rows,
+        foot=foot,
+    )
+    html = visible(html) + "\n"
+    if rows is None:
+        return html
+    # The rows are as good as checked: each text is visible already, and no `<` ends the element.
+    before, place, after = html.partition(_DATA_PLACE)
+    return "".join((before, place.removesuffix("</script>"), rows.data, "</script>", after))
+
+
+def snippet(row: RowView) -> str:
+    """Take the beginning of a row's first text, or else of the reason, for its line in the list."""
+    if row.get("texts"):
+        text = "".join(row["texts"][0][1])
+    else:
+        text = row["judged"][0].get("reasoning", "")
+    return str(text)[:_SNIPPET]
+
+
+def cell_of(row: RowView, key: str) -> str:
+    """Find what stands in a column of a row's line."""
+    kind, _, number = key.partition(" ")
+    if kind == "said":
+        judged = row["judged"]
+        return str(judged[int(number)]["said"]) if int(number) < len(judged) else ""
+    if kind == "text":
+        return snippet(row)
+    value = row.get(kind, "")
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def plain(template: Path, **values: object) -> str:
@@ -143,10 +235,13 @@ def _templates() -> Environment:
     templates.trim_blocks = True
     templates.lstrip_blocks = True
     templates.filters["shown"] = shown
-    templates.filters["digest"] = _digest
+    templates.filters["cell_of"] = cell_of
+    script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    templates.globals["script"] = script
+    templates.globals["script_hash"] = _digest(script)
     return templates
 
 
 def _digest(script: str) -> str:
-    """Return the hash by which a page's policy lets a script run, and nothing else."""
+    """Compute the hash by which a page's policy lets a script run, and nothing else."""
     return b64encode(sha256(script.encode()).digest()).decode()

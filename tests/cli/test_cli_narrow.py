@@ -56,8 +56,8 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
         "a-rather-long-name-27",
         "semantic 2, pragmatic 3, syntactic 4",
         "0.667 [0.",
-        "0.000 [-0.",
-        f"{NAME}: rate above the first"[-20:],
+        "+0.0 points [-",
+        f" minus {NAME.removesuffix('.jsonl')}"[-20:],
         "and 10 more",
     ],
 )

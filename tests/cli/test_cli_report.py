@@ -58,14 +58,14 @@ def test_a_page_has_what_is_printed(judgekit: Run, results: str) -> None:
     other = write("other.jsonl", verdicts(*["accept"] * 70, *["reject"] * 30))
     done = judgekit("report", results, other, "--html", "page.html")
     assert (done.code, done.err) == (0, "judgekit: Wrote page.html\n")
-    assert "other.jsonl: rate above the first  0.100 [" in done.out
+    assert "other minus results     +10.0 points [" in done.out
     assert "Left out of the difference: 1 row that only the first results have" in done.out
     page = Path("page.html").read_text()
     for part in (
         "Results of results.jsonl",
-        "Verdicts that differ between the results",
+        "accepted 60.0 % (50 to 69); other minus results: +10.0 points",
         "r65",
-        "The worst rows",
+        "Rows",
     ):
         assert part in page, part
 
@@ -85,7 +85,8 @@ def test_a_text_of_a_row_is_never_obeyed_by_a_terminal_or_a_page(judgekit: Run) 
     done = judgekit("report", write("r.jsonl", rows), "--by", "topic", "--html", "page.html")
     assert (done.code, "\x1b" in done.out, "[red]" in done.out) == (0, False, True)
     page = Path("page.html").read_text()
-    assert (page.count("<script"), "\x1b" in page) == (1, False)
+    assert page.count("<script>") == 1
+    assert "\x1b" not in page
 
 
 @pytest.mark.parametrize(
@@ -195,4 +196,4 @@ def test_the_agreement_of_both_results_is_told(judgekit: Run) -> None:
     found = judgekit(*words, "--json").json
     assert found["labelled"]["accuracy"]["value"] == 1
     assert found["labelled_second"]["accuracy"]["value"] == 0.75
-    assert "second.jsonl: agreement with labels  0.750 [" in judgekit(*words).out
+    assert "second: agreement with labels  0.750 [" in judgekit(*words).out

@@ -11,6 +11,7 @@ import typer
 from judgekit.cli.formats.findings import finding_lines
 from judgekit.cli.formats.row_results import WORST_ROWS
 from judgekit.cli.layout import fit_text, parts_text
+from judgekit.evaluation.page import INTERVALS
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
 from judgekit.task_ids import task_name
@@ -130,8 +131,8 @@ def render_report(results: RowResults) -> str:
     if results.worst is not None:
         texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
     text = "\n".join(texts)
-    has_intervals = "[0" in text or "[-" in text
-    return f"{text}\n\nIn brackets 95% intervals" if has_intervals else text
+    has_intervals = any(sign in text for sign in ("[0", "[-", "[+"))
+    return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
 
 def row_line(word: str, row_id: str, columns: Record) -> str:

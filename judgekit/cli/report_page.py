@@ -1,0 +1,157 @@
+"""The page of `judgekit report`: its headline, its rows and its foot."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+import judgekit
+from judgekit.cli import output
+from judgekit.evaluation.page import INTERVALS, Foot, Section, page, points
+from judgekit.evaluation.page import Difference as DifferenceFigure
+from judgekit.text import counted, escaped, short_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from judgekit.data.labels import NamedColumns, ResultFile
+    from judgekit.data.page_rows import PageRows, RowStore
+    from judgekit.data.report import CorrectedRate, Difference, ResultsReport
+    from judgekit.data.rows import Rows
+    from judgekit.evaluation.row_views import ShownRows
+
+_OF_RESULTS = ("verdict", "label", "winner")  # fields that the results or the labels have
+_MOST_COMMAND = 1000  # characters
+_NAME_CHARS = 40
+
+
+def short_names(first: str, second: str) -> tuple[str, str]:
+    """Name two files of results by their stems, or in full if these are the same."""
+    stems = PurePath(first).stem, PurePath(second).stem
+    names = stems if stems[0] != stems[1] else (first, second)
+    return short_line(names[0], _NAME_CHARS), short_line(names[1], _NAME_CHARS)
+
+
+class PageSource(NamedTuple):
+    """What the rows of a page come from: results, and by name others and the file that was judged."""
+
+    results: ResultFile
+    second: str | None
+    data: str | None
+    columns: NamedColumns
+    columns_of_data: NamedColumns
+
+
+def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
+    """Split named columns into those of the results and those of the file that was judged."""
+    of_results = {}
+    of_data = {}
+    for field, column in columns.given.items():
+        if field in _OF_RESULTS:
+            of_results[field] = column
+        else:
+            of_data[field] = column
+    return columns._replace(given=of_results), columns._replace(given=of_data)
+
+
+def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
+    """Make ready to collect the rows of a page; reads second results and the file that was judged."""
+    from judgekit.data import page_rows
+    from judgekit.data.labels import results
+
+    name = ""
+    beside = None
+    if source.second is not None:
+        others = results(open_rows(source.second), source.columns)
+        name, second_name = short_names(source.results.name, others.name)
+        store = page_rows.store_results(others, second_name)
+        beside = page_rows.Beside(second_name, store)
+    return page_rows.PageRows(
+        source.results, name, beside=beside, details=_open_details(source, open_rows)
+    )
+
+
+def _open_details(source: PageSource, open_rows: Callable[[str], Rows]) -> RowStore | None:
+    """Read what the results lack: texts from --data, else all that the lines hold they were written from."""
+    from judgekit.data import page_rows
+    from judgekit.data.labels import read_texts, results
+
+    if source.data is not None:
+        rows = open_rows(source.data)
+        texts = read_texts(rows, source.results.task, source.columns_of_data)
+        return page_rows.store_texts(texts)
+    lines = Path(f"{source.results.name}.part.jsonl")
+    if "judged" in source.results.column_names or not lines.is_file():
+        return None
+    return page_rows.store_results(results(open_rows(str(lines)), source.columns), "verdict")
+
+
+def write_page(
+    summary: ResultsReport,
+    about: str,
+    sections: Sequence[Section],
+    rows: ShownRows,
+    notices: Sequence[str],
+) -> str:
+    """Write the page of a report."""
+    return page(
+        f"Results of {summary.file}",
+        about,
+        sections,
+        headline=describe_headline(summary),
+        rows=rows,
+        foot=build_foot(notices),
+    )
+
+
+def build_foot(notices: Sequence[str] = ()) -> Foot:
+    """Build the end of a page: notices of its data and of this command so far, the command, the version."""
+    said = [escaped(line) for line in output.current.notices]
+    command = shlex.join(["judgekit", *output.current.words])
+    return Foot(
+        notices=[*notices, *said, INTERVALS],
+        command=short_line(command, _MOST_COMMAND),
+        versions=[f"judgekit {judgekit.__version__}"],
+    )
+
+
+def build_difference(first: str, difference: Difference, note: str = "") -> DifferenceFigure:
+    """Build the figure of how far the rate of second results is above that of the first."""
+    assert difference.interval is not None  # noqa: S101 - as the caller asked
+    first_name, second_name = short_names(first, difference.file)
+    return DifferenceFigure.of(f"{second_name} minus {first_name}", difference.interval, note)
+
+
+def describe_headline(summary: ResultsReport) -> str:
+    """Say in one line what the results say: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
+    parts = []
+    rate = summary.accept_rate
+    if rate is not None:
+        parts.append(_describe_rate(rate))
+    elif summary.win_rates:
+        wins = []
+        for letter, win in summary.win_rates.items():
+            low, high = (f"{100 * bound:.0f}" for bound in (win.low, win.high))
+            wins.append(f"{letter} wins {100 * win.rate:.1f} % ({low} to {high})")
+        parts.append(", ".join(wins))
+    difference = summary.difference
+    if difference is not None and difference.interval is not None:
+        figure = build_difference(summary.file, difference)
+        low, high = map(points, difference.interval.bounds)
+        parts.append(f"{figure.name}: {points(figure.value)} points ({low} to {high})")
+    if summary.undetermined:
+        parts.append(f"{summary.undetermined:,} undetermined")
+    return "; ".join(parts) or counted(summary.rows, "row", "rows")
+
+
+def _describe_rate(rate: CorrectedRate) -> str:
+    """Say how many rows are accepted, and how many would be by people, or as far as chance goes."""
+    text = f"accepted {100 * rate.judged:.1f} %"
+    if rate.interval is not None:
+        low, high = rate.interval.bounds
+        return f"{text}, corrected {100 * low:.0f} to {100 * high:.0f}"
+    if rate.judged_interval is not None:
+        low, high = rate.judged_interval.bounds
+        return f"{text} ({100 * low:.0f} to {100 * high:.0f})"
+    return text

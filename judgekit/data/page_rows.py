@@ -1,0 +1,363 @@
+"""The rows of results as a page shows them: of one file, or of two side by side."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from judgekit.data.labels import nested
+from judgekit.evaluation.labels import agrees
+from judgekit.evaluation.labels import number_of as number
+from judgekit.evaluation.row_views import (
+    Column,
+    RowList,
+    amount,
+    filled,
+    mark_quotes,
+    scores_text,
+    shown_text,
+)
+from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
+from judgekit.judging.verdict import CompareRound, Finding, PairOpinion, Round, ScoreOpinion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.data.labels import ResultFile, ResultRow
+    from judgekit.evaluation.row_views import RowView, ShownRows
+
+_Record = TypeVar("_Record", bound=BaseModel)
+
+REGRESSED = "regressed"
+FIXED = "fixed"
+CHANGED = "changed"
+SAME = "the same"
+UNLIKE_LABEL = "not as labelled"
+LIKE_LABEL = "as labelled"
+TIERS_DIFFER = "tiers differ"
+# What comes first on a page; of these the rows without a verdict, then rejected ones, then the others.
+_FIRST_FLAGS = (REGRESSED, FIXED, CHANGED, UNLIKE_LABEL)
+_FIRST_WORDS = ("undetermined", "escalate", "reject", "improve")
+_ANSWER = "answer"
+_NO_TEXTS = (
+    "These results hold no texts. --data FILE takes the question, the answer and what's expected from the"
+    " file that was judged."
+)
+
+
+class RowStore:
+    """Rows by id, in a temporary file: those that are set beside the rows of the results."""
+
+    def __init__(self) -> None:
+        # SQLite removes the file when it's closed or its process dies.
+        self._table = sqlite3.connect("", isolation_level=None)
+        self._table.execute(
+            "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
+        )
+        self._table.execute("BEGIN")
+
+    def put(self, row_id: str, view: RowView) -> None:
+        """Keep a row; of several with one id the first counts."""
+        values = (row_id, json.dumps(view))
+        self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
+
+    def take(self, row_id: str) -> RowView | None:
+        """Return the row with this id, and note that it was asked for."""
+        query = "SELECT view FROM rows WHERE id = ?"
+        found = self._table.execute(query, (row_id,)).fetchone()
+        if found is None:
+            return None
+        self._table.execute("UPDATE rows SET taken = 1 WHERE id = ?", (row_id,))
+        view: RowView = json.loads(found[0])
+        return view
+
+    def left(self) -> Iterator[RowView]:
+        """Yield the rows that were never taken."""
+        for (text,) in self._table.execute("SELECT view FROM rows WHERE NOT taken ORDER BY number"):
+            yield json.loads(text)
+
+
+class Beside(NamedTuple):
+    """Second results to set beside the first: their name, and their rows by id."""
+
+    name: str
+    rows: RowStore
+
+
+class PageRows:
+    """Collects the rows of results for a page, beside those of second results if there are any.
+
+    `details` are rows that say more of some: those of the file that the results were written from, or texts
+    of the file that was judged.
+    """
+
+    def __init__(
+        self,
+        results: ResultFile,
+        name: str = "",
+        *,
+        beside: Beside | None = None,
+        details: RowStore | None = None,
+    ) -> None:
+        self._results = results
+        self._name = name or "verdict"
+        self._beside = beside
+        self._details = details
+        self._keys_used = {"id", "text"}
+        self._has_texts = False
+        self._list = RowList()
+
+    def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
+        """Add a row of the first results; with `is_binary` labels an improve counts as a reject."""
+        view = view_row(self._results, row, self._name)
+        if self._details is not None:
+            _add_details(view, self._details.take(row.row_id))
+        if label is not None:
+            view["label"] = label
+        words = [row.word]
+        flags = []
+        if self._beside is not None:
+            other = self._beside.rows.take(row.row_id)
+            if other is None:
+                flags.append(f"only in {self._name}")
+            else:
+                words.append(other["judged"][0]["said"])
+                _set_beside(view, other, self._name, self._beside.name)
+        flags += _describe_difference(words, label, is_binary=is_binary)
+        self._add(view, flags, words[-1])
+
+    def _add(self, view: RowView, flags: list[str], word: str) -> None:
+        if any(_tiers_differ(judged) for judged in view["judged"]):
+            flags.append(TIERS_DIFFER)
+        if flags:
+            view["flags"] = flags
+        _mark_answers(view)
+        self._has_texts = self._has_texts or "texts" in view
+        self._keys_used |= view.keys()
+        mean = number(view.get("mean"))
+        self._list.add(
+            view, _rank_of(flags, _FIRST_FLAGS), _rank_of([word], _FIRST_WORDS), mean or 0
+        )
+
+    def finish(self) -> ShownRows:
+        """Return the rows as the page has them, with those that only the second results have."""
+        names = ["verdict"]
+        if self._beside is not None:
+            names = [self._name, self._beside.name]
+            for view in self._beside.rows.left():
+                word = view["judged"][0]["said"]
+                view["judged"].insert(0, {"by": self._name, "said": ""})
+                self._add(view, [f"only in {self._beside.name}"], word)
+        columns = [Column("row", "id")]
+        for place, name in enumerate(names):
+            columns.append(Column(name, f"said {place}"))
+        others = {"label": "label", "flags": "difference", "mean": "mean score", "usd": "USD"}
+        for key, name in others.items():
+            if key in self._keys_used:
+                columns.append(Column(name, key))
+        columns.append(Column("text", "text"))
+        self._list.columns = columns
+        if not self._has_texts:
+            self._list.note = _NO_TEXTS
+        return self._list.finish()
+
+
+def store_results(results: ResultFile, name: str) -> RowStore:
+    """Keep the rows of results by id, with all that a page shows of them."""
+    store = RowStore()
+    for row in results:
+        store.put(row.row_id, view_row(results, row, name))
+    return store
+
+
+def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
+    """Keep the texts of rows by id."""
+    store = RowStore()
+    for row_id, texts_of_row in texts:
+        shown = {name: shown_text(text) for name, text in texts_of_row.items()}
+        store.put(row_id, {"texts": shown})
+    return store
+
+
+def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
+    """Describe a row of results, with its texts by name: quotes are marked when all is known of it."""
+    texts = {}
+    for text_name, text in results.texts_of(row).items():
+        texts[text_name] = shown_text(text)
+    average = number(row.columns.get("average"))
+    return filled(
+        id=shown_text(row.row_id),
+        texts=texts,
+        mean="" if average is None else f"{average:.4g}",
+        usd=amount(number(row.columns.get("cost_usd"))),
+        judged=[_view_judged(row, name)],
+    )
+
+
+def _view_judged(row: ResultRow, name: str) -> RowView:
+    """Describe what the judge says of a row, with each tier's opinion if there's a record of it."""
+    record = nested(row.columns.get("judged")) or {}
+    if not str(record.get("schema")).startswith("judgekit/"):
+        record = {}  # another program may have such a column
+    reasoning = str(row.columns.get("reasoning") or "")
+    given_rounds = record.get("rounds")
+    read_rounds: Iterator[Round | CompareRound] = _read_records(Round, given_rounds)
+    if str(record.get("schema")).startswith("judgekit/comparison@"):
+        read_rounds = _read_records(CompareRound, given_rounds)
+    rounds = []
+    for round_ in read_rounds:
+        is_last = round_.tier == record.get("judge_tier")
+        rounds.append(_view_round(round_, reasoning=reasoning, decided=is_last))
+    findings = [
+        _view_finding(finding) for finding in _read_records(Finding, record.get("findings"))
+    ]
+    judged = filled(
+        scores=scores_text(row.scores),
+        reasoning=shown_text(reasoning),
+        findings=findings,
+        rounds=rounds,
+        error=shown_text(str(row.columns.get("error") or "")),
+    )
+    return {"by": name, "said": row.word, **judged}
+
+
+def _view_finding(finding: Finding) -> RowView:
+    return filled(
+        issue=shown_text(finding.issue),
+        dimension=shown_text(finding.dimension),
+        location=shown_text(finding.location),
+        suggestion=shown_text(finding.suggestion),
+        quote=shown_text(finding.quote),
+    )
+
+
+def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
+    """Describe a tier's opinion or failure.
+
+    A reason that is the judge's own (`reasoning`) isn't told again.
+    """
+    tier: str = round_.tier
+    order = getattr(round_, "order", None)
+    if order:
+        tier += f" ({', '.join(order)})"
+    said = ""
+    scores = ""
+    why = ""
+    opinion = round_.opinion
+    if opinion is not None:
+        why = opinion.reasoning
+        scores = _probabilities_text(opinion.probabilities)
+    if isinstance(opinion, ScoreOpinion):
+        said = opinion.outcome or ""
+        scores = "; ".join(filter(None, (scores_text(opinion.scores), scores)))
+    elif isinstance(opinion, PairOpinion):
+        said = opinion.better
+    failure = ""
+    if round_.failure:
+        failure = shown_text(f"{round_.failure.kind}: {round_.failure.message}")
+    return filled(
+        tier=tier,
+        model=shown_text(round_.model),
+        said=shown_text(said),
+        decided=decided or None,
+        scores=scores,
+        reasoning="" if why == reasoning else shown_text(why),
+        failure=failure,
+        usd=amount(round_.usage.cost_usd),
+        seconds=f"{round_.latency_ms / 1000:.1f}" if round_.latency_ms else "",
+    )
+
+
+def _probabilities_text(probabilities: Mapping[str, Mapping[str, float]]) -> str:
+    parts = []
+    for name, options in probabilities.items():
+        shares = ", ".join(f"{option} {share:.0%}" for option, share in options.items())
+        parts.append(shown_text(f"{name}: {shares}"))
+    return "; ".join(parts)
+
+
+def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
+    """Yield the records of a list that can be read: anybody may have written the file."""
+    for value in values if isinstance(values, list) else ():
+        with suppress(ValidationError):
+            yield kind.model_validate(value)
+
+
+def _add_details(view: RowView, details: RowView | None) -> None:
+    """Add to a row what it lacks: its texts, and how the tiers came to its verdict."""
+    if details is None:
+        return
+    view.setdefault("texts", details.get("texts", {}))
+    if not view["texts"]:
+        del view["texts"]
+    (judged,) = view["judged"]
+    for other in details.get("judged", ()):
+        if other["said"] == judged["said"]:
+            view["judged"] = [{**other, **judged}]
+
+
+def _set_beside(view: RowView, other: RowView, name: str, other_name: str) -> None:
+    """Add what second results say of a row; an answer that differs stands beside the first."""
+    view["judged"] += other["judged"]
+    texts = view.setdefault("texts", {})
+    for text_name, text in other.get("texts", {}).items():
+        if texts.setdefault(text_name, text) != text:
+            first_text = texts.pop(text_name)
+            texts[f"{text_name}, {name}"] = first_text
+            texts[f"{text_name}, {other_name}"] = text
+    if not texts:
+        del view["texts"]
+
+
+def _mark_answers(view: RowView) -> None:
+    """Split the texts of a row so that what findings quote of the answer is marked."""
+    quotes = []
+    for judged in view["judged"]:
+        quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
+    texts: list[tuple[str, list[str]]] = []
+    for name, text in view.get("texts", {}).items():
+        is_answer = name == _ANSWER or name.startswith(f"{_ANSWER}, ")
+        texts.append((name, mark_quotes(text, quotes if is_answer else ())))
+    if texts:
+        view["texts"] = texts
+
+
+def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: bool) -> list[str]:
+    """Say how the verdicts of one or two results differ from each other and from the label."""
+    right = []
+    for word in words:
+        is_open = label is None or word in UNDECIDED
+        right.append(None if is_open else agrees(str(label), word, binary=is_binary))
+    flags = []
+    if len(words) > 1:
+        flags.append(_describe_change(words, right))
+    if right[-1] is not None:
+        flags.append(LIKE_LABEL if right[-1] else UNLIKE_LABEL)
+    return flags
+
+
+def _describe_change(words: Sequence[str], right: Sequence[bool | None]) -> str:
+    """Say whether a second verdict is better than the first: by the label, or else if it accepts."""
+    first, second = words
+    if first == second:
+        return SAME
+    better = list(right)
+    if None in right:
+        better = [word == OUTCOMES[-1] if word in OUTCOMES else None for word in words]
+    if None in better or better[0] == better[1]:
+        return CHANGED
+    return FIXED if better[1] else REGRESSED
+
+
+def _tiers_differ(judged: Mapping[str, Any]) -> bool:
+    said = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
+    return len(said) > 1
+
+
+def _rank_of(values: Sequence[str], order: Sequence[str]) -> int:
+    """Find the first place in an order that one of the values has; the number behind all if none has."""
+    return min((order.index(value) for value in values if value in order), default=len(order))

@@ -1,0 +1,145 @@
+"""Rows for people to look at: the texts with quotes marked, what each judge says, and why.
+
+A row is an object of JSON, which the page's template and its script read alike. What's empty is left out, and
+numbers are texts, so that both show the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from judgekit.text import encodable, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+RowView: TypeAlias = "dict[str, Any]"
+
+MOST_CHARS = 20_000  # of a text on a page
+STATIC_ROWS = 200  # which stand in the page for readers without scripts
+MOST_BYTES = 24_000_000  # of all rows, so that a page stays under 25 MB
+_MOST_QUOTES = 20
+_MOST_QUOTE = 1000  # characters of a quote
+_LEAST_QUOTE = 4  # characters of a quote that are looked for
+_ELLIPSIS = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
+_DIGITS = 6  # of an amount in USD
+
+
+def shown_text(text: str) -> str:
+    """Leave out what nobody sees, and the end of a text that's too long for a page."""
+    text = visible(encodable(text[: MOST_CHARS + 1]))
+    if len(text) > MOST_CHARS:
+        return text[:MOST_CHARS] + " … (cut here)"
+    return text
+
+
+def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
+    """Split a text so that every second segment is one that a finding quotes.
+
+    A quote is found whatever its case and its blanks, part by part if it has ellipses.
+    """
+    spans: list[tuple[int, int]] = []
+    for quote in list(quotes)[:_MOST_QUOTES]:
+        for part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
+            words = part.strip(" \n\t\"'\u201c\u201d").split()
+            if len(" ".join(words)) < _LEAST_QUOTE:
+                continue
+            pattern = r"\s+".join(map(re.escape, words))
+            match = re.search(pattern, text, re.IGNORECASE)
+            if match:
+                spans.append(match.span())
+    segments: list[str] = []
+    end = 0
+    for start, stop in sorted(spans):
+        if stop <= end:
+            continue
+        start = max(start, end)  # noqa: PLW2901 - what two findings quote is marked once
+        if start == end and segments:
+            segments[-1] += text[start:stop]
+        else:
+            segments += [text[end:start], text[start:stop]]
+        end = stop
+    return [*segments, text[end:]]
+
+
+def amount(usd: float | None) -> str:
+    """Write a cost in USD; "" if it isn't known."""
+    if usd is None:
+        return ""
+    text = f"{usd:.{_DIGITS}f}".rstrip("0").rstrip(".")
+    return text if float(text) or not usd else f"{usd:.1e}"
+
+
+def scores_text(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{shown_text(name)} {score:g}" for name, score in scores.items())
+
+
+def filled(**values: object) -> RowView:
+    """Keep the values that say something."""
+    return {name: value for name, value in values.items() if value not in ("", None, [], {})}
+
+
+class Column(NamedTuple):
+    """A column of the list of rows: its heading, and the key by which a row's cell is found."""
+
+    name: str
+    key: str
+
+
+@dataclass
+class RowList:
+    """The rows of a page, those that matter most first, as far as there's room for them."""
+
+    columns: Sequence[Column] = ()
+    note: str = ""
+    total: int = 0
+    _ranked: list[tuple[tuple[float, ...], str]] = field(default_factory=list)
+    _bytes: int = 0
+
+    def add(self, view: RowView, *rank: float) -> None:
+        """Add a row; the lowest rank comes first, and rows of the same rank in the order of adding."""
+        self.total += 1
+        line = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+        self._ranked.append(((*rank, self.total), line))
+        self._bytes += len(line.encode())
+        if self._bytes > 2 * MOST_BYTES:
+            self._keep_first()
+
+    def _keep_first(self) -> None:
+        """Drop the rows that there's no room for."""
+        self._ranked.sort(key=itemgetter(0))
+        size = 0
+        for number, (_, line) in enumerate(self._ranked):
+            size += len(line.encode()) + 1
+            if size > MOST_BYTES:
+                del self._ranked[number:]
+                break
+        self._bytes = size
+
+    def finish(self) -> ShownRows:
+        """Return the rows as the page has them."""
+        self._keep_first()
+        lines = [line for _, line in self._ranked]
+        return ShownRows(
+            columns=self.columns,
+            data=f"[{','.join(lines)}]",
+            first=[json.loads(line) for line in lines[:STATIC_ROWS]],
+            shown=len(lines),
+            total=self.total,
+            note=self.note,
+        )
+
+
+class ShownRows(NamedTuple):
+    """Rows on a page: all of them as JSON (`data`), and the `first` ones also for readers without scripts."""
+
+    columns: Sequence[Column]
+    data: str
+    first: Sequence[RowView]
+    shown: int
+    total: int
+    note: str = ""
