@@ -32,12 +32,14 @@ from judgekit import environment
 from judgekit.config import EXPECTED, check, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
+from judgekit.data.judged_rows import JudgedRows
 from judgekit.data.promised import AgreementOptions, promised_rows, refuse_beside
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
+from judgekit.judging.notebook import Verdicts
 from judgekit.judging.request import JudgeArgs, JudgeRequest
 from judgekit.judging.service import AT_ONCE
 from judgekit.providers.running import run, run_in_thread
@@ -46,7 +48,7 @@ from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from judgekit.judging.verdict import Comparison, Verdict
+    from judgekit.judging.verdict import Comparison
     from judgekit.rubric.loader import LoadedRubric
 
 Arguments = ParamSpec("Arguments")
@@ -95,7 +97,7 @@ async def ajudge(
     author_family: str | None = None,
     concurrency: int = AT_ONCE,
     **options: Unpack[JudgeArgs],
-) -> list[Verdict]:
+) -> Verdicts:
     """Judge files, and the text files of folders; return one verdict for each, in order.
 
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
@@ -123,7 +125,9 @@ async def ajudge(
 
     read_documents = await run_in_thread(read)
     project = Path(environment.project_root())
-    return await service.ajudge_documents(read_documents, project, request, at_once=concurrency)
+    return Verdicts(
+        await service.ajudge_documents(read_documents, project, request, at_once=concurrency)
+    )
 
 
 @_spell_out
@@ -133,7 +137,7 @@ async def ajudge_texts(
     author_family: str | None = None,
     concurrency: int = AT_ONCE,
     **options: Unpack[JudgeArgs],
-) -> list[Verdict]:
+) -> Verdicts:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order.
 
     A `Text` says what belongs to it; its own `author_family` goes first. Raises `InputError` for an empty
@@ -158,7 +162,9 @@ async def ajudge_texts(
         if not (isinstance(rubric, ScoreRubric) and rubric.given.sources):
             problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
             raise InputError(f"{with_sources}: {problem}")
-    return await service.ajudge_documents(documents_to_judge, project, request, at_once=concurrency)
+    return Verdicts(
+        await service.ajudge_documents(documents_to_judge, project, request, at_once=concurrency)
+    )
 
 
 @_spell_out
@@ -274,17 +280,22 @@ def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable
 
 
 def _iterating(
-    call: Callable[Arguments, AsyncGenerator[Value, None]],
-) -> Callable[Arguments, Generator[Value]]:
+    call: Callable[Arguments, AsyncGenerator[dict[str, Any], None]],
+) -> Callable[Arguments, JudgedRows]:
     """Return the twin of an async generator; its loop has a thread, since the caller may have a loop, too."""
 
     @functools.wraps(call)
-    def each(*args: Arguments.args, **given: Arguments.kwargs) -> Generator[Value, None, None]:
+    def each(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
+        return JudgedRows(iterate(*args, **given))
+
+    def iterate(
+        *args: Arguments.args, **given: Arguments.kwargs
+    ) -> Generator[dict[str, Any], None, None]:
         found = call(*args, **given)
         runner = asyncio.Runner()
         context = copy_context()
 
-        async def step() -> Value | None:
+        async def step() -> dict[str, Any] | None:
             return await anext(found, None)
 
         async def close() -> None:

@@ -24,6 +24,7 @@ from pydantic.json_schema import SkipJsonSchema
 from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
+from judgekit.judging.html import record_html
 from judgekit.text import disarmed, escaped, short_line
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class _Record(BaseModel):
 
     def record(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON types, as `record` does."""
+        return self.record()
 
 
 class JudgedFile(_Record):
@@ -376,12 +381,25 @@ class Verdict(_Record):
     def accepted(self) -> bool:
         return self.verdict == "accept"
 
+    @property
+    def name(self) -> str:
+        """The name of what was judged."""
+        if not self.subjects:
+            return self.task_id
+        # A file is named with the beginning of its hash, which says nothing to a person.
+        return self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}")
+
+    def __repr__(self) -> str:
+        """Return a line for a person; `to_dict` has all."""
+        mean = "" if self.average is None else f", mean {self.average:g}"
+        return escaped(f"<Verdict {self.verdict}: {short_line(self.name, MOST_SHOWN)}{mean}>")
+
+    def _repr_html_(self) -> str:
+        findings = [(finding.issue, finding.quote) for finding in self.findings]
+        return record_html(str(self), findings)
+
     def __str__(self) -> str:
         """Return three lines for a person: the verdict, the scores with who gave them, and the reason."""
-        name = self.task_id
-        if self.subjects:
-            # A file is named with the beginning of its hash, which says nothing to a person.
-            name = name.removesuffix(f"@{self.subjects[0].sha256[:16]}")
         scores = ", ".join(
             f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()
         )
@@ -397,7 +415,7 @@ class Verdict(_Record):
         elif self.verdict == "undetermined":
             reason = self.degraded or reason
         details = [scores or "no scores", judge, _cost(self)]
-        return _three_lines(f"{self.verdict}: {name}", details, reason)
+        return _three_lines(f"{self.verdict}: {self.name}", details, reason)
 
 
 class Decision(_Record):
@@ -526,6 +544,14 @@ class Comparison(_Record):
     @property
     def decided(self) -> bool:
         return self.verdict == TIE or len(self.verdict) == 1
+
+    def __repr__(self) -> str:
+        """Return a line for a person; `to_dict` has all."""
+        letters = ", ".join(subject.letter for subject in self.subjects)
+        return f"<Comparison {self.verdict}: of {letters}>"
+
+    def _repr_html_(self) -> str:
+        return record_html(str(self))
 
     def __str__(self) -> str:
         """Return three lines for a person: which is better, the scores with who gave them, and the reason."""

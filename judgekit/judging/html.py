@@ -1,0 +1,53 @@
+"""Records as HTML for a notebook, in which texts of others are escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from judgekit.text import lines_of, short_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_MOST_CHARS = 300  # of a cell or a line
+
+
+def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the lines of a text, the first one bold, and below them issues with their quotes."""
+    headline, *lines = map(_escape, lines_of(text))
+    html = "<br>".join([f"<b>{headline}</b>", *lines])
+    items = []
+    for issue, quote in findings:
+        item = _escape(issue)
+        if quote:
+            item += f" <q>{_escape(quote)}</q>"
+        items.append(f"<li>{item}</li>")
+    if items:
+        html += f"<ul>{''.join(items)}</ul>"
+    return f"<div>{html}</div>"
+
+
+def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table of rows that have the same names."""
+    rows = list(rows)
+    if not rows:
+        return ""
+    head = "".join(f"<th>{_escape(name)}</th>" for name in rows[0])
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td>{_cell(value)}</td>" for value in row.values())
+        lines.append(f"<tr>{cells}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return _escape(str(value))
+
+
+def _escape(text: str) -> str:
+    return escape(short_line(visible(text), _MOST_CHARS))

@@ -1,0 +1,83 @@
+"""Verdicts together: a list with a short form, a table for a notebook, and a data frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from judgekit.errors import UsageError
+from judgekit.judging.html import table_html
+from judgekit.judging.verdict import Verdict
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+_MOST_ROWS = 100  # of a table; a notebook keeps what it shows
+
+
+class Verdicts(list[Verdict]):
+    """Verdicts in order: a list, with a short form for a notebook and a data frame."""
+
+    def __repr__(self) -> str:
+        """Count the verdicts by their words."""
+        counts = Counter(verdict.verdict for verdict in self)
+        words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+        about = f": {words}" if words else ""
+        return f"<{counted(len(self), 'verdict', 'verdicts')}{about}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for verdict in self[:_MOST_ROWS]:
+            row = _summarise(verdict)
+            rows.append({**row, "scores": _scores_text(verdict.scores)})
+        table = table_html(rows)
+        if len(self) > _MOST_ROWS:
+            table += f"<p>and {len(self) - _MOST_ROWS} more</p>"
+        return f"<p>{escape(repr(self))}</p>{table}"
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the whole of each verdict as JSON types."""
+        return [verdict.to_dict() for verdict in self]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each verdict, and a column for each score.
+
+        Raises `UsageError` without pandas.
+        """
+        rows = []
+        for verdict in self:
+            row = _summarise(verdict)
+            for name, score in (verdict.scores or {}).items():
+                row[f"score.{name}"] = score
+            rows.append(row)
+        return make_frame(rows)
+
+
+def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows as a data frame; raises `UsageError` without pandas."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - it's not one of ours
+    except ImportError:
+        raise UsageError("to_pandas needs pandas; run: pip install pandas") from None
+    return pd.DataFrame(list(rows))
+
+
+def _summarise(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "id": verdict.name,
+        "verdict": verdict.verdict,
+        "average": verdict.average,
+        "reasoning": verdict.reasoning or verdict.degraded or "",
+        "findings": len(verdict.findings),
+        "model": verdict.model,
+        "cost_usd": verdict.cost_usd,
+        "duration_ms": verdict.duration_ms,
+    }
+
+
+def _scores_text(scores: Mapping[str, float] | None) -> str:
+    return ", ".join(f"{name} {score:g}" for name, score in (scores or {}).items())
