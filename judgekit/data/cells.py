@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_INDEX = "Unnamed: 0"
+
+
 class CellError(Exception):
     """Why a row cannot be read: the column ("" for the whole row) and what was expected."""
 
@@ -32,6 +35,20 @@ def check_names(names: Sequence[str]) -> list[str]:
                 f"expected different names, got this one {times} times; rename one", name
             )
     return list(names)
+
+
+def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
+    """Cut blank cells off the end of a row: Excel writes columns that were cleared beside the table."""
+    count = len(cells)
+    while count > least and not cells[count - 1].strip():
+        count -= 1
+    return cells[:count]
+
+
+def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
+    """Name the first column as pandas does, which writes its index without a name."""
+    is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
+    return [_INDEX, *names[1:]] if is_index else names
 
 
 def check_text(cell: str, column: str = "") -> None:

@@ -49,6 +49,10 @@ class Preset(NamedTuple):
             return False
         return all(is_given(read_cell(columns, path)) for path in self.has)
 
+    def without_bulk(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out columns that are too large to be kept in results."""
+        return {name: value for name, value in row.items() if name not in self.leave_out}
+
 
 class Recognised(NamedTuple):
     """An export that rows were taken for, with the paths of its fields for a task.
@@ -145,12 +149,16 @@ def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             continue
         if any(preset.fits(row) for row in rows[:_LOOKED_AT]):
-            return [_without(row, preset.leave_out) for row in rows]
+            return [preset.without_bulk(row) for row in rows]
     return None
 
 
-def _without(row: Mapping[str, Any], left_out: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in left_out}
+def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out columns of an export that are too large to be kept in results."""
+    for preset in _presets():
+        if preset.leave_out and preset.fits(row):
+            return preset.without_bulk(row)
+    return dict(row)
 
 
 def _show(path: str) -> str:

@@ -21,7 +21,10 @@ _LIKELY_SIGNS = frozenset(
 )
 _MOSTLY = 0.7  # of every second or fourth byte is zero, at least
 _BEGINNINGS = (
-    (b"PK\x03\x04", "this is a workbook or an archive (ZIP); export its rows as CSV in UTF-8"),
+    (
+        b"PK\x03\x04",
+        "this is a workbook or an archive (ZIP); let its name end in .xlsx, or export its rows as CSV",
+    ),
     (b"\xd0\xcf\x11\xe0", "this is an old workbook of Excel; export its rows as CSV in UTF-8"),
     (b"\x1f\x8b", "this is compressed twice (gzip); unpack it"),
     (b"PAR1", "this is Parquet; let its name end in .parquet"),

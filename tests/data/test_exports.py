@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from judgekit.data import presets
 from judgekit.data.dataset import RowOptions, open_dataset
 from judgekit.data.rows import open_rows
+from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.errors import InputError
 from judgekit.judging.documents import Document
 from judgekit.judging.request import JudgeRequest
 
@@ -94,3 +99,97 @@ def test_an_export_gives_what_a_judge_needs(export: dict[str, Any], tmp_path: Pa
     path = tmp_path / export["file"]
     path.write_text(export["content"].removeprefix("\n"), "utf-8")
     check(tmp_path, path, export)
+
+
+def log_of(samples: list[Any], compression: int) -> bytes:
+    """Write a log of inspect-ai as it does itself."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr("_journal/start.json", "{}")
+        for sample in samples:
+            name = f"samples/{sample['id']}_epoch_{sample['epoch']}.json"
+            archive.writestr(name, json.dumps(sample))
+        archive.writestr("summaries.json", "[]")
+    return file.getvalue()
+
+
+def log_in_zstandard(samples: list[Any]) -> bytes:
+    """Write a log with what Python can't pack: stored as it's packed elsewhere, and marked so."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number, sample in enumerate(samples):
+            packed = pa.compress(json.dumps(sample).encode(), codec="zstd", asbytes=True)
+            archive.writestr(f"samples/{number}.json", packed)
+        entries = archive.infolist()
+    raw = bytearray(file.getvalue())
+    for entry in entries:
+        raw[entry.header_offset + 8] = 93
+    place = -1
+    while (place := raw.find(b"PK\x01\x02", place + 1)) >= 0:
+        raw[place + 10] = 93
+    return bytes(raw)
+
+
+@pytest.fixture
+def inspect_log() -> dict[str, Any]:
+    return next(export for export in EXPORTS if export["file"] == "inspect.json")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_archive_of_inspect_gives_the_same(
+    compression: int, inspect_log: dict[str, Any], tmp_path: Path
+) -> None:
+    samples = json.loads(inspect_log["content"])["samples"]
+    (tmp_path / "log.eval").write_bytes(log_of(samples, compression))
+    check(tmp_path, tmp_path / "log.eval", inspect_log)
+
+
+def test_an_archive_in_zstandard_gives_the_same(
+    inspect_log: dict[str, Any], tmp_path: Path
+) -> None:
+    samples = json.loads(inspect_log["content"])["samples"]
+    (tmp_path / "log.eval").write_bytes(log_in_zstandard(samples))
+    check(tmp_path, tmp_path / "log.eval", inspect_log)
+
+
+def test_a_damaged_sample_is_a_row_that_cannot_be_read(tmp_path: Path) -> None:
+    raw = log_in_zstandard([{"id": "a"}, {"id": "b"}])
+    (tmp_path / "log.eval").write_bytes(raw.replace(b"\x28\xb5\x2f\xfd", b"\0\0\0\0", 1))
+    first, second = open_rows(str(tmp_path / "log.eval"), io.BytesIO())
+    assert isinstance(first, UnreadableRow)
+    assert "got a damaged one" in first.problem
+    assert isinstance(second, DataRow)
+
+
+def test_an_archive_without_samples_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "log.eval").write_bytes(log_of([], zipfile.ZIP_STORED))
+    with pytest.raises(InputError, match="no samples in it; expected a log of inspect-ai"):
+        open_rows(str(tmp_path / "log.eval"), io.BytesIO())
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"PK\x03\x04 cut off"])
+def test_what_is_no_archive_is_no_log(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log.eval").write_bytes(content)
+    with pytest.raises(InputError, match="no whole log of inspect-ai"):
+        open_rows(str(tmp_path / "log.eval"), io.BytesIO())
+
+
+def test_who_names_the_text_reads_an_export_as_anybodys_rows(tmp_path: Path) -> None:
+    row = {"custom_id": "q1", "response": {"body": {"choices": []}}, "note": "Hello."}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    rows = open_rows(str(path), io.BytesIO())
+    options = RowOptions("judge", {"text": "note"})
+    _, fields, _ = open_dataset(rows, options, tmp_path, JudgeRequest(rubric="kls"))
+    assert fields.describe() == "text from note; not used: custom_id, response"
+
+
+def test_what_else_is_named_comes_before_the_export(tmp_path: Path) -> None:
+    row = {"custom_id": "q1", "response": {"body": {"output": []}}, "asked": "When?"}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    rows = open_rows(str(path), io.BytesIO())
+    options = RowOptions("judge", {"description": "asked"})
+    dataset, fields, _ = open_dataset(rows, options, tmp_path, JudgeRequest(rubric="kls"))
+    assert fields.columns["description"] == "asked"
+    assert dataset.id_column == "custom_id"

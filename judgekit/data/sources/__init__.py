@@ -127,6 +127,21 @@ SOURCES = (
         is_of_folders=False,
         has_tables=True,
     ),
+    Source(
+        "workbook",
+        (".xlsx", ".xlsm"),
+        "workbook",
+        is_text=False,
+        can_split=False,
+        has_tables=True,
+    ),
+    Source(
+        "inspect",
+        (".eval",),
+        "eval_log",
+        is_text=False,
+        can_split=False,
+    ),
     Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
 )
 """The kinds, in the order in which messages list them. The first that recognises a path is its kind."""

@@ -8,7 +8,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
 from judgekit.data import sniffing
-from judgekit.data.cells import CellError, check_names, check_text
+from judgekit.data.cells import (
+    CellError,
+    check_names,
+    check_text,
+    with_name_of_index,
+    without_blank_end,
+)
 from judgekit.data.sources import TOO_LONG, DataRow, without_packing
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
 from judgekit.data.sources.output_columns import find_outputs
@@ -20,7 +26,6 @@ if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
     from judgekit.data.sources.output_columns import OutputColumns
 
-_INDEX = "Unnamed: 0"
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 
@@ -51,7 +56,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             if names is None:
                 if _is_separator_line(cells):
                     continue
-                header = _with_name_of_index(_without_blank_end(cells, 1))
+                header = with_name_of_index(without_blank_end(cells, 1))
                 outputs = find_outputs(header)
                 names = check_names(outputs.unique_names() if outputs else header)
                 continue
@@ -162,23 +167,9 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
     return cells[0].startswith("sep=") and len(cells[0]) + len(cells) - 1 == len("sep=;")
 
 
-def _without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
-    """Cut blank cells off the end of a row: Excel writes columns that were cleared beside the table."""
-    count = len(cells)
-    while count > least and not cells[count - 1].strip():
-        count -= 1
-    return cells[:count]
-
-
-def _with_name_of_index(names: Sequence[str]) -> Sequence[str]:
-    """Name the first column as pandas does, which writes its index without a name."""
-    is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
-    return [_INDEX, *names[1:]] if is_index else names
-
-
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row by their columns; raises `CellError`."""
-    cells = _without_blank_end(cells, len(names))
+    cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
     row = dict(zip(names, cells, strict=True))

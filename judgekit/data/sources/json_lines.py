@@ -42,12 +42,12 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
             continue
         number += 1
         try:
-            yield DataRow(number, _read_object(raw))
+            yield DataRow(number, read_object(raw))
         except CellError as error:
             yield unreadable_row(error, number, line_number)
 
 
-def _read_object(raw: bytes | None) -> dict[str, Any]:
+def read_object(raw: bytes | None) -> dict[str, Any]:
     """Return the object that a line holds, None being one that is too long; raises `CellError`."""
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")

@@ -1,0 +1,93 @@
+"""Samples of a log of inspect-ai that ends in `.eval`: an archive with a JSON file for each."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from typing import TYPE_CHECKING, BinaryIO
+
+from judgekit.data import presets
+from judgekit.data.arrow import parquet_module
+from judgekit.data.cells import CellError
+from judgekit.data.sources import TOO_LONG, DataRow, json_lines
+from judgekit.data.sources.line_reader import unreadable_row
+from judgekit.errors import InputError
+from judgekit.judging.documents import MAX_BYTES
+from judgekit.text import escaped
+
+if TYPE_CHECKING:
+    from judgekit.data.sources import Reading, Stream
+
+_FOLDER = "samples/"
+_ZSTANDARD = 93  # which Python unpacks from 3.14 on
+_HEADER_BYTES = 30  # of a file in an archive, before its name
+_LENGTHS = struct.Struct("<HH")  # of the name and of more, the last of them
+
+
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    del reading  # the log says itself how it is written
+    with _open(file, name) as archive:
+        _samples(archive, name)
+
+
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    del reading  # the same
+    with _open(file, name) as archive:
+        for number, entry in enumerate(_samples(archive, name), 1):
+            try:
+                sample = json_lines.read_object(_unpack(archive, entry, file, name))
+            except CellError as error:
+                yield unreadable_row(error, number, number)
+                continue
+            yield DataRow(number, presets.without_bulk(sample))
+
+
+def _open(file: BinaryIO, name: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{escaped(name)}: no whole log of inspect-ai ({error})") from None
+
+
+def _samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
+    """List the samples in the order in which they were finished; raises `InputError` if there are none."""
+    samples = []
+    for entry in archive.infolist():
+        if entry.filename.startswith(_FOLDER) and entry.filename.endswith(".json"):
+            samples.append(entry)
+    if not samples:
+        raise InputError(f"{escaped(name)}: no samples in it; expected a log of inspect-ai")
+    return samples
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
+    """Unpack a sample; raises `CellError` if it's damaged or too long, `InputError` without pyarrow."""
+    try:
+        with archive.open(entry) as unpacked:
+            raw = unpacked.read(MAX_BYTES + 1)
+    except NotImplementedError:
+        if entry.compress_type != _ZSTANDARD:
+            raise CellError("expected a sample that Python can unpack") from None
+        raw = _unpack_zstandard(entry, file, name)
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
+        raise CellError(f"expected a whole sample, got a damaged one ({error})") from None
+    if len(raw) > MAX_BYTES:
+        raise CellError(f"expected a shorter sample; {TOO_LONG}")
+    return raw
+
+
+def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
+    parquet_module(name, "such a log")
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    file.seek(entry.header_offset)
+    header = file.read(_HEADER_BYTES)
+    lengths = _LENGTHS.unpack(header[-_LENGTHS.size :])
+    file.seek(sum(lengths), 1)
+    packed = file.read(entry.compress_size)
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as unpacked:
+            raw: bytes = unpacked.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise CellError(f"expected a whole sample, got a damaged one ({error})") from None
+    return raw

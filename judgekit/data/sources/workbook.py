@@ -1,0 +1,173 @@
+"""Rows of a sheet of an Excel workbook, `FILE.xlsx::SHEET`; without a name it's the first that's shown."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from judgekit.config.files import install_extra
+from judgekit.data.cells import (
+    CellError,
+    check_names,
+    check_text,
+    with_name_of_index,
+    without_blank_end,
+)
+from judgekit.data.sources import TOO_LONG, DataRow, split_table
+from judgekit.data.sources.line_reader import unreadable_row
+from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.errors import InputError
+from judgekit.judging.documents import MAX_BYTES
+from judgekit.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+    from openpyxl import Workbook
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
+
+    from judgekit.data.sources import Reading, Stream
+
+MOST_UNPACKED = 512_000_000  # bytes of all files in a workbook
+
+
+def check(file: BinaryIO, name: str, reading: Reading) -> None:
+    with _reading(name), closing(_open(file, name)) as workbook:
+        _choose_sheet(workbook, name, reading)
+
+
+def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    with _reading(name), closing(_open(file, name)) as workbook:
+        sheet = _choose_sheet(workbook, name, reading)
+        yield from _read_rows(sheet)
+
+
+def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
+    names: list[str] | None = None
+    number = 0
+    cleared = 0  # rows without anything since the last other one, which are none below the table
+    for line, cells in enumerate(_without_warnings(sheet), 1):
+        is_blank = not any(map(_is_filled, cells))
+        if names is None:
+            if is_blank:
+                continue
+            try:
+                header = without_blank_end(list(map(_name_of, cells)), 1)
+                names = check_names(with_name_of_index(header))
+            except CellError as error:
+                yield unreadable_row(error, 0, 0)
+                return
+            continue
+        number += 1
+        if is_blank:
+            cleared += 1
+            continue
+        for place in range(number - cleared, number):
+            yield DataRow(place, dict.fromkeys(names))
+        cleared = 0
+        try:
+            yield DataRow(number, _make_row(names, cells))
+        except CellError as error:
+            yield unreadable_row(error, number, line)
+
+
+def _open(file: BinaryIO, name: str) -> Workbook:
+    """Open a workbook, of which formulas have the values that were last computed; raises `InputError`."""
+    openpyxl = _import_openpyxl(name)
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > MOST_UNPACKED:
+        problem = f"it unpacks to more than {MOST_UNPACKED // 1_000_000} MB"
+        raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
+    file.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and charts, which aren't read
+        return openpyxl.load_workbook(file, read_only=True, data_only=True)
+
+
+def _import_openpyxl(name: str) -> ModuleType:
+    try:
+        import openpyxl  # noqa: PLC0415 - an extra, which only workbooks need
+    except ImportError as error:
+        command = install_extra("data")
+        raise InputError(
+            f"{escaped(name)}: a workbook needs openpyxl ({error}); run {command}"
+        ) from None
+    return openpyxl  # type: ignore[no-any-return]  # it has no types
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Raise `InputError` for a file that's no workbook, or a damaged one."""
+    try:
+        yield
+    except InputError:
+        raise
+    except zipfile.BadZipFile:
+        problem = "no workbook of this kind (it may be an older one, or have a password)"
+        raise InputError(
+            f"{escaped(name)}: {problem}; save it as .xlsx, or as CSV in UTF-8"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - openpyxl raises whatever comes of a damaged file
+        problem = f"cannot be read as a workbook ({type(error).__name__}: {error})"
+        raise InputError(f"{escaped(name)}: {escaped(problem)}; save it again") from None
+
+
+def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
+    """Find the sheet that a name means; raises `InputError` if it's none, and remarks on others."""
+    path, wanted = split_table(name)
+    sheets = {sheet.title: sheet for sheet in workbook.worksheets}
+    if wanted in sheets:
+        return sheets[wanted]
+    listed = ", ".join(map(escaped, sheets)) or "none"
+    if wanted or not sheets:
+        problem = f"no sheet {escaped(wanted)}; it has the sheets {listed}"
+        raise InputError(f"{escaped(path)}: {problem}; name one as FILE::SHEET")
+    shown = [sheet for sheet in sheets.values() if sheet.sheet_state == "visible"]
+    sheet = (shown or list(sheets.values()))[0]
+    if len(sheets) > 1:
+        title = escaped(sheet.title)
+        reading.remark(f"{path}: the sheet {title} is read (FILE::SHEET names another of {listed})")
+    return sheet
+
+
+def _without_warnings(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
+    """Yield the cells of rows; a date that's none in Excel either comes as it's shown there."""
+    rows = sheet.iter_rows(values_only=True)
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cells = next(rows, None)
+        if cells is None:
+            return
+        yield cells
+
+
+def _is_filled(cell: object) -> bool:
+    return cell is not None and cell != ""
+
+
+def _name_of(cell: object) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
+    """Build a row of what JSON can say; cells beside the table don't count. Raises `CellError`."""
+    if any(map(_is_filled, cells[len(names) :])):
+        raise CellError(f"expected {len(names)} cells, as many as the header has, got more")
+    row: dict[str, Any] = dict.fromkeys(names)
+    size = 0
+    for name, cell in zip(names, cells, strict=False):
+        if isinstance(cell, str):
+            check_text(cell, name)
+            size += len(cell)
+        try:
+            row[name] = plain_value(cell)
+        except NoJsonValueError as error:
+            raise CellError(str(error), name) from None
+    if size > MAX_BYTES:
+        raise CellError(f"expected a shorter row; {TOO_LONG}")
+    return row
