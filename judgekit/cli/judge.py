@@ -376,7 +376,7 @@ def compare(
     estimate: options.Estimate = False,
     no_engine: options.NoEngine = False,
     jobs: row_options.Jobs = None,
-    data: row_options.Data = None,
+    data: row_options.PairedData = None,
     map_: row_options.Map = None,
     id_: row_options.Id = None,
     encoding: row_options.Encoding = None,
@@ -404,8 +404,8 @@ def compare(
         max_cost_usd=max_cost,
         cache=not no_cache,
     )
-    dataset = row_options.DataOptions(
-        data=data,
+    dataset = row_options.DataOptions.of_pairs(
+        data,
         map=map_,
         id=id_,
         encoding=encoding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import enum
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from typer import Option
 
@@ -53,6 +53,14 @@ _DATA = Option(
 )
 
 Data = Annotated[str | None, _DATA]
+
+_PAIRS = Option(
+    "--data",
+    metavar="ROWS",
+    help="Compare the texts of each row; of two files: those with the same --id (give it twice).",
+)
+
+PairedData = Annotated[list[str] | None, _PAIRS]
 
 _MAP = Option(
     "--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."
@@ -179,6 +187,7 @@ class DataOptions(NamedTuple):
     until: str | None = None
     encoding: str | None = None
     delimiter: str | None = None
+    other_data: str | None = None
 
     @property
     def has_row_options(self) -> bool:
@@ -200,6 +209,16 @@ class DataOptions(NamedTuple):
             problem = "expected one character that's no quote and no end of a line, or the word tab"
             raise UsageError(f"--delimiter {self.delimiter!r}: {problem}")
         return sources.Reading(self.encoding, delimiter, note)
+
+    @classmethod
+    def of_pairs(cls, data: list[str] | None, **others: Any) -> Self:  # noqa: ANN401 - the fields
+        """Build the options of `compare`, whose rows come from one file or from two."""
+        paths = data or []
+        if len(paths) > 2:  # noqa: PLR2004 - as the message says
+            raise UsageError("--data: given more than twice; a comparison is of two files")
+        first = paths[0] if paths else None
+        second = paths[1] if len(paths) > 1 else None
+        return cls(data=first, other_data=second, **others)
 
     def check(self, files: list[str] | None, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
@@ -238,10 +257,19 @@ class DataOptions(NamedTuple):
         if self.on and (self.encoding or self.delimiter):
             problem = "workers find these out by themselves; convert the file, or leave --on out"
             raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
+        if self.other_data is not None:
+            self._check_pairs()
         self._check_agreement()
         self._check_until()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
+
+    def _check_pairs(self) -> None:
+        """Raise `UsageError` if two files can't be joined."""
+        if "-" in (self.data, self.other_data):
+            raise UsageError("--data -: standard input is no part of two files; name both")
+        if self.on:
+            raise UsageError("--on ray reads one file; join both before, or leave --on out")
 
     def _check_agreement(self) -> None:
         """Raise `UsageError` for options of a promise without one, and for what can't keep one."""

@@ -76,19 +76,24 @@ def run(
     condition = None
     if options.until is not None:
         condition = parse_condition(options.until, task, "--until")
-    source = rows.open_rows(options.data, sys.stdin.buffer, options.reading())
+    columns = fields.parse_map(options.map or ())
+    if options.other_data is not None:
+        source: rows.Rows = _join(options, columns)
+        row_options = RowOptions(task=task, fixed=description, families=families)
+    else:
+        source = rows.open_rows(options.data, sys.stdin.buffer, options.reading())
+        row_options = RowOptions(
+            task, columns, options.id, description, families, options.judge_turn
+        )
+    # With a condition the limit is one on the rows that are drawn: it's about all of them.
+    if condition is None:
+        row_options = row_options._replace(limit=options.limit)
     if options.on and not source.can_split:
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")
-    columns = fields.parse_map(options.map or ())
-    # With a condition the limit is one on the rows that are drawn: it's about all of them.
-    limit = options.limit if condition is None else None
-    row_options = RowOptions(
-        task, columns, options.id, description, families, options.judge_turn, limit
-    )
     dataset, matched, remarks = open_dataset(source, row_options, project, request)
     id_columns = [dataset.id_column] if dataset.id_column else []
-    note(f"{source.name}: {matched.describe(*id_columns)}", *remarks)
+    note(*source.describe(matched, *id_columns), *remarks)
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
     if run_options.is_estimate:
@@ -145,6 +150,19 @@ def run(
     if outcome.answer is not None and not work.gave_up:
         return _ANSWER_CODES[outcome.answer.holds]
     return _exit_code(work, run_options.exit_on)
+
+
+def _join(options: DataOptions, columns: Mapping[str, str]) -> Rows:
+    """Open two files, and join their rows by their ids."""
+    from judgekit.data.joined import JoinedRows
+    from judgekit.data.rows import open_rows
+
+    assert options.data is not None, "the first one"  # noqa: S101
+    assert options.other_data is not None, "only then is it called"  # noqa: S101
+    reading = options.reading()
+    first = open_rows(options.data, sys.stdin.buffer, reading)
+    second = open_rows(options.other_data, sys.stdin.buffer, reading)
+    return JoinedRows(first, second, columns, options.id, reading)
 
 
 def _note_missing_key() -> None:
@@ -335,7 +353,7 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     if options.batch:
         return _make_batch_runner(job)
     is_ready = bool(
-        job.source.path
+        job.source.paths
     )  # neither a pipe nor an address, which keep their readers waiting
     if job.run_options.use_engine and new_rows < runners.MANY_ROWS:
         return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)

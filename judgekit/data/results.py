@@ -318,10 +318,10 @@ class _File(Results):
 
     def _refuse_file_of(self, source: Rows | None) -> None:
         """Raise `UsageError` where the rows are read from a file that results would be written to."""
-        if source is None or not source.path:
+        if source is None:
             return
         for path in (self._path, self._part, self._again_file):
-            if path.exists() and path.samefile(source.path):
+            if path.exists() and any(map(path.samefile, source.paths)):
                 problem = "the rows are read from this file"
                 raise UsageError(f"{self.name}: {problem}; choose another --out")
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
+    from judgekit.data.fields import Fields
     from judgekit.data.sources import DataRow, Source, Stream
 
 
@@ -166,9 +167,9 @@ def _has_rows(name: str) -> bool:
 class Rows:
     """The rows of one input. Each iteration reads it from the start; standard input can be read once.
 
-    `name` is for messages; `path` is "" for standard input and for an address; `schema` is that of the first
-    file whose columns have types, else None; `can_split` as `RowFiles` has it. Iterating raises `InputError`
-    where the file itself can be read no further.
+    `name` is for messages; `paths` are the files or folders on this machine that are read; `schema` is that
+    of the first file whose columns have types, else None; `can_split` as `RowFiles` has it. Iterating raises
+    `InputError` if the file itself can be read no further.
     """
 
     def __init__(
@@ -179,10 +180,9 @@ class Rows:
         *,
         can_split: bool = False,
     ) -> None:
-        if path == STDIN or "://" in path:
-            self.path = ""
-        else:
-            self.path = file_of(path)
+        self.paths: tuple[str, ...] = ()
+        if path != STDIN and "://" not in path:
+            self.paths = (file_of(path),)
         if path == STDIN:
             self.name = "standard input"
         else:
@@ -195,6 +195,10 @@ class Rows:
     def __iter__(self) -> Stream:
         with _readable(self.name):
             yield from self._read()
+
+    def describe(self, fields: Fields, *id_columns: str) -> list[str]:
+        """Say which columns give which field, a line a file."""
+        return [f"{self.name}: {fields.describe(*id_columns)}"]
 
 
 def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Rows:

@@ -1,0 +1,187 @@
+"""Two files of one thing, joined by the ids of their rows: pairs for `compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.data import fields as row_fields
+from judgekit.data.dataset import columns, double
+from judgekit.data.paths import is_path_into, read_cell
+from judgekit.data.rows import Rows
+from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import labels
+from judgekit.rubric.schema import Given
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from judgekit.data.fields import Fields
+    from judgekit.data.sources import Reading
+
+_GIVEN = Given()
+
+
+class Side(NamedTuple):
+    """What a row of one file gives to a pair."""
+
+    prompt: str
+    text: str
+    author: str | None
+
+
+class JoinedRows(Rows):
+    """Pairs of the rows of two files that have the same id, in the order of the first file.
+
+    The columns of a pair are `id`, `prompt`, `a`, `b` and, if a file names them, `author_a` and `author_b`.
+    Where the prompts differ the first file's counts. The texts of the second file are held in memory.
+    """
+
+    def __init__(
+        self,
+        first: Rows,
+        second: Rows,
+        given: Mapping[str, str],
+        id_column: str | None,
+        reading: Reading,
+    ) -> None:
+        """Raise `UsageError` for a column that one of the files lacks, `InputError` for one without rows."""
+        self.name = f"{first.name} and {second.name}"
+        self.paths = (*first.paths, *second.paths)
+        self.lasting = True
+        self.schema = None
+        self.can_split = False
+        self._reading = reading
+        self._first = _OneFile(first, _fields_of_side(given, "a"), id_column)
+        self._second = _OneFile(second, _fields_of_side(given, "b"), id_column)
+
+    def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
+        others: dict[str, Side] = {}
+        numbers: dict[str, int] = {}
+        for row in self._second.sides():
+            if isinstance(row, UnreadableRow):
+                yield row
+                continue
+            key = labels.id_key(row.id)
+            if key in others:
+                yield double(row.id, row.number, numbers[key], self._second.id_column)
+            others[key] = row.side
+            numbers[key] = row.number
+        matched: set[str] = set()
+        without_partner = 0
+        different_prompts = 0
+        for row in self._first.sides():
+            if isinstance(row, UnreadableRow):
+                yield row
+                continue
+            key = labels.id_key(row.id)
+            other = others.get(key)
+            if other is None:
+                without_partner += 1
+                continue
+            matched.add(key)
+            if row.side.prompt and other.prompt and row.side.prompt != other.prompt:
+                different_prompts += 1
+            yield DataRow(row.number, _pair(row.id, row.side, other))
+        if not matched:
+            problem = f"no id of {self._first.name} is in {self._second.name}"
+            raise InputError(f"{problem}; name the column that both have with --id")
+        self._remark_left_out(without_partner, self._first.name)
+        self._remark_left_out(len(others) - len(matched), self._second.name)
+        if different_prompts:
+            pairs = counted(different_prompts, "pair has", "pairs have")
+            shown = f"that of {self._first.name} is shown"
+            self._reading.remark(f"{pairs} different prompts: {shown}")
+
+    def describe(self, fields: Fields, *id_columns: str) -> list[str]:
+        """Say which columns of each file are joined."""
+        del fields, id_columns  # those of the pairs, which have one name each
+        return [self._first.describe(), self._second.describe()]
+
+    def _remark_left_out(self, count: int, name: str) -> None:
+        if count:
+            rows = counted(count, "row", "rows")
+            self._reading.remark(f"{name}: {rows} without a partner, not compared")
+
+
+class _RowOfSide(NamedTuple):
+    """A row that could be read: its number in its file, its id, and what it gives."""
+
+    number: int
+    id: str | int
+    side: Side
+
+
+class _OneFile:
+    """One of the two files, with the columns that give its texts and ids."""
+
+    def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
+        self.name = rows.name
+        self._rows: Iterable[DataRow | UnreadableRow]
+        self._rows, names = columns(rows)
+        self._fields = row_fields.fields_of("judge", names, given, rows.name)
+        column = id_column or row_fields.id_column_of(names, rows.name)
+        if column is None or (column not in names and not is_path_into(column, names)):
+            shown = row_fields.names_shown(names)
+            problem = f"{rows.name} has no such column; it has {shown}"
+            raise UsageError(f"--id {column or ''}: {problem}; two files are joined by their ids")
+        self.id_column = column
+
+    def describe(self) -> str:
+        """Say which columns give which field."""
+        return f"{self.name}: {self._fields.describe(self.id_column)}"
+
+    def sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
+        """Yield what each row gives to a pair."""
+        for row in self._rows:
+            if isinstance(row, UnreadableRow):
+                yield self._name_file(row)
+                continue
+            row_id = labels.id_of(read_cell(row.columns, self.id_column))
+            if row_id is None:
+                problem = "expected an id: a short text or a number"
+                yield self._name_file(UnreadableRow(row.number, self.id_column, problem))
+                continue
+            try:
+                yield _RowOfSide(row.number, row_id, _side_of(self._fields, row))
+            except row_fields.FieldError as error:
+                yield self._name_file(UnreadableRow(row.number, error.column, error.problem))
+
+    def _name_file(self, row: UnreadableRow) -> UnreadableRow:
+        return row._replace(problem=f"{row.problem} ({self.name})")
+
+
+def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
+    """Rename the fields of a pair to those of the documents that it's made of."""
+    own = {}
+    for field, column in given.items():
+        if field == "prompt":
+            own["description"] = column
+        elif field == side:
+            own["text"] = column
+        elif field not in ("a", "b"):
+            own[field] = column
+    return own
+
+
+def _side_of(fields: Fields, row: DataRow) -> Side:
+    """Read what a row gives to a pair; a blank text is "", of which `compare` says that it's empty."""
+    try:
+        document = row_fields.document(fields, row, str(row.number), _GIVEN)
+    except row_fields.Unjudgeable:
+        return Side("", "", None)
+    return Side(document.task.description, document.files[0].text, document.author.family)
+
+
+def _pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
+    pair: dict[str, str | int] = {
+        "id": row_id,
+        "prompt": first.prompt or second.prompt,
+        "a": first.text,
+        "b": second.text,
+    }
+    if first.author or second.author:
+        pair["author_a"] = first.author or ""
+        pair["author_b"] = second.author or ""
+    return pair
