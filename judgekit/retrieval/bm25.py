@@ -47,6 +47,7 @@ _MOST_WORDS = 300  # whose rarity is looked up
 COLUMNS = "file.id, title, category, tags, path, updated, status"
 _LEADING_COLUMNS = 8  # that stand before these in `_ENTRIES_IN`
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
+_IN_TITLES = "{title tags} : (%s)"  # FTS5's expression
 _STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
 _ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, %s,
     {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
@@ -257,7 +258,8 @@ def _weigh_entries(
     """Return the entries in which the rarest terms occur, with what these are worth.
 
     Terms are asked for until they have `enough` occurrences, and further ones while these stay below `most`.
-    `postings` keeps what was asked for.
+    `postings` keeps what was asked for. A term in a title or tags counts twice: many entries have a frequent
+    one, but few are about it.
     """
     worth: dict[str, float] = {}
     occurrences = 0
@@ -268,11 +270,20 @@ def _weigh_entries(
             continue
         occurrences += term.count
         if term.number not in postings:
-            (numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-            postings[term.number] = numbers.split(",") if numbers else []
+            in_titles = _IN_TITLES % term.expression
+            postings[term.number] = [
+                *_find_entries(opened, term.expression),
+                *_find_entries(opened, in_titles),
+            ]
         for entry in postings[term.number]:
             worth[entry] = worth.get(entry, 0.0) + term.rarity
     return worth
+
+
+def _find_entries(opened: Index, expression: str) -> list[str]:
+    """List the numbers of the entries that match an expression of FTS5, as texts."""
+    (numbers,) = opened.connection.execute(_MATCHES, (expression,)).fetchone()
+    return numbers.split(",") if numbers else []
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
