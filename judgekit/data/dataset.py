@@ -242,14 +242,41 @@ def open_dataset(
     Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
     `ConfigError`.
     """
-    stream, (names, recogniser) = survey(source)
-    export = recogniser.recognise(options.task, options.given)
-    is_python = isinstance(source, Mappings)
-    naming = row_fields.Naming(is_python=is_python)
-    fields = row_fields.fields_of(
-        options.task, names, options.given, source.name, naming=naming, export=export
+    matched = match_columns(source, options.task, options.given, options.id_column)
+    basis, loaded = _basis(options.task, project, request)
+    dataset = Dataset(
+        rows=matched.rows,
+        name=source.name,
+        read=options.reader(matched.fields, loaded),
+        basis=basis,
+        id_column=matched.id_column,
+        taken=TakenNames(_score_columns(options.task, loaded), matched.id_column),
+        limit=options.limit,
+        keep_bad_rows=isinstance(source, Mappings),
     )
-    column = options.id_column
+    return dataset, matched.fields, _unseen(options.task, matched.fields, loaded)
+
+
+class MatchedRows(NamedTuple):
+    """Rows, which of their columns give which field, and the column of their ids, if there is one."""
+
+    rows: Iterable[DataRow | UnreadableRow]
+    fields: Fields
+    id_column: str | None
+
+
+def match_columns(
+    source: Rows | Mappings, task: TaskName, given: Mapping[str, str], id_column: str | None
+) -> MatchedRows:
+    """Find out which columns give which field: those that are `given`, an export's, or the usual ones.
+
+    Raises `InputError` if there is no row, `UsageError` for columns that do not exist.
+    """
+    stream, (names, recogniser) = survey(source)
+    export = recogniser.recognise(task, given)
+    naming = row_fields.Naming(is_python=isinstance(source, Mappings))
+    fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)
+    column = id_column
     if not column and export is not None and _is_there(export.id, names):
         column = export.id
     if not column:
@@ -257,18 +284,7 @@ def open_dataset(
     if column and not _is_there(column, names):
         option = naming.choosing_ids(column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
-    basis, loaded = _basis(options.task, project, request)
-    dataset = Dataset(
-        rows=stream,
-        name=source.name,
-        read=options.reader(fields, loaded),
-        basis=basis,
-        id_column=column,
-        taken=TakenNames(_score_columns(options.task, loaded), column),
-        limit=options.limit,
-        keep_bad_rows=is_python,
-    )
-    return dataset, fields, _unseen(options.task, fields, loaded)
+    return MatchedRows(stream, fields, column)
 
 
 def _is_there(column: str, names: Collection[str]) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.data import fields as row_fields
-from judgekit.data.dataset import columns, double
-from judgekit.data.paths import is_path_into, read_cell
+from judgekit.data.dataset import double, match_columns
+from judgekit.data.paths import read_cell
 from judgekit.data.rows import Rows
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.errors import InputError, UsageError
@@ -15,7 +15,7 @@ from judgekit.rubric.schema import Given
 from judgekit.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from judgekit.data.fields import Fields
     from judgekit.data.sources import Reading
@@ -118,15 +118,13 @@ class _OneFile:
 
     def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
         self.name = rows.name
-        self._rows: Iterable[DataRow | UnreadableRow]
-        self._rows, names = columns(rows)
-        self._fields = row_fields.fields_of("judge", names, given, rows.name)
-        column = id_column or row_fields.id_column_of(names, rows.name)
-        if column is None or (column not in names and not is_path_into(column, names)):
-            shown = row_fields.names_shown(names)
-            problem = f"{rows.name} has no such column; it has {shown}"
-            raise UsageError(f"--id {column or ''}: {problem}; two files are joined by their ids")
-        self.id_column = column
+        matched = match_columns(rows, "judge", given, id_column)
+        if matched.id_column is None:
+            problem = f"{rows.name} has no column of ids, by which two files are joined"
+            raise UsageError(f"{problem}; name one with --id")
+        self._rows = matched.rows
+        self._fields = matched.fields
+        self.id_column = matched.id_column
 
     def describe(self) -> str:
         """Say which columns give which field."""

@@ -96,7 +96,7 @@ def test_a_second_run_asks_nothing(served: Served) -> None:
 
 
 REFUSED = {
-    "no ids": (FIRST.replace('"id"', '"n"'), SECOND, (), "--id : a.jsonl has no such column", 64),
+    "no ids": (FIRST.replace('"id"', '"n"'), SECOND, (), "a.jsonl has no column of ids", 64),
     "none in common": (
         FIRST,
         "id,question,answer\n8,Of Peru?,good\n",
