@@ -16,6 +16,7 @@ from judgekit.cli.layout import parts_text
 from judgekit.cli.memories import measure_memories
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.page_foot import build_foot
 from judgekit.cli.progress import count_to
 from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName
@@ -122,7 +123,7 @@ def measure_judges(
             configured_judge = opinions.judge
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
-        output_files.write_file(html, pages.judging_page(measured))
+        output_files.write_file(html, pages.judging_page(measured, cases, build_foot()))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
     code = Exit.ACCEPTED
     if keep:
@@ -258,11 +259,13 @@ def warn_unanswered(reason: str) -> Exit:
 
 def _say_resampling(resampling: Resampling, what: str) -> None:
     draws = f"{resampling.resamples} draws of the {what}, seed {resampling.seed}"
-    say(f"\nIn brackets {resampling.level:.0%} intervals: {draws}")
+    say(f"\n[ ] = {100 * resampling.level:.0f} % confidence interval: {draws}")
 
 
 def _say_judge(judge: JudgeReport) -> None:
     """Print the figures of a judge that were measured."""
+    from judgekit.evaluation import pages
+
     title = f"{judge.title} ({judge.model})" if judge.model else judge.title
     say(f"\n{escaped(title)}: {counted(judge.items, 'item', 'items')}")
     say_figure("accuracy", judge.accuracy)
@@ -275,14 +278,14 @@ def _say_judge(judge: JudgeReport) -> None:
     say_figure("unreadable", judge.unreadable)
     for word in judge.classes:
         _say_word(word)
-    _say_flips("flips with another order", judge.order_flips)
-    _say_flips("flips when asked again", judge.rerun_flips)
+    _say_flips(pages.CHANGES_WITH_ORDER, judge.order_flips)
+    _say_flips(pages.CHANGES_WHEN_ASKED_AGAIN, judge.rerun_flips)
     if judge.spread:
         _say_spread(judge.spread)
     lift = judge.injection
     if lift:
         say_figure(f"{short_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
-        say_figure("lift by injected text", lift.lift, f" of {lift.pairs}")
+        say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
     probabilities = judge.probabilities
     if probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"

@@ -17,6 +17,7 @@ from judgekit.cli.interruption import set_kept
 from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
+from judgekit.cli.page_foot import build_foot
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import counted, disarmed, short_line
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.store import OnDamage, ReadLine
 
 _MAX_DAMAGED = 10  # lines that are printed: a file of more is perhaps none of a ledger
-_MARKS = {"holds": "ok", "missed": "MISSED"}
+_MARKS = {"missed": "MISSED"}
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
     "or promote with --accept-dependence"
@@ -370,7 +371,7 @@ def print_kpis(
     if html is not None:
         from judgekit.evaluation import pages
 
-        write_file(html, pages.kpi_page(evidence))
+        write_file(html, pages.kpi_page(evidence, build_foot()))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         record = {
@@ -467,7 +468,7 @@ def promote(
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
     for measured in readiness.kpis:
         if measured.state == "holds":
-            say(f"  ok       {measured}")
+            say(f"  {measured.state:<7} {measured}")
     missing = list(readiness.missing)
     if is_dependent and not accept_dependence:
         missing.append(_DEPENDENT)

@@ -234,7 +234,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     if judged is not None:
         _say_hook("With the judge", judged, report["prompts"])
         _say_effect_of_judge(report["judge"])
-    say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
+    say("\n[ ] = exact 95 % confidence interval (Clopper and Pearson)")
     if report["unanswered"]:
         pairs = counted(report["unanswered"], "pair has", "pairs have")
         warn(f"{pairs} no answer yet; run this in a terminal to answer them")

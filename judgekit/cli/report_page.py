@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-import judgekit
-from judgekit.cli import output
-from judgekit.evaluation.page import INTERVALS, Foot, Section, page, points
+from judgekit.cli.page_foot import build_foot
+from judgekit.evaluation.page import INTERVALS, Section, page, points
 from judgekit.evaluation.page import Difference as DifferenceFigure
-from judgekit.text import counted, escaped, short_line
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from judgekit.evaluation.row_views import ShownRows
 
 _OF_RESULTS = ("verdict", "label", "winner")  # fields that the results or the labels have
-_MOST_COMMAND = 1000  # characters
 _NAME_CHARS = 40
 
 
@@ -101,18 +98,7 @@ def write_page(
         sections,
         headline=describe_headline(summary),
         rows=rows,
-        foot=build_foot(notices),
-    )
-
-
-def build_foot(notices: Sequence[str] = ()) -> Foot:
-    """Build the end of a page: notices of its data and of this command so far, the command, the version."""
-    said = [escaped(line) for line in output.current.notices]
-    command = shlex.join(["judgekit", *output.current.words])
-    return Foot(
-        notices=[*notices, *said, INTERVALS],
-        command=short_line(command, _MOST_COMMAND),
-        versions=[f"judgekit {judgekit.__version__}"],
+        foot=build_foot([*notices, INTERVALS]),
     )
 
 

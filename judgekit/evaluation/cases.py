@@ -187,6 +187,22 @@ class Case(Strict):
     def with_judges(self, judges: Mapping[str, Recorded] | Mapping[TierName, Recorded]) -> Case:
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
+    def texts(self, candidate: str | None = None) -> dict[str, str]:
+        """Collect what a person needs to read of the case, or of one of its candidates, by name."""
+        texts = {
+            "question": self.description or self.prompt or self.query,
+            "must fulfil": self.acceptance,
+            "answer": self.text or "",
+            "A": self.a,
+            "B": self.b,
+            "expected": self.reference,
+            "why this label": self.why,
+        }
+        for each in self.candidates:
+            if each.id == candidate:
+                texts["answer"] = f"{each.title}\n{each.text}".strip()
+        return {name: text for name, text in texts.items() if text.strip()}
+
     @property
     def letters(self) -> str:
         return LETTERS[: len(self.subjects)]

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
-from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, page, shares
+from judgekit.evaluation.page import Cell, Chart, Figure, Foot, Section, Table, page, shares, shown
+from judgekit.evaluation.row_views import Column, RowList, filled, scores_text, shown_text
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
+from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.evaluation.cases import Case
     from judgekit.evaluation.page import Point
-    from judgekit.evaluation.report import JudgeReport, JudgingReport, Probabilities
+    from judgekit.evaluation.report import JudgeReport, JudgingReport, Outcome, Probabilities
+    from judgekit.evaluation.row_views import RowView, ShownRows
     from judgekit.ledger.kpi import Evidence, Kpi, Limit
 
 MOST_WORDS = 30  # nobody reads a table of a thousand columns
-_TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
+CHANGES_WITH_ORDER = "verdict changes with another order"
+CHANGES_WHEN_ASKED_AGAIN = "verdict changes when asked again"
+LIFT = "effect of injected text"
+GAP = "accuracy gap to the best"
+NO_FOOT = Foot()
+_NAME_CHARS = 40
+_TABLE: dict[str, Any] = environment.table(__file__, "pages.toml")
+_TEXTS: dict[str, str] = _TABLE["texts"]
+_EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 
-def judging_page(report: JudgingReport) -> str:
-    """Return the page about judges on labelled cases."""
+def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
+    """Write the page about judges on labelled cases, with the texts of the `cases`."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
-    about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
-    sections = [Section("Judges", [judges_table(report)])]
+    about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
+    table = judges_table(report)
+    sections = [Section("Judges", [table, *_explain(table, report)])]
     for name, intervals in _collect_intervals(judges).items():
         sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
     curves = []
@@ -35,15 +48,82 @@ def judging_page(report: JudgingReport) -> str:
             curves.append(_reliability_curve(judge.title, judge.probabilities))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
-    if report.outcomes:
-        sections.append(Section("Items", [outcomes_table(report)]))
     for judge in judges:
         if len(judge.classes) > MOST_WORDS:
             excuse = f"{len(judge.classes)} different words are too many for a table."
             sections.append(Section(judge.title, [excuse]))
         elif judge.confusion:
             sections.append(_confusion_section(judge))
-    return page(f"Judges on {report.file}", about, sections)
+    return page(
+        f"Judges on {report.file}",
+        about,
+        sections,
+        headline=_describe_judges(judges),
+        rows=list_outcomes(report, cases) if report.outcomes else None,
+        foot=foot,
+    )
+
+
+def _describe_judges(judges: Sequence[JudgeReport]) -> str:
+    """Say in one line how accurate the judge is, or the best of several."""
+    accurate = [judge for judge in judges if judge.accuracy]
+    if not accurate:
+        return ""
+    best = max(accurate, key=lambda judge: judge.accuracy.value if judge.accuracy else 0)
+    assert best.accuracy is not None  # noqa: S101 - else it isn't one of these
+    low, high = (f"{100 * bound:.0f}" for bound in best.accuracy.bounds)
+    text = f"{100 * best.accuracy.value:.1f} % ({low} to {high})"
+    if len(judges) == 1:
+        return f"accuracy {text}"
+    return f"most accurate: {short_line(best.title, _NAME_CHARS)}, {text}"
+
+
+def _explain(table: Table, report: JudgingReport) -> list[str]:
+    """Explain the figures that were measured, and no others."""
+    notes = [_TEXTS["intervals"].format(boot=report.bootstrap)]
+    for name, explanation in _EXPLANATIONS.items():
+        if name in table.columns:
+            notes.append(f"{name.capitalize()}: {explanation}")
+    return notes
+
+
+def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
+    """List what each judge said of each item beside its texts, those that they disagree about first."""
+    columns = [Column("item", "id")]
+    for place, judge in enumerate(report.judges):
+        columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {place}"))
+    columns += [Column("label", "label"), Column("judges", "flags"), Column("text", "text")]
+    rows = RowList(columns)
+    cases_by_id = {case.id: case for case in cases if case.variant == "original"}
+    for outcome in report.outcomes:
+        case = cases_by_id.get(outcome.id)
+        candidate = None
+        if case is None:  # an item of several in a case: CASE/CANDIDATE
+            case_id, _, candidate = outcome.id.partition("/")
+            case = cases_by_id.get(case_id)
+        texts = []
+        if case is not None:
+            for name, text in case.texts(candidate).items():
+                texts.append([name, [shown_text(text)]])
+        view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=texts)
+        view["judged"] = [_view_answer(outcome, judge, case) for judge in report.judges]
+        if len(report.judges) > 1:
+            view["flags"] = ["differ" if outcome.is_disputed else "agree"]
+        rows.add(view)
+    return rows.finish()
+
+
+def _view_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
+    """Describe a judge's answer about an item, with its scores and its cost if the case has them."""
+    said = outcome.said.get(judge.judge)
+    view = {"by": shown_text(judge.title), "said": "" if said is None else shown_text(shown(said))}
+    recorded = case.judges.get(judge.judge) if case else None
+    if recorded is None:
+        return view
+    error = ""
+    if said is None:
+        error = recorded.failure or "unreadable"
+    return {**view, **filled(scores=scores_text(recorded.scores or {}), error=shown_text(error))}
 
 
 def _confusion_section(judge: JudgeReport) -> Section:
@@ -90,13 +170,13 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
         "Cohen's kappa": judge.kappa,
         "weighted kappa": judge.weighted_kappa,
         "unreadable": judge.unreadable,
-        "order flips": judge.order_flips.rate,
-        "rerun flips": judge.rerun_flips.rate,
+        CHANGES_WITH_ORDER: judge.order_flips.rate,
+        CHANGES_WHEN_ASKED_AGAIN: judge.rerun_flips.rate,
         "spread of the distance": spread,
-        "injection lift": lift,
+        LIFT: lift,
         "mean error of scores": mean_error,
         "Spearman's correlation": correlation,
-        "less accurate than the best": judge.behind,
+        GAP: judge.behind,
     }
 
 
@@ -145,8 +225,8 @@ def _build_figures(
     return figures
 
 
-def kpi_page(evidence: Evidence) -> str:
-    """Return the page about the gate's KPIs: of all verdicts, day by day, and by rubric and by model."""
+def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
+    """Write the page about the gate's KPIs: of all verdicts, day by day, and by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
     for parts in kpi.by_rubric_and_model(evidence):
@@ -155,7 +235,18 @@ def kpi_page(evidence: Evidence) -> str:
                 sections.append(Section(name, [_kpi_table(part)]))
     labelled = sum(map(evidence.sure, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
-    return page("The gate's KPIs", about, sections)
+    headline = _describe_kpis(kpi.measure(evidence))
+    return page("The gate's KPIs", about, sections, headline=headline, foot=foot)
+
+
+def _describe_kpis(kpis: Sequence[Kpi]) -> str:
+    """Say in one line how many of the KPIs hold, and which are missed."""
+    holding = [measure for measure in kpis if measure.state == "holds"]
+    missed = [measure.limit.title for measure in kpis if measure.state == "missed"]
+    text = f"{len(holding)} of {len(kpis)} KPIs hold"
+    if missed:
+        text += f"; missed: {', '.join(missed)}"
+    return text
 
 
 def _kpi_table(evidence: Evidence) -> Table:

@@ -232,7 +232,7 @@ def test_what_a_file_of_cases_may_hold(judgekit: Run, tmp_path: Path) -> None:
     file = write(
         tmp_path, chosen("b", variant="rerun", pair="a"), chosen("a")
     )  # before its original
-    assert "flips when asked again" in judgekit("eval", "judge", file).out
+    assert "verdict changes when asked again" in judgekit("eval", "judge", file).out
     pair = "pair: expected the id of an original case of this file, got "
     for more, told in (
         ({"variant": "swapped", "pair": "zz"}, f"{pair}'zz'"),

@@ -104,7 +104,7 @@ def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     assert done.out.splitlines()[0] == "all: 211 verdicts, 210 of them labelled"
     span = "95 % interval 0.0 % to"
     assert f"wrong GO 0.0 % of 170 labelled verdicts, {span} 2.2 % (wanted below 5.0 %)" in done.out
-    assert f"ok      false-negative rate 0.0 % from 210 labelled verdicts, {span} 8." in done.out
+    assert f"holds   false-negative rate 0.0 % from 210 labelled verdicts, {span} 8." in done.out
     assert "\nbig: 1 verdict," in done.out
     found = judgekit("kpi", "--since", "30d", "--json").json
     assert found["all"]["kpis"]["wrong_go"]["state"] == "holds"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pages_read import ReadPage, script_hash
+from pages_read import ReadPage, browse, script_hash
 
 from judgekit.evaluation import row_views
 
@@ -431,3 +431,95 @@ def test_ten_thousand_rows_of_two_kilobytes_are_under_25_mb(page_of: PageOf) -> 
     page = page_of(results)
     assert len(page.rows) == 10_000
     assert Path("page.html").stat().st_size < 25_000_000
+
+
+# In a browser
+
+SHOW = "document.title = JSON.stringify({});"
+SEARCH = """
+  const field = document.querySelector(".filter input");
+  field.value = "%s";
+  field.dispatchEvent(new Event("input"));
+"""
+CHOOSE = """
+  const choice = document.querySelector(".filter select[aria-label='%s']");
+  choice.value = "%s";
+  choice.dispatchEvent(new Event("change"));
+"""
+PRESS = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}));"
+SHOWN = "[...document.querySelectorAll('.line a')].map(link => link.textContent)"
+
+
+@pytest.fixture
+def results(page_of: PageOf) -> Path:
+    """A page of three rows, two of them labelled."""
+    rows = plain_rows("accept", "reject", "improve")
+    labels = [{"id": "r0", "label": "accept"}, {"id": "r1", "label": "accept"}]
+    page_of(write("r.jsonl", *rows), "--labels", write("l.jsonl", *labels))
+    return Path("page.html")
+
+
+@pytest.mark.slow
+def test_the_script_draws_what_stands_there_without_it(page_of: PageOf) -> None:
+    second = {**ROW, "verdict": "accept", "reasoning": "The price is right.", "error": "late"}
+    rounds = [{**QUICK, "opinion": None, "failure": {"kind": "timeout", "message": "late"}}]
+    failed = {
+        **ROW,
+        "id": "q2",
+        "answer": HOSTILE["markup"],
+        "judged": {**JUDGED, "rounds": rounds},
+    }
+    page = page_of(write("r.jsonl", ROW, failed), write("r2.jsonl", second))
+    drawn = browse(Path("page.html"), "document.querySelector('.filter button').click();")
+    assert drawn.text("table") == page.text("table")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("acts", "shown"),
+    [
+        ("", ["r1", "r2", "r0"]),
+        (SEARCH % "TEXT 1", ["r1"]),
+        (SEARCH % "no such word", []),
+        (CHOOSE % ("verdict", "improve"), ["r2"]),
+        (CHOOSE % ("label", "accept"), ["r1", "r0"]),
+        (CHOOSE % ("difference", "not as labelled"), ["r1"]),
+        ("document.querySelector('.list .sort').click();", ["r0", "r1", "r2"]),
+    ],
+)
+def test_rows_are_searched_chosen_and_sorted(results: Path, acts: str, shown: list[str]) -> None:
+    page = browse(results, acts + SHOW.format(SHOWN))
+    assert json.loads(page.text("title")) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("acts", "opened"),
+    [
+        (PRESS % "j" + PRESS % "Enter", "r1"),
+        (PRESS % "j" + PRESS % "j" + PRESS % "Enter", "r2"),
+        (PRESS % "j" + PRESS % "j" + PRESS % "k" + PRESS % "Enter", "r1"),
+        ("document.querySelectorAll('.line')[2].click();", "r0"),
+    ],
+)
+def test_keys_and_clicks_open_a_row_and_name_it(results: Path, acts: str, opened: str) -> None:
+    found = "[location.hash, document.querySelector('.more').previousElementSibling.id]"
+    page = browse(results, acts + SHOW.format(found))
+    assert json.loads(page.text("title")) == [f"#row-{opened}", f"row-{opened}"]
+
+
+@pytest.mark.slow
+def test_sorting_shows_itself(results: Path) -> None:
+    acts = "document.querySelector('.list .sort').click();"
+    found = "[...document.querySelectorAll('th[aria-sort]')].map(head => head.ariaSort)"
+    assert json.loads(browse(results, acts + SHOW.format(found)).text("title")) == ["ascending"]
+
+
+@pytest.mark.slow
+def test_nothing_is_wider_than_a_narrow_window(page_of: PageOf) -> None:
+    rows = [{**ROW, "id": "q" * 80, "topic": "t" * 60}, {**ROW, "answer": "x" * 900, "topic": "b"}]
+    page_of(write("r.jsonl", *rows), "--by", "topic")
+    found = "document.documentElement.scrollWidth"
+    # Chromium makes no window that's narrower.
+    page = browse(Path("page.html"), SHOW.format(found), width=500)
+    assert int(page.text("title")) <= 500

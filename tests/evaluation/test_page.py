@@ -14,11 +14,21 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from ledger_lines import content, label, verdict
+from pages_read import ReadPage
 
 from judgekit.cli.app import run
 from judgekit.evaluation import pages, stats
+from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, page
-from judgekit.evaluation.report import Confusion, Flips, JudgeReport, JudgingReport, Lift, MeanCost
+from judgekit.evaluation.report import (
+    Confusion,
+    Flips,
+    JudgeReport,
+    JudgingReport,
+    Lift,
+    MeanCost,
+    Outcome,
+)
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
 
@@ -137,10 +147,10 @@ def test_the_pages_have_every_figure() -> None:
         "quick a-model",
         "18 labelled items, rubric kls@1.0.0, strict",
         "Cohen's kappa",
-        "Injection lift",
+        "Effect of injected text",
     ):
         assert part in shown, part
-    assert "rerun flips" not in shown.partition("Judges judge")[2]
+    assert pages.CHANGES_WHEN_ASKED_AGAIN not in shown
     html = pages.kpi_page(evidence())
     shown = texts(html)
     for one in kpi.measure(evidence()):
@@ -237,3 +247,56 @@ def test_a_browser_shows_a_page_and_its_script_filters_and_sorts(tmp_path: Path,
     assert (int(hidden), order) == (int(rows) - 1 if int(rows) > 6 else 0, "ascending")
     browse("--window-size=1100,1400", f"--screenshot={tmp_path}/page.png")
     assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_figures_that_were_not_measured_are_not_explained() -> None:
+    shown = texts(pages.judging_page(judging()))
+    assert "Verdict changes with another order: " in shown
+    assert "when asked again" not in shown
+
+
+def test_the_page_about_judges_shows_the_texts_beside_the_answers() -> None:
+    case = Case(
+        id="a1",
+        text="Because <b>.",
+        description="Why?",
+        reference="So.",
+        label="accept",
+        judges={"quick": Recorded(scores={"semantic": 2.0})},
+    )
+    outcome = Outcome(id="a1", label="accept", said={"quick": "reject", "deep": "accept"})
+    report = judging().model_copy(update={"outcomes": [outcome]})
+    page_read = ReadPage(pages.judging_page(report, [case]))
+    assert page_read.rows == [
+        {
+            "id": "a1",
+            "label": "accept",
+            "flags": ["differ"],
+            "texts": [["question", ["Why?"]], ["answer", ["Because <b>."]], ["expected", ["So."]]],
+            "judged": [
+                {"by": "quick", "said": "reject", "scores": "semantic 2"},
+                {"by": "deep", "said": "accept"},
+            ],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "headline"),
+    [
+        (0.889, "most accurate: quick, 88.9 % (70 to 100)"),
+        (None, ""),
+    ],
+)
+def test_the_page_about_judges_names_the_best(said: float | None, headline: str) -> None:
+    report = judging()
+    if said is None:
+        judges = [judge.model_copy(update={"accuracy": None}) for judge in report.judges]
+        report = report.model_copy(update={"judges": judges})
+    found = ReadPage(pages.judging_page(report)).text("h1")
+    assert found == (headline or "Judges on cases.jsonl")
+
+
+def test_the_page_of_kpis_says_how_many_hold() -> None:
+    headline = ReadPage(pages.kpi_page(evidence())).text("h1")
+    assert re.fullmatch(r"\d of 6 KPIs hold.*", headline)

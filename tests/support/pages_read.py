@@ -6,8 +6,15 @@ import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _EMPTY = {"meta", "br", "input", "link", "img"}
 
@@ -73,3 +80,25 @@ class ReadPage(HTMLParser):
 
 def script_hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def browse(page: Path, acts: str = "", width: int = 1200) -> ReadPage:
+    """Open a page in Chromium, run a script of the test after its own, and read what stands there then.
+
+    The page's policy lets no script run but its own, by its hash; the test's script is allowed beside it.
+    """
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    html = page.read_text(encoding="utf-8")
+    html = html.replace("script-src ", f"script-src 'sha256-{script_hash(acts)}' ", 1)
+    tried = page.with_name(f"tried-{page.name}")
+    tried.write_text(html.replace("</body>", f"<script>{acts}</script></body>"), encoding="utf-8")
+    command = [
+        *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+        f"--window-size={width},900",
+        f"--user-data-dir={page.parent}/profile",
+        tried.resolve().as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return ReadPage(done.stdout)

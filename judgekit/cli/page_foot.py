@@ -1,0 +1,27 @@
+"""The end of a page: what to know about its data, and how it was made."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import judgekit
+from judgekit.cli import output
+from judgekit.evaluation.page import Foot
+from judgekit.text import escaped, short_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MOST_COMMAND = 1000  # characters
+
+
+def build_foot(notices: Sequence[str] = ()) -> Foot:
+    """Build the end of a page: notices of its data and of this command so far, the command, the version."""
+    said = [escaped(line) for line in output.current.notices]
+    command = shlex.join(["judgekit", *output.current.words])
+    return Foot(
+        notices=[*notices, *said],
+        command=short_line(command, _MOST_COMMAND),
+        versions=[f"judgekit {judgekit.__version__}"],
+    )
