@@ -1,9 +1,10 @@
 """How a conversation reads as text: turn after turn, calls of tools and their results among them.
 
 It understands the messages of OpenAI (`role`, `content`, `tool_calls`, `refusal`), the items of its Responses
-API, the content blocks of Anthropic, the `parts` of Gemini and of Vercel's AI SDK, LangChain's messages and
-ShareGPT (`from`, `value`). What a model thought is left out. Images and files are named in brackets. Anything
-else is an error: half a conversation must not be judged for a whole one.
+API, the content blocks of Anthropic and of Amazon Bedrock, the `parts` of Gemini and of Vercel's AI SDK,
+LangChain's messages and ShareGPT (`from`, `value`), and objects with a request's messages and the reply.
+What a model thought is left out. Images and files are named in brackets. Anything else is an error: half a
+conversation must not be judged for a whole one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOOL = "tool"
 _SPEAKERS = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(
-        (ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "aimessagechunk"), ASSISTANT
+        (ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "chatbot", "aimessagechunk"), ASSISTANT
     ),
     **dict.fromkeys((_TOOL, "function", "observation", "ipython"), _TOOL),
 }
@@ -34,7 +35,23 @@ _KINDS = {
     bool: "true or false",
     type(None): "nothing",
 }
-_CONTENT_KEYS = ("content", "value", "parts", "text")
+_CONTENT_KEYS = ("content", "value", "parts", "text", "message")
+_ROLE_KEYS = ("role", "from", "speaker", "sender")
+_LIST_KEYS = ("messages", "contents", "conversation", "conversations")
+# Types of blocks that say only by a key what they are, as Bedrock's and some of Gemini's do.
+_TYPES_BY_KEY = {
+    "toolUse": "tool_use",
+    "toolResult": "tool_result",
+    "reasoningContent": "thinking",
+    "cachePoint": "step-start",
+    "guardContent": "text",
+    "executableCode": "tool_use",
+    "codeExecutionResult": "tool_result",
+    "function_call": "function_call",
+    "function_response": "tool_result",
+    **{medium: medium for medium in ("image", "document", "video", "audio")},
+}
+_CODE = "code"  # in place of a tool's name
 # Of an object in the place of a text.
 _TEXT_KEYS = (
     "text",
@@ -52,7 +69,18 @@ _CALLS = frozenset(
 )
 _RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
 # What is no text is named by the word that its type begins with, or has after `input_`.
-_OTHER_MEDIA = ("image", "audio", "video", "file", "document", "media", "source", "pdf")
+_OTHER_MEDIA = (
+    "image",
+    "audio",
+    "video",
+    "file",
+    "document",
+    "media",
+    "source",
+    "pdf",
+    "search_result",
+    "data-",
+)
 
 
 class NotUnderstoodError(ValueError):
@@ -94,7 +122,7 @@ class _Reader:
         texts = []
         calls = []
         results = []
-        for block in blocks:
+        for block in map(_typed, blocks):
             form = _form_of(block)
             if form == "thought":
                 continue
@@ -120,7 +148,7 @@ class _Reader:
         name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
         keys = ("input", "args", "arguments")
         arguments = next((inner[key] for key in keys if key in inner), None)
-        for key in ("id", "call_id", "tool_call_id", "toolCallId"):
+        for key in ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId"):
             if block.get(key):
                 self.tools[str(block[key])] = name
         if not isinstance(arguments, str):
@@ -133,7 +161,7 @@ class _Reader:
         value = next((inner[key] for key in keys if inner.get(key) is not None), None)
         parts = value if isinstance(value, list) else [value]
         texts = [_result_words(part, where) for part in parts]
-        calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id")
+        calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId")
         call = next((block[key] for key in calls if block.get(key)), None)
         return Turn(self._tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
 
@@ -195,8 +223,9 @@ def read(value: object) -> list[Turn]:
                     f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
                 ) from None
         if isinstance(value, dict):
-            keys = ("messages", "contents", "conversation", "conversations")
-            value = next((value[key] for key in keys if key in value), value)
+            value = _messages_in(value)
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+            value = value[0]  # LangSmith's, of one of several prompts
         if not isinstance(value, list):
             raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
         reader = _Reader()
@@ -208,9 +237,84 @@ def read(value: object) -> list[Turn]:
     return turns
 
 
+def is_message(value: object) -> bool:
+    """Whether a cell is one message of an assistant."""
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        return False
+    is_known = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
+    return is_known and _SPEAKERS.get(value["role"].casefold()) == ASSISTANT
+
+
 def _has_role(message: object) -> bool:
-    keys = ("role", "from", "content", "parts", "lc")
-    return isinstance(message, dict) and not message.keys().isdisjoint(keys)
+    keys = (*_ROLE_KEYS, "content", "parts", "lc")
+    if not isinstance(message, dict):
+        return False
+    return not message.keys().isdisjoint(keys) or _is_item(message)
+
+
+def _messages_in(value: Mapping[str, Any]) -> object:
+    """Find the messages in an object: a list of them, or a request and its reply; else the object itself."""
+    messages: list[object] = []
+    key = next((key for key in _LIST_KEYS if key in value), "")
+    if key and not isinstance(value[key], list):
+        return value[key]
+    if key:
+        messages = value[key]
+    elif isinstance(value.get("output"), list) or "output_text" in value:
+        return _items_in(value)
+    elif value.get("object") == "list" and isinstance(value.get("data"), list):
+        return value["data"]
+    else:
+        return value
+    for reply, part in (("choices", "message"), ("candidates", "content")):
+        choices = value.get(reply)
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            messages = [*messages, {"role": ASSISTANT, **(choices[0].get(part) or {})}]
+    return messages
+
+
+def _items_in(response: Mapping[str, Any]) -> list[object]:
+    """List the items of a request to the Responses API, and those of its reply."""
+    items: list[object] = []
+    if isinstance(response.get("instructions"), str):
+        items.append({"role": "system", "content": response["instructions"]})
+    asked = response.get("input")
+    if isinstance(asked, str):
+        items.append({"role": "user", "content": asked})
+    elif isinstance(asked, list):
+        items += asked
+    if isinstance(response.get("output"), list):
+        return [*items, *response["output"]]
+    return [*items, {"role": ASSISTANT, "content": response["output_text"]}]
+
+
+def _typed(block: object) -> object:
+    """Give a block that says by its only key what it is the type of others; any other block as it is."""
+    if not isinstance(block, dict):
+        return block
+    if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
+        inner = block["toolInvocation"]
+        given = {"input": inner.get("args"), "output": inner.get("result")}
+        return {**inner, **given, "type": "dynamic-tool"}
+    if "type" in block:
+        return block
+    key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), "")
+    if not key:
+        parts = block.get("citationsContent")
+        if isinstance(parts, dict) and isinstance(parts.get("content"), list):
+            texts = [
+                str(part.get("text", "")) for part in parts["content"] if isinstance(part, dict)
+            ]
+            return {"type": "text", "text": "".join(texts)}
+        return block
+    inner = block[key]
+    if key == "guardContent":
+        inner = inner.get("text") if isinstance(inner.get("text"), dict) else inner
+    elif key == "executableCode":
+        inner = {"name": _CODE, "input": inner.get("code")}
+    elif key == "codeExecutionResult":
+        inner = {"name": _CODE, "content": inner.get("output")}
+    return {**inner, "type": _TYPES_BY_KEY[key]}
 
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,19 +339,24 @@ def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_item(message: Mapping[str, Any]) -> bool:
     """Whether this is an item of the Responses API that is no message: a call, a result, a thought."""
-    if "role" in message or "from" in message:
+    if not message.keys().isdisjoint(_ROLE_KEYS):
         return False
     form = _form_of(message)
     return form != "words"
 
 
 def _speaker_of(message: Mapping[str, Any], where: str) -> str:
-    role = message.get("role", message.get("from"))
+    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
     if not isinstance(role, str):
         role = message.get("type")
+    if role is None and isinstance(message.get("parts"), list):
+        return "user"  # Gemini's requests of one message leave it out
     if not isinstance(role, str) or role == "message":
         raise NotUnderstoodError(f"{_EXPECTED}; {where} has no role")
-    return _SPEAKERS.get(role.casefold(), short_line(role, NAME_CHARS))
+    name = role.casefold()
+    # LangChain's classes: HumanMessage, AIMessageChunk.
+    class_name = name.removesuffix("chunk").removesuffix("message")
+    return _SPEAKERS.get(name) or _SPEAKERS.get(class_name) or short_line(role, NAME_CHARS)
 
 
 def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
@@ -257,6 +366,9 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     refusals: list[object] = []
     if isinstance(refusal, str) and refusal:
         refusals.append({"type": "refusal", "refusal": refusal})
+    audio = message.get("audio")
+    if not keys and isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
+        return [audio["transcript"]]
     if not keys:
         is_known = any(key in message for key in _CONTENT_KEYS)
         if is_known or refusals or message.get("tool_calls") or message.get("function_call"):
@@ -285,7 +397,7 @@ def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
         function = call
         if isinstance(call, dict):
             call_id = call.get("id")
-            function = call.get("function", call)
+            function = call.get("function") or call.get("custom") or call
         if not isinstance(function, dict):
             raise NotUnderstoodError(
                 f"{where}: expected an object with name and arguments, got {kind(function)}"
@@ -376,6 +488,8 @@ def _result_words(part: object, where: str) -> str:
     if isinstance(part, dict):
         if isinstance(part.get("text"), str) or _medium_of(part):
             return _words(part, where)
+        if len(part) == 1 and "json" in part:  # Bedrock's
+            part = part["json"]
         return encodable(json.dumps(part, ensure_ascii=False))
     return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
 

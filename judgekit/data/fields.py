@@ -21,6 +21,7 @@ from judgekit import environment
 from judgekit.data import conversation
 from judgekit.data.columns import responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
+from judgekit.data.passages import read_passages
 from judgekit.data.paths import column_of, find_roots, is_path_into, read_cell
 from judgekit.data.presets import read_field
 from judgekit.data.values import parse_json
@@ -52,12 +53,12 @@ JudgeTurn: TypeAlias = Literal["last", "all"]
 
 _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
+_CONTINUED: dict[str, str] = _TABLE["continued"]
 _ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
 _LABELS = ("label", "winner")
-_TEXT_KEYS = ("text", "content", "page_content")
 
 
 class FieldError(InputError):
@@ -97,7 +98,7 @@ class Fields(NamedTuple):
     """Which column gives which field; which others could have given it; and all that give none.
 
     Rows of an `export` have `paths` for some fields: there the column is only a name for messages, "" if the
-    first rows give nothing.
+    first rows give nothing. What `continues` a field stands in another column, and is sent behind it.
     """
 
     columns: Mapping[str, str]
@@ -106,6 +107,7 @@ class Fields(NamedTuple):
     naming: Naming = Naming()
     export: str = ""
     paths: Mapping[str, Sequence[str]] = MappingProxyType({})
+    continues: Mapping[str, str] = MappingProxyType({})
 
     def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """Read what a row gives for a field; None if there's nothing."""
@@ -131,6 +133,8 @@ class Fields(NamedTuple):
                 continue
             verb = "is" if self._is_fixed(field) else "from"
             part = f"{field} {verb} {names_shown([column])}"
+            if field in self.continues:
+                part += f" and {names_shown([self.continues[field]])}"
             passed_over = self.others.get(field)
             if passed_over:
                 part += f" (not {names_shown(passed_over)})"
@@ -193,33 +197,38 @@ def fields_of(
     for field in paths:
         chosen[field] = export.shown.get(field, "") if export else ""
     others = {}
+    continues = {}
     for field, names_of_field in usual.items():
         fitting = [plain_name for plain_name in names_of_field if plain_name in free]
         is_open = field in left_open and field not in given and field not in paths
         if is_open and fitting:
             chosen[field] = free.pop(fitting[0])
+            behind = _CONTINUED.get(fitting[0], "")
+            if behind in free:
+                continues[field] = free.pop(behind)
+                fitting.remove(behind)
             others[field] = [free[plain_name] for plain_name in fitting[1:]]
     _leave_one_way_to_text(task, chosen, given, name, columns, naming)
     if task == "judge" and "text" in chosen and "text" not in given and "text" not in paths:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
     taken = {column_of(name, columns) for name in chosen.values()}
-    taken.update(taken_first)
+    taken.update(taken_first, continues.values())
     columns_of_fields = {}
     other_columns = {}
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
             other_columns[field] = _without(others.get(field, ()), taken)
-    if export is None:
-        return Fields(columns_of_fields, other_columns, _without(columns, taken), naming)
+    unused = [] if closed else _without(columns, taken)
     return Fields(
         columns=columns_of_fields,
         others=other_columns,
-        unused=_without(columns, taken) if export.uses_usual_names else [],
+        unused=unused,
         naming=naming,
-        export=export.name,
+        export="" if export is None else export.name,
         paths={field: paths[field] for field in paths if field in columns_of_fields},
+        continues=continues,
     )
 
 
@@ -368,14 +377,15 @@ def document(
         if getattr(given, role):
             words = _said(fields, row, role)
             about[role] = words if words.strip() else getattr(task, role)
-    has_conversation = "conversation" in fields.columns
-    text_column = fields.name("conversation" if has_conversation else "text")
-    if has_conversation:
-        text, before = _spoken(fields.read(row, "conversation"), text_column, judge_turn)
+    way = "conversation" if "conversation" in fields.columns else "text"
+    text_column = fields.name(way)
+    value = fields.read(row, way)
+    if way == "conversation" or _has_messages(value):
+        text, before = _spoken(value, text_column, judge_turn)
         descriptions = filter(None, (about["description"], before))
         about["description"] = "\n\n".join(descriptions)
     else:
-        text = _said(fields, row, "text")
+        text = _text(value, "text", text_column, fields.naming)
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), alias="text")]
@@ -520,10 +530,18 @@ def _said(fields: Fields, row: DataRow, field: str) -> str:
     value = fields.read(row, field)
     if isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
-    may_be_conversation = field in ("a", "b") or field in fields.paths
-    if may_be_conversation and conversation.is_conversation(value):
+    if field in ("a", "b") and _has_messages(value):
         return _spoken(value, column, "last")[0]
+    if field in fields.continues:
+        more = fields.continues[field]
+        texts = [_text(value, field, column, fields.naming)]
+        texts.append(_text(read_cell(row.columns, more), field, more, fields.naming))
+        return "\n\n".join(text for text in texts if not is_blank(text))
     return _text(value, field, column, fields.naming)
+
+
+def _has_messages(value: object) -> bool:
+    return conversation.is_conversation(value) or conversation.is_message(value)
 
 
 def _text(value: object, field: str, column: str, naming: Naming) -> str:
@@ -554,6 +572,8 @@ def _turns(value: object, column: str) -> list[conversation.Turn]:
 
 def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str]:
     """Return the text of a conversation, and what was said before it; raises as `document`."""
+    if conversation.is_message(value):
+        value = [value]
     turns = [] if value in (None, "") else _turns(value, column)
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
@@ -574,20 +594,12 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
         if inner is not value:
             with suppress(FieldError):
                 return _sources(inner, column, naming)
-    if isinstance(value, dict) and value.keys().isdisjoint(_TEXT_KEYS):
-        value = [{"name": name, "text": text} for name, text in value.items()]
     files = []
-    for number, source in enumerate(value if isinstance(value, list) else [value], 1):
-        name = ""
-        content = source
-        if isinstance(source, dict):
-            names = (source.get(key) for key in ("title", "name", "id"))
-            name = next((str(name) for name in names if name not in (None, "")), "")
-            content = next((source[key] for key in _TEXT_KEYS if key in source), source)
+    for number, (name, content) in enumerate(read_passages(value), 1):
         text = _text(content, "sources", column, naming)
         if not is_blank(text):
-            name = short_line(encodable(name), _NAME_CHARS)
-            files.append(file_of(name or f"source {number}", text))
+            shown_name = short_line(encodable(name), _NAME_CHARS)
+            files.append(file_of(shown_name or f"source {number}", text))
     return files
 
 

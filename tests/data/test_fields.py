@@ -54,7 +54,8 @@ def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # no
             "problem completion solution",
             "text from completion, description from problem, reference from solution",
         ),
-        ("instruction input output", "text from output, description from instruction (not input)"),
+        ("instruction input output", "text from output, description from instruction and input"),
+        ("input question output", "text from output, description from question (not input)"),
         (
             "question answer prediction",
             "text from prediction (not answer), description from question",
@@ -307,6 +308,40 @@ def test_a_cell_of_the_wrong_type_says_what_was_expected(
             [{"page_content": "One."}, {"content": "Two.", "id": 9}],
             {"source 1": "One.", "9": "Two."},
         ),
+        (
+            [{"chunk": "One.", "score": 1}, {"body": "Two."}],
+            {"source 1": "One.", "source 2": "Two."},
+        ),
+        ([{"chunk": {"text": "One.", "id": "c"}}], {"c": "One."}),
+        ([{"node": {"text": "One.", "id_": "n1"}, "score": 1}], {"n1": "One."}),
+        ({"node": {"text": "One."}}, {"source 1": "One."}),
+        ([{"passage": "One."}, {"snippet": "Two."}], {"source 1": "One.", "source 2": "Two."}),
+        ([{"document": {"page_content": "One.", "metadata": {"title": "A"}}}], {"A": "One."}),
+        ([{"page_content": "One.", "metadata": {"source": "a.md"}}], {"source 1": "One."}),
+        ([{"lc": 1, "kwargs": {"page_content": "One.", "metadata": {}}}], {"source 1": "One."}),
+        ([{"payload": {"text": "One."}, "id": 3}], {"3": "One."}),
+        ([{"metadata": {"text": "One."}, "id": "p"}], {"p": "One."}),
+        ([{"content": [{"type": "text", "text": "One."}], "filename": "a.md"}], {"a.md": "One."}),
+        (
+            [{"type": "document", "title": "A", "source": {"type": "text", "data": "One."}}],
+            {"A": "One."},
+        ),
+        (
+            [["Rome", ["One. ", "Two."]], ["Milan", ["Three."]]],
+            {"Rome": "One. Two.", "Milan": "Three."},
+        ),
+        ([["Rome", "One."]], {"Rome": "One."}),
+        ('[["Rome", ["One. ", "Two."]]]', {"Rome": "One. Two."}),
+        (
+            {"title": ["Rome", "Milan"], "sentences": [["One. ", "Two."], ["Three."]]},
+            {"Rome": "One. Two.", "Milan": "Three."},
+        ),
+        (
+            {"passage_text": ["One.", "Two."], "is_selected": [1, 0]},
+            {"source 1": "One.", "source 2": "Two."},
+        ),
+        ({"contexts": ["One.", "Two."], "labels": ["x"]}, {"source 1": "One.", "source 2": "Two."}),
+        ({"chunk": "One.", "body": "Two."}, {"chunk": "One.", "body": "Two."}),
         ("[1] Smith, 2020.", {"source 1": "[1] Smith, 2020."}),
         ("{not: JSON}", {"source 1": "{not: JSON}"}),
         ("[[1]]", {"source 1": "[[1]]"}),
@@ -471,6 +506,199 @@ def test_conversations_of_other_tools_are_read(cell: object, before: str, last: 
     document = judged({"messages": cell})
     assert document.files[0].text == last
     assert document.task.description == before
+
+
+HI = {"role": "user", "content": "Hi"}
+BEDROCK: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"text": "Hi"}, {"image": {"format": "png", "source": {"bytes": "x"}}}]},
+    {"role": "assistant", "content": [
+        {"reasoningContent": {"reasoningText": {"text": "I think"}}}, {"text": "I look."},
+        {"toolUse": {"toolUseId": "t", "name": "look", "input": {"n": 1}}}]},
+    {"role": "user", "content": [
+        {"toolResult": {"toolUseId": "t", "content": [{"json": {"a": 1}}, {"text": "Seen"}]}},
+        {"cachePoint": {"type": "default"}}]},
+    {"role": "assistant", "content": [{"text": "Hello"}]},
+]  # fmt: skip
+RESPONSE: dict[str, Any] = {
+    "instructions": "Be kind.", "input": "Hi",
+    "output": [
+        {"type": "reasoning", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}],
+}  # fmt: skip
+GEMINI_CODE: list[dict[str, Any]] = [
+    {"parts": [{"text": "Hi"}]},
+    {"role": "model", "parts": [
+        {"executableCode": {"language": "PYTHON", "code": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}]},
+    {"role": "model", "parts": [{"function_call": {"name": "look", "args": {}}}]},
+    {"role": "function", "parts": [{"function_response": {"name": "look", "response": {"a": 1}}}]},
+    {"role": "model", "parts": [{"text": "Hello"}]},
+]  # fmt: skip
+AI_SDK_PARTS: list[dict[str, Any]] = [
+    HI,
+    {"role": "assistant", "content": "", "parts": [
+        {"type": "tool-invocation",
+         "toolInvocation": {"toolName": "look", "toolCallId": "c", "args": {"n": 1}, "result": "Seen"}},
+        {"type": "data-weather", "data": {"n": 1}}]},
+    {"role": "assistant", "parts": [{"type": "source-url", "url": "x"}, {"type": "text", "text": "Hello"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "before", "last"),
+    [
+        (
+            BEDROCK,
+            (
+                "user: Hi\n  [image]\nassistant: I look.\n"
+                'assistant calls look({"n": 1})\ntool look: {"a": 1}\n  Seen'
+            ),
+            "Hello",
+        ),
+        ({"system": [{"text": "x"}], "messages": BEDROCK[-1:]}, "", "Hello"),
+        (RESPONSE, "system: Be kind.\nuser: Hi", "Hello"),
+        ({"input": [HI], "output_text": "Hello"}, "user: Hi", "Hello"),
+        ({"object": "list", "data": [HI, *RESPONSE["output"]]}, "user: Hi", "Hello"),
+        (
+            GEMINI_CODE,
+            'user: Hi\nassistant calls code(1)\ntool code: 1\nassistant calls look({})\ntool look: {"a": 1}',
+            "Hello",
+        ),
+        (
+            AI_SDK_PARTS,
+            'user: Hi\nassistant: [data-weather]\nassistant calls look({"n": 1})\ntool look: Seen',
+            "[source-url]\nHello",
+        ),
+        (
+            [
+                {"type": "HumanMessage", "content": "Hi"},
+                {"type": "AIMessageChunk", "content": "Hello"},
+            ],
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            {
+                "messages": [
+                    [{"type": "human", "content": "Hi"}, {"type": "ai", "content": "Hello"}]
+                ]
+            },
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            [{"speaker": "user", "text": "Hi"}, {"speaker": "bot", "text": "Hello"}],
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            [{"role": "USER", "message": "Hi"}, {"role": "CHATBOT", "message": "Hello"}],
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            {"messages": [HI], "choices": [{"message": {"role": "assistant", "content": "Hello"}}]},
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            {"contents": [HI], "candidates": [{"content": {"parts": [{"text": "Hello"}]}}]},
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            [HI, {"role": "assistant", "content": None, "audio": {"transcript": "Hello"}}],
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            [
+                {"role": "user", "content": [{"type": "search_result", "content": []}]},
+                {
+                    "role": "assistant",
+                    "content": [{"citationsContent": {"content": [{"text": "Hello"}]}}],
+                },
+            ],
+            "user: [search_result]",
+            "Hello",
+        ),
+        (
+            [
+                {"role": "user", "content": [{"guardContent": {"text": {"text": "Hi"}}}]},
+                RESPONSE["output"][1],
+            ],
+            "user: Hi",
+            "Hello",
+        ),
+        (
+            [
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"type": "custom", "custom": {"name": "look", "input": "x"}}],
+                },
+                RESPONSE["output"][1],
+            ],
+            "assistant calls look(x)",
+            "Hello",
+        ),
+    ],
+)
+def test_conversations_in_more_forms_are_read(cell: object, before: str, last: str) -> None:
+    document = judged({"messages": cell})
+    assert document.files[0].text == last
+    assert document.task.description == before
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        [HI, {"role": "assistant", "content": "Hello"}],
+        [{"role": "assistant", "content": "Hello"}],
+        {"role": "assistant", "content": "Hello"},
+        {"role": "model", "parts": [{"text": "Hello"}]},
+        RESPONSE["output"],
+    ],
+)
+def test_messages_in_the_place_of_a_text_are_read(cell: object) -> None:
+    assert judged({"output": cell}).files[0].text == "Hello"
+
+
+def test_messages_in_the_place_of_a_text_bring_what_was_said_before() -> None:
+    cell = [HI, {"role": "assistant", "content": "Hello"}]
+    assert judged({"output": cell}).task.description == "user: Hi"
+
+
+@pytest.mark.parametrize(
+    ("columns", "description"),
+    [
+        ({"instruction": "Sum up.", "input": "A story."}, "Sum up.\n\nA story."),
+        ({"instruction": "Sum up.", "input": ""}, "Sum up."),
+        ({"instruction": "Sum up.", "input": None}, "Sum up."),
+        ({"instruction": "", "input": "A story."}, "A story."),
+        ({"Instruction": "Add.", "Input": 3}, "Add.\n\n3"),
+        ({"question": "Why?", "instruction": "Sum up.", "input": "A story."}, "Why?"),
+    ],
+)
+def test_an_instruction_goes_on_with_its_input(columns: dict[str, Any], description: str) -> None:
+    assert judged({**columns, "output": "a"}).task.description == description
+
+
+def test_the_prompt_of_two_texts_goes_on_with_the_input() -> None:
+    columns = {"instruction": "Sum up.", "input": "A story.", "output_1": "a", "output_2": "b"}
+    assert compared(columns).prompt == "Sum up.\n\nA story."
+
+
+def test_two_messages_are_compared() -> None:
+    said = [{"role": "assistant", "content": text} for text in ("Yes", "No")]
+    found = compared({"prompt": "Why?", "response_a": said[0], "response_b": said[1]})
+    assert [file.text for file in found.files] == ["Yes", "No"]
+
+
+def test_what_two_conversations_share_is_their_prompt() -> None:
+    sides = [[HI, {"role": "assistant", "content": text}] for text in ("Yes", "No")]
+    found = compared({"chosen": sides[0], "rejected": sides[1]})
+    assert found.prompt == "Hi"
+    assert [file.text for file in found.files] == ["Yes", "No"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,168 @@
+"""Sources of a row, in the forms in which retrievers and datasets give them: each has a name and its text.
+
+A list of texts or objects, an object with a text for each name, columns of lists, or titles with sentences.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Where an object has its text. With the usual keys its name is in `_NAMES`, with others in more places.
+_USUAL_KEYS = ("text", "content", "page_content")
+_MORE_KEYS = (
+    "chunk",
+    "chunk_text",
+    "body",
+    "passage",
+    "passage_text",
+    "snippet",
+    "paragraph",
+    "segment",
+    "sentences",
+    "contexts",
+    "data",
+)
+_WRAPPINGS = (
+    "node",
+    "chunk",
+    "document",
+    "doc",
+    "passage",
+    "kwargs",
+    "payload",
+    "source",
+    "metadata",
+)
+_NAMES = ("title", "name", "id")
+_MORE_NAMES = (*_NAMES, "filename", "file_name", "source", "url", "id_", "_id", "doc_id", "docid")
+_LISTS = ("sentences", "passage_text", "contexts", "passages", "texts", "chunks", "paragraphs")
+_TITLES = ("title", "titles")
+_PAIR = 2
+
+
+class Passage(NamedTuple):
+    """A source: its name, "" if it has none, and its text, or whatever stands in a text's place."""
+
+    name: str
+    content: Any
+
+
+def read_passages(value: object) -> list[Passage]:
+    """Read the sources in a cell."""
+    if isinstance(value, dict):
+        return _read_object(value)
+    if isinstance(value, list):
+        return [_read_item(item) for item in value]
+    return [Passage("", value)]
+
+
+def _read_object(value: Mapping[str, Any]) -> list[Passage]:
+    """Read an object: one source, columns of lists, or a text for each name."""
+    if not value.keys().isdisjoint(_USUAL_KEYS):
+        return [_read_item(value)]
+    if not any(isinstance(part, list | dict) for part in value.values()):
+        return [Passage(name, text) for name, text in value.items()]
+    columns = _read_columns(value)
+    if columns is not None:
+        return columns
+    if any(isinstance(value.get(key), dict) for key in _WRAPPINGS):
+        return [_read_item(value)]
+    if len(value) == 1:
+        (inner,) = value.values()
+        if isinstance(inner, list):
+            return read_passages(inner)
+    passages = []
+    for name, part in value.items():
+        passage = _read_item(part)
+        passages.append(Passage(name, passage.content))
+    return passages
+
+
+def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
+    """Read columns of lists, such as HotpotQA's titles and sentences; None if there are none."""
+    texts = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+    if texts is None or len(value) == 1:
+        return None
+    titles: list[Any] = next(
+        (value[key] for key in _TITLES if isinstance(value.get(key), list)), []
+    )
+    passages = []
+    for number, text in enumerate(texts):
+        title = str(titles[number]) if len(titles) == len(texts) else ""
+        passages.append(Passage(title, _read_parts(text)))
+    return passages
+
+
+def _read_item(item: object) -> Passage:
+    """Read one source; what isn't understood stays as it is."""
+    if isinstance(item, list):
+        return _read_pair(item)
+    if not isinstance(item, dict):
+        return Passage("", item)
+    for key in _USUAL_KEYS:
+        if key in item:
+            return _read_text(item, item[key])
+    for key in _MORE_KEYS:
+        if isinstance(item.get(key), str | list):
+            return Passage(_name_of(item, _MORE_NAMES), _read_parts(item[key]))
+    for key in _WRAPPINGS:
+        if isinstance(item.get(key), dict):
+            passage = _read_item(item[key])
+            if passage.content is not item[key]:
+                name = _name_of(item[key], _MORE_NAMES) or passage.name
+                return Passage(_name_of(item, _MORE_NAMES) or name, passage.content)
+    return Passage(_name_of(item, _NAMES), item)
+
+
+def _read_text(item: Mapping[str, Any], text: object) -> Passage:
+    """Read an object with one of the usual keys, whose text may be a list of blocks."""
+    if isinstance(text, list):
+        return Passage(_name_of(item, _MORE_NAMES), _read_parts(text))
+    if isinstance(text, dict):
+        inner = _read_item(text)
+        return Passage(_name_of(item, _MORE_NAMES) or inner.name, inner.content)
+    return Passage(_name_of(item, _NAMES), text)
+
+
+def _read_pair(items: Sequence[Any]) -> Passage:
+    """Read a title with its sentences, or a source with its score; any other list stays as it is."""
+    if len(items) != _PAIR:
+        return Passage("", items)
+    first, second = items
+    if isinstance(second, int | float) and isinstance(first, str | dict):
+        return _read_item(first)
+    if isinstance(first, str) and isinstance(second, str | list):
+        return Passage(first, _read_parts(second))
+    return Passage("", items)
+
+
+def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Join the sentences or the blocks of a text; anything else stays as it is."""
+    if not isinstance(parts, list):
+        return parts
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    are_texts = texts and all(isinstance(text, str) for text in texts)
+    return _join(texts) if are_texts else parts
+
+
+def _join(sentences: Sequence[Any]) -> str:
+    """Join sentences, with a blank between those that have none."""
+    text = ""
+    for sentence in sentences:
+        has_blank = not text or text[-1].isspace() or not sentence or sentence[0].isspace()
+        text += sentence if has_blank else f" {sentence}"
+    return text
+
+
+def _name_of(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+    for key in keys:
+        value = item.get(key)
+        if value not in (None, "") and not isinstance(value, list | dict):
+            return str(value)
+    metadata = item.get("metadata")
+    if keys is _MORE_NAMES and isinstance(metadata, dict):
+        return _name_of(metadata, _NAMES)
+    return ""
