@@ -24,6 +24,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 import judgekit
+from judgekit.cli.common import WHOLE_HELP
 from judgekit.cli.formats import table
 from judgekit.cli.output import strip_colours
 from judgekit.gate import WORDS
@@ -129,7 +130,7 @@ def broken_links(root: Path) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def commands() -> dict[str, str]:
-    """Return the help of every command that is not hidden, as a user sees it in a terminal of fixed width."""
+    """Return the whole help of every command that is not hidden, as a terminal of fixed width shows it."""
     from judgekit.cli.app import application  # noqa: PLC0415 - the checks of pages alone run without it
 
     return dict(_helps("judgekit", application(), None))
@@ -137,6 +138,7 @@ def commands() -> dict[str, str]:
 
 def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's own
     context = command.make_context(name, [], parent, resilient_parsing=True, terminal_width=WIDTH)
+    context.meta[WHOLE_HELP] = True
     text = "\n".join(line.rstrip() for line in context.get_help().strip("\n").splitlines())
     yield context.command_path, f"{text}\n"
     for inner, each in getattr(command, "commands", {}).items():

@@ -12,11 +12,16 @@ from typer.core import TyperOption
 from judgekit import environment
 from judgekit.cli import output
 
+WHOLE_HELP = "judgekit.whole_help"
+"""The key of a context's notes that says that all options are to be listed."""
 _LONGEST = 1000  # characters; no summary is cut
 
 
-def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
-    """Add to a command and those below it the options that all understand, and what their help lacks."""
+def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
+    """Add to a command and those below it the options that all understand, and what their help lacks.
+
+    `path` are the names by which a command is called.
+    """
     for names, help_ in _OPTIONS.items():
         option = TyperOption(
             param_decls=[*names],
@@ -31,10 +36,14 @@ def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's
     subcommands = getattr(command, "commands", {})
     if subcommands:
         command.format_commands = functools.partial(_write_commands, subcommands)
+    groups = help_table()["options"].get(path)
+    if groups:
+        command.params.append(_option_of_whole_help())
+        command.format_options = functools.partial(_write_options, command, groups)
     if not subcommands or command.invoke_without_command:
         command.format_epilog = _write_example
-    for subcommand in subcommands.values():
-        extend(subcommand, top=False)
+    for name, subcommand in subcommands.items():
+        extend(subcommand, path=f"{path} {name}".strip(), top=False)
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
@@ -46,6 +55,48 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
         for name in names:
             if name in commands:
                 rows.append((name.ljust(width), commands[name].get_short_help_str(_LONGEST)))
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def _option_of_whole_help() -> TyperOption:
+    return TyperOption(
+        param_decls=["--help-all"],
+        callback=_print_whole_help,
+        help="Show all options and exit.",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+    )
+
+
+def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  # noqa: ANN401 - typer's own
+    if is_given:
+        context.meta[WHOLE_HELP] = True
+        output.say(context.get_help())
+        raise typer.Exit
+
+
+def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
+    """Write the options in groups; those that stand in none only if the whole help is wanted."""
+    arguments = []
+    records = {}
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None:
+            continue
+        if parameter.param_type_name == "argument":
+            arguments.append(record)
+        else:
+            records[max(parameter.opts, key=len)] = record
+    sections = {"Arguments": arguments}
+    for title, names in groups.items():
+        sections[title] = [records.pop(name) for name in names]
+    about_help = [records.pop(name) for name in ("--help", "--help-all")]
+    if ctx.meta.get(WHOLE_HELP):
+        sections["Other options"] = list(records.values())
+    sections["Help"] = about_help
+    for title, rows in sections.items():
         with formatter.section(title):
             formatter.write_dl(rows)
 

@@ -16,7 +16,7 @@ from judgekit.cli.output_files import refuse_read_file, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, shares
-from judgekit.text import counted, escaped
+from judgekit.text import counted, encodable, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -237,11 +237,19 @@ _NO_LIMITS = _Limits(None, None, None, None)
 
 
 def _open_rows(path: str) -> Rows:
-    """Open a file of results or labels, and say how it's read if it's unusual."""
+    """Open a file of results or labels, and say how it's read if it's unusual.
+
+    Behind a table without whole verdicts stand the lines that it was written from.
+    """
+    from judgekit.data.results import lines_behind
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import Reading
 
-    return open_rows(path, sys.stdin.buffer, Reading(listener=note))
+    lines = lines_behind(path)
+    rows = open_rows(lines, sys.stdin.buffer, Reading(listener=note))
+    if lines != path:
+        rows.name = encodable(path)
+    return rows
 
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:

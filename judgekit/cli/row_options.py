@@ -96,6 +96,8 @@ _TRUST = Option(
 
 TrustResults = Annotated[bool, _TRUST]
 
+Full = Annotated[bool, Option("--full", help="In CSV or TSV: write the whole verdicts, too.")]
+
 Limit = Annotated[
     int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")
 ]
@@ -188,6 +190,7 @@ class DataOptions(NamedTuple):
     encoding: str | None = None
     delimiter: str | None = None
     other_data: str | None = None
+    full: bool = False
 
     @property
     def has_row_options(self) -> bool:
@@ -240,6 +243,9 @@ class DataOptions(NamedTuple):
             raise UsageError(
                 "--trust-results is for an --out, and without --fresh, which loses its rows"
             )
+        if self.full and not (self.out and tables.is_lean(self.out)):
+            problem = "other results have the whole verdicts; leave it out"
+            raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
         if self.batch_fallback != "live" and not self.batch:
             raise UsageError("--batch-fallback is for --batch; give both")
         if self.batch and self.out is None:

@@ -92,6 +92,7 @@ class RowPrinter:
         """Read the results from OUT, or those that were kept; None if there's none."""
         from judgekit.cli.report import sum_up
         from judgekit.data.labels import results
+        from judgekit.data.results import lines_behind
         from judgekit.data.rows import open_rows
 
         path = self._out
@@ -102,6 +103,6 @@ class RowPrinter:
             path = self._kept.name
         if path is None:
             return None
-        rows = open_rows(path, io.BytesIO())
+        rows = open_rows(lines_behind(path), io.BytesIO())
         rows.name = name
         return sum_up(results(rows), worst=self._printing.worst)

@@ -239,6 +239,7 @@ def _judge_here(job: _Job) -> _Outcome:
         job.printer.add_line,
         fresh=options.fresh,
         trust=options.trust_results,
+        full=options.full,
         source=source,
     )
     with results:

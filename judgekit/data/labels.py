@@ -137,6 +137,7 @@ class ResultFile:
 
     def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
         self.name = rows.name
+        self._is_table = _is_table(rows)
         self._is_lasting = rows.lasting
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
@@ -193,7 +194,14 @@ class ResultFile:
     def __iter__(self) -> Iterator[ResultRow]:
         ids = Ids()
         with closing(ids):
-            answers = _answers(self._rows, self.name, "verdict", ["verdict"], self._columns)
+            answers = _answers(
+                self._rows,
+                self.name,
+                "verdict",
+                ["verdict"],
+                self._columns,
+                is_table=self._is_table,
+            )
             for row, row_id, value in answers:
                 where = f"{self.name}: row {row.number}"
                 word = self._word_of(value)
@@ -403,9 +411,9 @@ def _labels_of(
     field = "winner" if task == "compare" else "label"
     if task == "compare" and field not in columns.given:
         marked = map(_with_one_winner, rows)
-        yield from _answers(marked, rows.name, field, names, columns)
+        yield from _answers(marked, rows.name, field, names, columns, is_table=_is_table(rows))
     else:
-        yield from _answers(rows, rows.name, field, names, columns)
+        yield from _answers(rows, rows.name, field, names, columns, is_table=_is_table(rows))
 
 
 def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
@@ -435,7 +443,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
     for row in stream:
         if isinstance(row, UnreadableRow):
             raise unreadable(rows.name, row, 0)
-        if _is_table(rows.name):
+        if _is_table(rows):
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         where = f"{rows.name}: row {row.number}"
@@ -466,12 +474,14 @@ def _answers(
     field: str,
     names: Sequence[str],
     columns: NamedColumns,
+    *,
+    is_table: bool,
 ) -> Iterator[tuple[DataRow, str, object]]:
     """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
     for row in rows:
         if isinstance(row, UnreadableRow):
             raise unreadable(file, row, 0)
-        if _is_table(file):
+        if is_table:
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, file)
         column = columns.column_of(row.columns, field, names)
@@ -482,8 +492,9 @@ def _answers(
         yield row, row_id, row.columns[column]
 
 
-def _is_table(file: str) -> bool:
-    return Path(file).suffix.lower() in DELIMITERS
+def _is_table(rows: Rows) -> bool:
+    """Whether rows are read from a file in which cells are defused."""
+    return Path(rows.read_from).suffix.lower() in DELIMITERS
 
 
 def _without_defusing(row: DataRow) -> DataRow:
@@ -556,7 +567,8 @@ def _add_sample(
     if target.exists():
         raw = target.read_bytes()
         sheet = open_rows(path, io.BytesIO())
-        for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns):
+        answers = _answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
+        for _, row_id, _ in answers:
             ids_there.add(row_id)
     rows = []
     for result in _draw(results, count, without=ids_there):

@@ -265,16 +265,20 @@ class Results:
 class _File(Results):
     """Results in a file; see the module."""
 
-    def __init__(self, out: str, *, fresh: bool, trust: bool, source: Rows | None) -> None:
+    def __init__(
+        self, out: str, *, fresh: bool, trust: bool, full: bool, source: Rows | None
+    ) -> None:
         self.name = encodable(out)
         self._fresh = fresh
         self._key = seals.state_key()
         self._path = Path(place_of(out))
         self._writer = tables.writer_of(str(self._path))  # None where OUT is JSON Lines
+        is_lean = not full and tables.is_lean(str(self._path))
+        self._left_out = RECORD_COLUMNS if is_lean else ()
         if self._writer is None:
             self._part = self._path
         else:
-            self._part = self._path.with_name(f"{self._path.name}.part.jsonl")
+            self._part = part_file_of(self._path)
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
@@ -425,12 +429,13 @@ class _File(Results):
         time_of_lines = self._part.stat().st_mtime_ns
         if not is_changed and self._written() == time_of_lines and self._is_as_written():
             return
-        tables.write_table(writer, self._part, self._path, OURS, self._schema)
+        tables.write_table(
+            writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
+        )
         # The same time is the sign that it holds just these rows.
         os.utime(self._path, ns=(time_of_lines, time_of_lines))
         if self._stamp_file is not None:
-            stamp = environment.stamp(str(self._path))
-            self._stamp_file.write_text(repr(stamp), encoding="ascii")
+            self._stamp_file.write_text(self._stamp(), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
@@ -455,11 +460,15 @@ class _File(Results):
     def _is_as_written(self) -> bool:
         """Whether OUT is the very file that this user wrote: a clone may bring another one as old."""
         try:
-            stamp = repr(environment.stamp(str(self._path)))
             file = self._stamp_file
-            return file is not None and file.read_text(encoding="ascii") == stamp
+            return file is not None and file.read_text(encoding="ascii") == self._stamp()
         except (OSError, ValueError):
             return False
+
+    def _stamp(self) -> str:
+        """Describe OUT as it is now, and what it leaves out; raises `OSError`."""
+        stamp = repr(environment.stamp(str(self._path)))
+        return f"{stamp} without {','.join(self._left_out)}" if self._left_out else stamp
 
     def _check_table(self) -> None:
         """Raise `UsageError` for a CSV or Parquet file with rows that are not in the part file."""
@@ -481,10 +490,16 @@ class _File(Results):
         try:
             with tempfile.TemporaryDirectory() as folder:
                 table = Path(folder) / f"table{self._path.suffix}"
-                tables.write_table(self._writer, self._part, table, OURS, self._schema)
-                return filecmp.cmp(table, self._path, shallow=False)
+                # An earlier run may have written it with or without the whole verdicts.
+                for left_out in ((), RECORD_COLUMNS):
+                    tables.write_table(
+                        self._writer, self._part, table, OURS, self._schema, left_out=left_out
+                    )
+                    if filecmp.cmp(table, self._path, shallow=False):
+                        return True
         except (OSError, ValueError):  # a torn line, say
-            return False
+            pass
+        return False
 
     def _write_error(self, error: OSError) -> InputError:
         return write_error(self.name, str(self._path.parent), error)
@@ -593,9 +608,12 @@ def open_results(
     *,
     fresh: bool,
     trust: bool = False,
+    full: bool = False,
     source: Rows | None = None,
 ) -> Results:
     """Return where results go: a file that is resumed, unless `fresh`, or JSON Lines by `stdout` for None.
+
+    With `full` a table for people has the whole verdict of each row, too.
 
     With `trust`, rows count that do not verify, and are sealed; else they are a `UsageError`.
 
@@ -611,7 +629,27 @@ def open_results(
     writer = tables.writer_of(out)
     if writer is not None:
         writer.check(out)  # what is missing is said before anything is judged
-    return _File(out, fresh=fresh, trust=trust, source=source)
+    return _File(out, fresh=fresh, trust=trust, full=full, source=source)
+
+
+def part_file_of(table: Path) -> Path:
+    """Return the file with a line for each row from which a table is written."""
+    return table.with_name(f"{table.name}.part.jsonl")
+
+
+def lines_behind(path: str) -> str:
+    """Return the lines from which a table that leaves something out was written, else the path itself.
+
+    They have whole verdicts. A table that was changed or copied since stands for itself.
+    """
+    if not tables.is_lean(path):
+        return path
+    part = part_file_of(Path(path))
+    try:
+        is_as_written = Path(path).stat().st_mtime_ns == part.stat().st_mtime_ns
+    except (OSError, ValueError):
+        return path
+    return str(part) if is_as_written else path
 
 
 def place_of(out: str) -> str:

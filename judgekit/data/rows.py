@@ -167,9 +167,10 @@ def _has_rows(name: str) -> bool:
 class Rows:
     """The rows of one input. Each iteration reads it from the start; standard input can be read once.
 
-    `name` is for messages; `paths` are the files or folders on this machine that are read; `schema` is that
-    of the first file whose columns have types, else None; `can_split` as `RowFiles` has it. Iterating raises
-    `InputError` if the file itself can be read no further.
+    `name` is for messages, and may be set to another one; `read_from` is what's read. `paths` are the files
+    or folders on this machine that are read; `schema` is that of the first file whose columns have types,
+    else None; `can_split` as `RowFiles` has it. Iterating raises `InputError` if the file itself can be read
+    no further.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class Rows:
             self.name = "standard input"
         else:
             self.name = encodable(path)
+        self.read_from = self.name
         self.lasting = path != STDIN
         self.schema = schema
         self.can_split = can_split

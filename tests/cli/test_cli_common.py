@@ -196,3 +196,31 @@ def test_colours_are_forced_unless_they_are_refused(
     assert "\x1b[1m" in judgekit("search", "token").out
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in judgekit("search", "token").out
+
+
+@pytest.mark.parametrize("command", ["judge", "compare"])
+def test_a_long_help_fits_on_a_screen_and_a_half(
+    judgekit: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = judgekit(command, "--help").out.strip().split("\n")
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("command", ["judge", "compare"])
+def test_the_whole_help_has_every_option_once(judgekit: Run, command: str) -> None:
+    whole = judgekit(command, "--help-all").out
+    wanted = application(command).commands[command].params
+    for option in wanted:
+        if option.param_type_name == "option" and not option.hidden:
+            name = max(option.opts, key=len)
+            assert len(re.findall(rf"^  (?:-\w, )?{name}(?= |$)", whole, re.MULTILINE)) == 1, name
+
+
+def test_a_short_help_leaves_options_out(judgekit: Run) -> None:
+    assert "--ray-address" not in judgekit("judge", "--help").out
+
+
+def test_other_commands_of_a_name_keep_their_help(judgekit: Run) -> None:
+    assert "--repeat" in judgekit("eval", "judge", "--help").out

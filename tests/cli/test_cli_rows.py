@@ -98,7 +98,7 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
 def test_csv_says_the_same_as_json_lines(served: Served) -> None:
     write([row(1), row(2, "TODO\nTODO", tags=["x"])])
     served(by_content, *INTO)
-    served(by_content, *JUDGE, "--out", "out.csv")
+    served(by_content, *JUDGE, "--out", "out.csv", "--full")
     with Path("out.csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
     for cells, found in zip(table, read(), strict=True):
@@ -113,6 +113,55 @@ def test_csv_says_the_same_as_json_lines(served: Served) -> None:
         0,
         "2 rows in out.csv: 1 accept, 1 reject",
     )
+
+
+def header_of(path: str) -> list[str]:
+    with Path(path).open(newline="") as file:
+        return next(csv.reader(file))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_table_for_people_is_lean(served: Served, ending: str) -> None:
+    write([row(1)])
+    served(by_content, *JUDGE, "--out", f"out.{ending}")
+    header = Path(f"out.{ending}").read_text().split("\n")[0]
+    assert "reasoning" in header
+    assert "judged" not in header
+
+
+def test_a_report_of_a_lean_table_has_tiers_and_texts(served: Served, judgekit: Run) -> None:
+    write([row(1), row(2, "TODO")])
+    served(by_content, *JUDGE, "--out", "out.csv")
+    found = judgekit("report", "out.csv", "--json").json
+    assert found["file"] == "out.csv"
+    assert found["tiers"]["quick"]["answered"] == 2
+    assert found["judged_by"]
+
+
+def test_a_report_of_a_changed_table_is_about_the_table(served: Served, judgekit: Run) -> None:
+    write([row(1), row(2, "TODO")])
+    served(by_content, *JUDGE, "--out", "out.csv")
+    lines = Path("out.csv").read_bytes().split(b"\r\n")
+    Path("out.csv").write_bytes(b"\r\n".join(lines[:2]))
+    found = judgekit("report", "out.csv", "--json").json
+    assert (found["rows"], found["tiers"]) == (1, {})
+
+
+def test_the_same_run_with_full_writes_the_table_again(served: Served) -> None:
+    write([row(1)])
+    served(by_content, *JUDGE, "--out", "out.csv")
+    _, asked = served(by_content, *JUDGE, "--out", "out.csv", "--full")
+    assert asked == []
+    assert "judged" in header_of("out.csv")
+    served(by_content, *JUDGE, "--out", "out.csv")
+    assert "judged" not in header_of("out.csv")
+
+
+@pytest.mark.parametrize("more", [("--out", "out.jsonl"), ()])
+def test_full_is_for_lean_tables(judgekit: Run, more: tuple[str, ...]) -> None:
+    write([row(1)])
+    done = judgekit(*JUDGE, "--full", *more)
+    assert (done.code, "--full is for an --out in CSV or TSV" in done.err) == (64, True)
 
 
 def test_without_out_results_are_printed(served: Served) -> None:

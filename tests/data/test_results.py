@@ -409,7 +409,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
     own = {name for row in wanted for name in row}
     for ending in ("jsonl", "csv", "tsv", "parquet"):
         out = tmp_path / f"out.{ending}"
-        with opened(out, fresh=True) as results:
+        with open_results(str(out), print, fresh=True, full=True) as results:
             for row in wanted:
                 results.add(row)
             results.write_out()

@@ -16,7 +16,7 @@ from judgekit import outputs
 from judgekit.text import defused
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -65,17 +65,19 @@ class TableWriter(Protocol):
 class ResultFormat(NamedTuple):
     """A format of files of results: their endings, the usual one first, and its module.
 
-    JSON Lines have no module: a row is written as soon as it is judged.
+    JSON Lines have no module: a row is written as soon as it is judged. `is_lean`: people read it, so it
+    leaves out the whole verdict of each row, unless that's wanted.
     """
 
     endings: tuple[str, ...]
     module: str | None
+    is_lean: bool = False
 
 
 RESULT_FORMATS = (
     ResultFormat((".jsonl", ".ndjson"), None),
-    ResultFormat((".csv",), "delimited"),
-    ResultFormat((".tsv",), "delimited"),
+    ResultFormat((".csv",), "delimited", is_lean=True),
+    ResultFormat((".tsv",), "delimited", is_lean=True),
     ResultFormat((".parquet",), "parquet"),
 )
 """The formats, in the order in which messages and the help list them."""
@@ -101,19 +103,31 @@ def writer_of(path: str) -> TableWriter | None:
     return cast("TableWriter", import_module(f"{__name__}.{format_.module}"))
 
 
+def is_lean(path: str) -> bool:
+    """Whether a file of results leaves out the whole verdict, by its name."""
+    format_ = find_format(path)
+    return format_ is not None and format_.is_lean
+
+
 def write_table(
-    writer: TableWriter, part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None
+    writer: TableWriter,
+    part: Path,
+    target: Path,
+    ours: Sequence[str],
+    schema: pa.Schema | None,
+    left_out: Collection[str] = (),
 ) -> None:
     """Write the rows of a file of JSON Lines as a table; raises `OSError`.
 
-    `ours` are the columns behind a row's own ones; `scores` becomes a column for each score. A nested value,
-    and `judged`, is text: JSON. In Parquet a column keeps its type of `schema` where all cells fit it. Else
-    it has the type that all its values share, or is text.
+    `ours` are the columns behind a row's own ones, of which some may be `left_out`; `scores` becomes a column
+    for each score. A nested value, and `judged`, is text: JSON. In Parquet a column keeps its type of
+    `schema` where all cells fit it. Else it has the type that all its values share, or is text.
     """
     columns = ColumnKinds(ours)
     for _, row in _lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
+    kinds = {name: held for name, held in kinds.items() if name not in left_out}
     # Bytes have become text, some of them as Base64: as bytes again they would be others.
     types = {}
     for column in schema or ():
