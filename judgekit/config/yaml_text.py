@@ -125,7 +125,7 @@ def _plainly(problem: str | None) -> str:
     return _QUOTED.sub("", words)
 
 
-def put(path: Path, section: str, key: str, value: str | float) -> None:
+def put(path: Path, section: str, key: str, value: object) -> None:
     """Set `key` in a `section` of a YAML file, as `edited` does; raises `ConfigError` if it cannot."""
 
     def put_in(data: dict[str, Any]) -> None:

@@ -1,0 +1,200 @@
+"""`judgekit init`: three questions, then a configuration, a rubric to edit, and the command to run."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from typer import Option
+
+from judgekit.cli.output import note, project_path, say
+from judgekit.errors import InputError, JudgekitError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.data.fields import TaskName
+
+
+class _Subject(NamedTuple):
+    """Something that people judge: in a few words, the rubric to begin with, and what judges it.
+
+    `task` is None for documents, which are files rather than rows.
+    """
+
+    description: str
+    rubric: str
+    task: TaskName | None = "judge"
+
+
+SUBJECTS = {
+    "answers": _Subject("answers of a model, one in each row", "answer-quality"),
+    "expected": _Subject("answers beside the expected ones", "answer-correctness"),
+    "sources": _Subject("texts beside their sources, as in RAG", "groundedness"),
+    "pairs": _Subject("two answers in each row: which is better?", "answer-preference", "compare"),
+    "documents": _Subject("files, or a folder of them", "kls", None),
+}
+_WHAT = Option(metavar="|".join(SUBJECTS), help="What you judge.")
+_MODEL = Option(help="The first model to ask, as provider/model.")
+_WHERE = Option(metavar="PATH", help="The file of rows, or the documents.")
+_LATER = "later"
+
+
+def init(
+    what: Annotated[str | None, _WHAT] = None,
+    model: Annotated[str | None, _MODEL] = None,
+    where: Annotated[str | None, _WHERE] = None,
+) -> None:
+    """Ask what you judge, with which model, and where it is; write a configuration and a rubric to edit.
+
+    Nothing is overwritten, and nothing is sent. Options answer the questions beforehand.
+    """
+    answers = {"--what": what, "--model": model, "--where": where}
+    _require_terminal([option for option, answer in answers.items() if answer is None])
+    if what is None:
+        for name, subject in SUBJECTS.items():
+            note(f"{name:<10} {subject.description}")
+        what = _ask("What do you judge?", _check_what, default="answers")
+    subject = SUBJECTS[_check_what(what)]
+    if model is None:
+        model = _ask("Which model?", _check_model, default=_find_usable_model())
+    model = _check_model(model)
+    if where is None:
+        where = _ask("Where is it (a path)?", lambda path: _check_where(path, subject))
+    where = _check_where(where, subject)
+    rubric_file = _begin_rubric(what, subject)
+    rubric = rubric_file.stem.partition("@")[0]
+    _write_configuration(rubric, subject, model)
+    say(f"Next: edit {_shown(rubric_file)}, and run")
+    for command in _list_commands(where, subject, rubric):
+        say(f"  {command}")
+
+
+def _require_terminal(missing: list[str]) -> None:
+    from judgekit.ledger.labels import at_terminal
+
+    if missing and not at_terminal():
+        raise UsageError(f"no terminal to ask questions at; give {', '.join(missing)}")
+
+
+def _ask(question: str, check: Callable[[str], str], default: str | None = None) -> str:
+    """Ask until the answer is one."""
+
+    def read(answer: str) -> str:
+        try:
+            return check(answer)
+        except JudgekitError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return str(typer.prompt(question, default=default, value_proc=read, err=True))
+
+
+def _check_what(what: str) -> str:
+    if what not in SUBJECTS:
+        raise UsageError(f"--what {what}: expected one of {', '.join(SUBJECTS)}")
+    return what
+
+
+def _check_model(model: str) -> str:
+    """Return the name of a model as it was given; raises `UsageError` for an unknown provider."""
+    from judgekit.providers import registry
+    from judgekit.providers.resolve import profile_of
+
+    if model == _LATER:
+        return model
+    profile, _ = profile_of(model, registry.profiles())
+    if profile is None:
+        names = ", ".join(profile.provider for profile in registry.profiles())
+        problem = "expected PROVIDER/MODEL, or later"
+        raise UsageError(f"--model {model}: {problem}; providers are {names}")
+    return model
+
+
+def _find_usable_model() -> str:
+    """Name the quick model of the first provider that can be used here."""
+    from judgekit.providers.resolve import provider_report
+
+    for state in provider_report(os.environ):
+        if state.usable and state.models:
+            return next(iter(state.models.values()))
+    note("no model can be asked yet; judgekit provider list says what each provider needs")
+    return _LATER
+
+
+def _check_where(where: str, subject: _Subject) -> str:
+    """Return the path; raises `InputError` or `UsageError` if nothing there can be judged."""
+    if subject.task is None:
+        if not Path(where).exists():
+            raise InputError(f"{where}: no such file or folder")
+        return where
+    from judgekit.data.dataset import match_columns
+    from judgekit.data.rows import open_rows
+
+    if where == "-":
+        raise InputError("-: standard input is read once; name a file")
+    rows = open_rows(where, io.BytesIO())
+    matched = match_columns(rows, subject.task, {}, None)
+    id_columns = [matched.id_column] if matched.id_column else []
+    note(*rows.describe(matched.fields, *id_columns))
+    return where
+
+
+def _begin_rubric(what: str, subject: _Subject) -> Path:
+    """Write a copy of a bundled rubric; one that is there already is kept."""
+    from judgekit.rubric import loader
+
+    folder = project_path() / ".judgekit" / "rubrics"
+    name = f"my-{what}"
+    path = folder / f"{name}@1.0.0.yaml"
+    if path.exists():
+        note(f"{_shown(path)}: kept as it is")
+        return path
+    bundled = loader.find_rubric(subject.rubric, project_path())
+    for file in loader.begin(name, folder, like=bundled):
+        say(_shown(file))
+    return path
+
+
+def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
+    """Write down the rubric and the model, unless the configuration names others."""
+    from judgekit.config import settings, yaml_text
+
+    path = settings.project_file(project_path())
+    known: dict[str, object] = {}
+    if path.exists():
+        known = (yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}).get("judge") or {}
+    wanted: dict[str, object] = {}
+    if subject.task != "compare":  # its rubric is named with each command
+        wanted["rubric"] = rubric
+    if model != _LATER:
+        wanted["tiers"] = {"quick": model}
+    for key, value in wanted.items():
+        if key in known:
+            note(f"{_shown(path)}: judge.{key} is kept as it is")
+        else:
+            yaml_text.put(path, "judge", key, value)
+    if path.exists():
+        say(_shown(path))
+
+
+def _list_commands(where: str, subject: _Subject, rubric: str) -> list[str]:
+    path = shlex.quote(where)
+    if subject.task is None:
+        return [f"judgekit judge {path}"]
+    if subject.task == "compare":
+        judging = f"judgekit compare --data {path} --rubric {rubric} --out results.jsonl"
+    else:
+        judging = f"judgekit judge --data {path} --out results.jsonl"
+    return [judging, "judgekit report results.jsonl --html report.html"]
+
+
+def _shown(path: Path) -> str:
+    """Return a path as the user would type it here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
