@@ -194,6 +194,7 @@ def test_the_worked_example_is_what_is_printed(
 _COMMAND = re.compile(r"^\$ (.*<<'END'\n(?:.*\n)*?END|(?:.*\\\n)*.*)\n", re.MULTILINE)
 PAGES = {
     "datasets": ("rows", 15),
+    "formats": ("report", 3),
     "report": ("report", 10),
     "tutorial-ci": ("ci", 18),
     "tutorial-judge": ("choosing", 7),

@@ -16,6 +16,7 @@ import pytest
 from git_repo import GitRepo
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import says
 from markdown_it import MarkdownIt
 from pushing import bad, good
 from scripted import by_content
@@ -224,6 +225,30 @@ def test_standard_input_has_each_format(
     done = judgekit("report", "-", "--format", name)
     assert done.code == 0
     first_of(done.out, name)
+
+
+def test_an_annotation_of_standard_input_names_no_file(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = io.BytesIO(Path("results.jsonl").read_bytes())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=content))
+    out = judgekit("report", "-", "--format", "github").out
+    assert out.startswith("::error title=reject%3A r2::")
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_rows_of_texts_that_are_compared_have_each_format(served: Served, name: str) -> None:
+    write("pairs.jsonl", [{"id": "p1", "prompt": "Say it.", "a": good("1"), "b": bad("1")}])
+    words = ("--rubric", "answer-preference", "--map", "a=a", "--map", "b=b", "--no-engine")
+    reply = says(json.dumps({"reasoning": VISIBLE, "better": "tie"}))
+    done, _ = served(reply, "compare", "--data", "pairs.jsonl", *words, "--format", name)
+    assert done.code in (0, 2), done.err
+    first_of(done.out, name)
+
+
+def test_two_texts_have_no_report(judgekit: Run) -> None:
+    done = judgekit("compare", "a.md", "b.md", "--prompt", "x", "--format", "junit")
+    assert (done.code, "rows (--data) have all formats" in done.err) == (64, True)
 
 
 # Places

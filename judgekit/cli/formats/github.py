@@ -74,14 +74,16 @@ def render_rows(results: RowResults) -> str:
     """Write an error for each limit that's missed, and an annotation for each of the worst rows."""
     missed = without_secrets(list(results.missed))
     lines = [_annotate("error", line, title="limit") for line in missed]
-    path = Checkout.of_folder(Path.cwd()).name(results.rows.name)
+    place = {}
+    if Path(results.rows.name).is_file():  # it may be standard input, or an address
+        place["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
     worst = results.summary.worst[: results.worst or _MOST_ROWS]
     for row in worst:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
         reasons = without_secrets("; ".join(filter(None, (scores, row.reasoning))))
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
-        lines.append(_annotate(level, reasons or row.verdict, file=path, title=title))
+        lines.append(_annotate(level, reasons or row.verdict, **place, title=title))
     lines.append(_annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit"))
     return "\n".join(lines)
 

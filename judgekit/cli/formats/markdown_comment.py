@@ -213,9 +213,7 @@ def _part_lines(part: Part, most: int) -> list[str]:
     rows = []
     for figure in part:
         if isinstance(figure, Figure):
-            rows.append(
-                [escape_prose(figure.name), escape_prose(figure.text), escape_prose(figure.note)]
-            )
+            rows.append([escape_prose(figure.name), figure.text, escape_prose(figure.note)])
     return [_write_table(["figure", "value", ""], rows)] if rows else []
 
 
