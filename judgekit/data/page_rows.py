@@ -113,24 +113,30 @@ class PageRows:
 
     def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
         """Add a row of the first results; with `is_binary` labels an improve counts as a reject."""
-        view = view_row(self._results, row, self._name)
-        if self._details is not None:
-            _add_details(view, self._details.take(row.row_id))
-        if label is not None:
-            view["label"] = label
         words = [row.word]
         flags = []
+        other = None
         if self._beside is not None:
             other = self._beside.rows.take(row.row_id)
             if other is None:
                 flags.append(f"only in {self._name}")
             else:
                 words.append(other["judged"][0]["said"])
-                _set_beside(view, other, self._name, self._beside.name)
         flags += _describe_difference(words, label, is_binary=is_binary)
-        self._add(view, flags, words[-1])
+        rank = _rank(flags, words[-1], number(row.columns.get("average")))
+        if not self._list.has_room(*rank):
+            self._list.skip()
+            return
+        view = view_row(self._results, row, self._name)
+        if self._details is not None:
+            _add_details(view, self._details.take(row.row_id))
+        if label is not None:
+            view["label"] = label
+        if other is not None and self._beside is not None:
+            _set_beside(view, other, self._name, self._beside.name)
+        self._add(view, flags, rank)
 
-    def _add(self, view: RowView, flags: list[str], word: str) -> None:
+    def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
         if any(_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
         if flags:
@@ -138,10 +144,7 @@ class PageRows:
         _mark_answers(view)
         self._has_texts = self._has_texts or "texts" in view
         self._keys_used |= view.keys()
-        mean = number(view.get("mean"))
-        self._list.add(
-            view, _rank_of(flags, _FIRST_FLAGS), _rank_of([word], _FIRST_WORDS), mean or 0
-        )
+        self._list.add(view, *rank)
 
     def finish(self) -> ShownRows:
         """Return the rows as the page has them, with those that only the second results have."""
@@ -149,9 +152,10 @@ class PageRows:
         if self._beside is not None:
             names = [self._name, self._beside.name]
             for view in self._beside.rows.left():
-                word = view["judged"][0]["said"]
+                flags = [f"only in {self._beside.name}"]
+                rank = _rank(flags, view["judged"][0]["said"], number(view.get("mean")))
                 view["judged"].insert(0, {"by": self._name, "said": ""})
-                self._add(view, [f"only in {self._beside.name}"], word)
+                self._add(view, flags, rank)
         columns = [Column("row", "id")]
         for place, name in enumerate(names):
             columns.append(Column(name, f"said {place}"))
@@ -358,6 +362,11 @@ def _tiers_differ(judged: Mapping[str, Any]) -> bool:
     return len(said) > 1
 
 
-def _rank_of(values: Sequence[str], order: Sequence[str]) -> int:
+def _rank(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:
+    """Rank a row: what differs comes first, then what has no verdict or isn't accepted, then low scores."""
+    return _place_of(flags, _FIRST_FLAGS), _place_of([word], _FIRST_WORDS), mean or 0.0
+
+
+def _place_of(values: Sequence[str], order: Sequence[str]) -> int:
     """Find the first place in an order that one of the values has; the number behind all if none has."""
     return min((order.index(value) for value in values if value in order), default=len(order))

@@ -3,7 +3,10 @@
 // ever shown as text (`textContent`), never read as markup.
 
 const COLLATOR = new Intl.Collator(undefined, {numeric: true});
-const DRAWN_TOGETHER = 50; // rows of a list that are drawn at once
+// Rows of a list that are drawn at once: first as many as a screen has, then more. Many small groups would
+// make the browser slow, since it lays all of them out after each change.
+const DRAWN_FIRST = 30;
+const DRAWN_TOGETHER = 150;
 const LINE_HEIGHT = 38; // pixels of a row that is not drawn yet, roughly
 const MOST_CHOICES = 8; // of a column that gets a box to choose from
 const MOST_PRINTED = 1000;
@@ -237,7 +240,8 @@ function listRows(box, rows) {
 
   const drawRow = row => {
     const line = make("tr", {className: "line", id: nameOf(row)}, ...keys.map(key => drawCell(row, key)));
-    line.setAttribute("aria-expanded", open.has(row));
+    line.querySelector("a").setAttribute("aria-expanded", open.has(row));
+    line.classList.toggle("open", open.has(row));
     if (row === current) line.classList.add("current");
     line.onclick = event => {
       if (event.ctrlKey || event.metaKey || event.shiftKey || String(getSelection())) return;
@@ -261,8 +265,11 @@ function listRows(box, rows) {
   const draw = () => {
     watcher.disconnect();
     chunks = [];
-    for (let start = 0; start < shown.length; start += DRAWN_TOGETHER) {
-      const part = shown.slice(start, start + DRAWN_TOGETHER);
+    let end = 0;
+    while (end < shown.length) {
+      const start = end;
+      end += start ? DRAWN_TOGETHER : DRAWN_FIRST;
+      const part = shown.slice(start, end);
       const space = make("td", {colSpan: keys.length});
       space.style.height = `${LINE_HEIGHT * part.length}px`;
       const body = make("tbody", {}, make("tr", {}, space));

@@ -21,7 +21,8 @@ RowView: TypeAlias = "dict[str, Any]"
 
 MOST_CHARS = 20_000  # of a text on a page
 STATIC_ROWS = 200  # which stand in the page for readers without scripts
-MOST_BYTES = 24_000_000  # of all rows, so that a page stays under 25 MB
+MOST_BYTES = 24_000_000  # of all rows
+MOST_PAGE = 24_500_000  # bytes of all rows and of those that stand there twice
 _MOST_QUOTES = 20
 _MOST_QUOTE = 1000  # characters of a quote
 _LEAST_QUOTE = 4  # characters of a quote that are looked for
@@ -99,6 +100,15 @@ class RowList:
     total: int = 0
     _ranked: list[tuple[tuple[float, ...], str]] = field(default_factory=list)
     _bytes: int = 0
+    _last_kept: tuple[float, ...] | None = None  # the rank of the last row, if some were dropped
+
+    def has_room(self, *rank: float) -> bool:
+        """Whether a row of this rank can still be among those of the page."""
+        return self._last_kept is None or rank < self._last_kept[: len(rank)]
+
+    def skip(self) -> None:
+        """Count a row that there's no room for."""
+        self.total += 1
 
     def add(self, view: RowView, *rank: float) -> None:
         """Add a row; the lowest rank comes first, and rows of the same rank in the order of adding."""
@@ -117,6 +127,7 @@ class RowList:
             size += len(line.encode()) + 1
             if size > MOST_BYTES:
                 del self._ranked[number:]
+                self._last_kept = self._ranked[-1][0] if self._ranked else ()
                 break
         self._bytes = size
 
@@ -127,11 +138,20 @@ class RowList:
         return ShownRows(
             columns=self.columns,
             data=f"[{','.join(lines)}]",
-            first=[json.loads(line) for line in lines[:STATIC_ROWS]],
+            first=[json.loads(line) for line in self._static_lines(lines)],
             shown=len(lines),
             total=self.total,
             note=self.note,
         )
+
+    def _static_lines(self, lines: Sequence[str]) -> Sequence[str]:
+        """Choose the rows that stand in the page for readers without scripts."""
+        room = MOST_PAGE - self._bytes
+        for number, line in enumerate(lines[:STATIC_ROWS]):
+            room -= 2 * len(line.encode())  # with the markup
+            if room < 0:
+                return lines[:number]
+        return lines[:STATIC_ROWS]
 
 
 class ShownRows(NamedTuple):

@@ -242,10 +242,10 @@ def test_200_rows_stand_there_without_scripts(page_of: PageOf) -> None:
 def test_of_more_rows_the_first_stand_there_and_the_others_come_with_the_script(
     page_of: PageOf,
 ) -> None:
-    page = page_of(write("r.jsonl", *plain_rows(*["accept"] * 250)))
-    assert "the first 200 of 250 rows" in page.text("noscript")
+    page = page_of(write("r.jsonl", *plain_rows(*["accept"] * 1250)))
+    assert "the first 200 of 1,250 rows" in page.text("noscript")
     assert len([name for name in page.ids if name.startswith("row-r")]) == 200
-    assert len(page.rows) == 250
+    assert len(page.rows) == 1250
 
 
 def test_a_fragment_names_a_row(page_of: PageOf) -> None:
@@ -263,6 +263,16 @@ def test_a_page_keeps_to_its_size_and_says_what_it_leaves_out(
     assert len(page.data.encode()) <= 20_010
     assert page.rows[0]["id"] == "r99"
     assert f"{len(page.rows)} of 100 rows, those that matter most first" in page.text()
+
+
+def test_what_stands_there_without_scripts_keeps_to_the_size_of_a_page(
+    page_of: PageOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_views, "MOST_PAGE", 20_000)
+    rows = [{**row, "answer": "x" * 900} for row in plain_rows(*["accept"] * 10)]
+    page = page_of(write("r.jsonl", *rows))
+    assert len(page.rows) == 10
+    assert len([name for name in page.ids if name.startswith("row-r")]) == 5
 
 
 def test_a_text_that_is_too_long_is_cut_and_says_so(page_of: PageOf) -> None:
