@@ -125,7 +125,9 @@ def report(
             columns_of_data=columns_of_data,
         )
         page_rows = report_page.open_page_rows(source, _open_rows)
-    if results[1:]:
+    if page_rows is not None and page_rows.beside is not None:
+        second = page_rows.beside.file, page_rows.beside.words
+    elif results[1:]:
         others = files.results(_open_rows(results[1]), columns)
         second = others.name, {row.row_id: row.word for row in others}
     if by and f"row.{by}" in first.column_names:

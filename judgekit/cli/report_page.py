@@ -55,33 +55,37 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
     """Make ready to collect the rows of a page; reads second results and the file that was judged."""
     from judgekit.data import page_rows
-    from judgekit.data.labels import results
+    from judgekit.data.labels import read_texts, results
 
     name = ""
     beside = None
     if source.second is not None:
         others = results(open_rows(source.second), source.columns)
         name, second_name = short_names(source.results.name, others.name)
-        store = page_rows.store_results(others, second_name)
-        beside = page_rows.Beside(second_name, store)
-    return page_rows.PageRows(
-        source.results, name, beside=beside, details=_open_details(source, open_rows)
-    )
-
-
-def _open_details(source: PageSource, open_rows: Callable[[str], Rows]) -> RowStore | None:
-    """Read what the results lack: texts from --data, else all that the lines hold they were written from."""
-    from judgekit.data import page_rows
-    from judgekit.data.labels import read_texts, results
-
+        lines = _open_lines(others, source.columns, open_rows)
+        beside = page_rows.set_beside(others, second_name, lines)
+    details = []
     if source.data is not None:
         rows = open_rows(source.data)
         texts = read_texts(rows, source.results.task, source.columns_of_data)
-        return page_rows.store_texts(texts)
-    lines = Path(f"{source.results.name}.part.jsonl")
-    if "judged" in source.results.column_names or not lines.is_file():
+        details.append(page_rows.store_texts(texts))
+    lines = _open_lines(source.results, source.columns, open_rows)
+    if lines is not None:
+        details.append(lines)
+    return page_rows.PageRows(source.results, name, beside=beside, details=details)
+
+
+def _open_lines(
+    found: ResultFile, columns: NamedColumns, open_rows: Callable[[str], Rows]
+) -> RowStore | None:
+    """Read the lines beside a table that lacks the whole verdicts: it was written from them."""
+    from judgekit.data import page_rows
+    from judgekit.data.labels import results
+
+    lines = Path(f"{found.name}.part.jsonl")
+    if "judged" in found.column_names or not lines.is_file():
         return None
-    return page_rows.store_results(results(open_rows(str(lines)), source.columns), "verdict")
+    return page_rows.store_results(results(open_rows(str(lines)), columns))
 
 
 def write_page(

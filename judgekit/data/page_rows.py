@@ -82,10 +82,12 @@ class RowStore:
 
 
 class Beside(NamedTuple):
-    """Second results to set beside the first: their name, and their rows by id."""
+    """Second results to set beside the first: their name on the page, their rows and verdicts by id."""
 
+    file: str
     name: str
     rows: RowStore
+    words: Mapping[str, str]
 
 
 class PageRows:
@@ -101,11 +103,11 @@ class PageRows:
         name: str = "",
         *,
         beside: Beside | None = None,
-        details: RowStore | None = None,
+        details: Sequence[RowStore] = (),
     ) -> None:
         self._results = results
         self._name = name or "verdict"
-        self._beside = beside
+        self.beside = beside
         self._details = details
         self._keys_used = {"id", "text"}
         self._has_texts = False
@@ -116,8 +118,8 @@ class PageRows:
         words = [row.word]
         flags = []
         other = None
-        if self._beside is not None:
-            other = self._beside.rows.take(row.row_id)
+        if self.beside is not None:
+            other = self.beside.rows.take(row.row_id)
             if other is None:
                 flags.append(f"only in {self._name}")
             else:
@@ -128,12 +130,12 @@ class PageRows:
             self._list.skip()
             return
         view = view_row(self._results, row, self._name)
-        if self._details is not None:
-            _add_details(view, self._details.take(row.row_id))
+        for store in self._details:
+            _add_details(view, store.take(row.row_id))
         if label is not None:
             view["label"] = label
-        if other is not None and self._beside is not None:
-            _set_beside(view, other, self._name, self._beside.name)
+        if other is not None and self.beside is not None:
+            _set_beside(view, other, self._name, self.beside.name)
         self._add(view, flags, rank)
 
     def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
@@ -149,10 +151,10 @@ class PageRows:
     def finish(self) -> ShownRows:
         """Return the rows as the page has them, with those that only the second results have."""
         names = ["verdict"]
-        if self._beside is not None:
-            names = [self._name, self._beside.name]
-            for view in self._beside.rows.left():
-                flags = [f"only in {self._beside.name}"]
+        if self.beside is not None:
+            names = [self._name, self.beside.name]
+            for view in self.beside.rows.left():
+                flags = [f"only in {self.beside.name}"]
                 rank = _rank(flags, view["judged"][0]["said"], number(view.get("mean")))
                 view["judged"].insert(0, {"by": self._name, "said": ""})
                 self._add(view, flags, rank)
@@ -170,12 +172,25 @@ class PageRows:
         return self._list.finish()
 
 
-def store_results(results: ResultFile, name: str) -> RowStore:
+def store_results(results: ResultFile) -> RowStore:
     """Keep the rows of results by id, with all that a page shows of them."""
     store = RowStore()
     for row in results:
-        store.put(row.row_id, view_row(results, row, name))
+        store.put(row.row_id, view_row(results, row, ""))
     return store
+
+
+def set_beside(results: ResultFile, name: str, details: RowStore | None) -> Beside:
+    """Read second results; `details` say more of some of their rows."""
+    store = RowStore()
+    words = {}
+    for row in results:
+        view = view_row(results, row, name)
+        if details is not None:
+            _add_details(view, details.take(row.row_id))
+        store.put(row.row_id, view)
+        words[row.row_id] = row.word
+    return Beside(results.name, name, store, words)
 
 
 def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
@@ -295,9 +310,8 @@ def _add_details(view: RowView, details: RowView | None) -> None:
     """Add to a row what it lacks: its texts, and how the tiers came to its verdict."""
     if details is None:
         return
-    view.setdefault("texts", details.get("texts", {}))
-    if not view["texts"]:
-        del view["texts"]
+    if "texts" in details:
+        view.setdefault("texts", details["texts"])
     (judged,) = view["judged"]
     for other in details.get("judged", ()):
         if other["said"] == judged["said"]:

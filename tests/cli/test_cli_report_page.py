@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -401,6 +403,36 @@ def test_a_lean_table_takes_the_rest_from_the_lines_beside_it(page_of: PageOf) -
     page = page_of("r.csv")
     assert page.texts("mark") == ["costs ten euros"]
     assert "example/small" in page.text("section")
+
+
+def test_a_lean_table_beside_another_takes_the_rest_from_its_lines(page_of: PageOf) -> None:
+    Path("r.csv").write_text("id,verdict\nq1,reject\n")
+    write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
+    page = page_of(write("first.jsonl", plain_rows("accept")[0] | {"id": "q1"}), "r.csv")
+    assert page.texts("mark") == ["costs ten euros"]
+
+
+def test_lines_of_another_verdict_say_nothing_of_this_one(page_of: PageOf) -> None:
+    Path("r.csv").write_text("id,verdict\nq1,accept\n")
+    write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
+    page = page_of("r.csv")
+    assert page.rows[0]["judged"] == [{"by": "verdict", "said": "accept"}]
+
+
+@pytest.mark.parametrize("words", [("-",), ("-", "r2.jsonl"), ("r2.jsonl", "-")])
+def test_results_come_from_standard_input_too(
+    page_of: PageOf, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    write("r2.jsonl", ROW)
+    given = io.TextIOWrapper(io.BytesIO(json.dumps(ROW).encode()))
+    monkeypatch.setattr(sys, "stdin", given)
+    assert len(page_of(*words).rows) == 1
+
+
+def test_how_second_results_were_read_is_said_once(page_of: PageOf) -> None:
+    Path("r.csv").write_text("id;verdict\na;accept\n", encoding="utf-16")
+    page = page_of(write("first.jsonl", ROW), "r.csv")
+    assert page.text("footer").count("UTF-16") == 1
 
 
 def test_a_row_without_an_answer_has_its_question(page_of: PageOf) -> None:
