@@ -131,13 +131,13 @@ def _check_where(where: str, subject: _Subject) -> str:
         if not Path(where).exists():
             raise InputError(f"{where}: no such file or folder")
         return where
-    from judgekit.data.dataset import match_columns
+    from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
 
     if where == "-":
         raise InputError("-: standard input is read once; name a file")
     rows = open_rows(where, io.BytesIO())
-    matched = match_columns(rows, subject.task, {}, None)
+    matched = match_columns(rows, RowOptions(subject.task))
     id_columns = [matched.id_column] if matched.id_column else []
     note(*rows.describe(matched.fields, *id_columns))
     return where

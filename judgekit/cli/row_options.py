@@ -80,6 +80,20 @@ _DELIMITER = Option(
 
 Delimiter = Annotated[str | None, _DELIMITER]
 
+_TEMPLATE = Option(
+    "--template",
+    metavar="TEXT",
+    help="Fill the description from columns: 'Question: {question}\\nCustomer: {tier}'.",
+)
+
+Template = Annotated[str | None, _TEMPLATE]
+
+_DROP_THINKING = Option(
+    "--drop-thinking", help="Leave out the closed <think> block that begins a model's output."
+)
+
+DropThinking = Annotated[bool, _DROP_THINKING]
+
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
 
 _FILES_OF_RESULTS = " or ".join([", ".join(tables.USUAL_ENDINGS[:-1]), tables.USUAL_ENDINGS[-1]])
@@ -191,6 +205,8 @@ class DataOptions(NamedTuple):
     delimiter: str | None = None
     other_data: str | None = None
     full: bool = False
+    template: str | None = None
+    drop_thinking: bool = False
 
     @property
     def has_row_options(self) -> bool:

@@ -48,6 +48,8 @@ def summarise(
         describe_cost(run),
         *_describe_labels(run),
     ]
+    if run.thoughts:
+        parts.append(f"{counted(run.thoughts, '<think> block', '<think> blocks')} left out")
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import Rows
     from judgekit.data.runners import Runner
     from judgekit.data.runs import DatasetRun
+    from judgekit.data.templates import Template
     from judgekit.evaluation.conditions import Condition
     from judgekit.evaluation.until import Answer
     from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
@@ -85,6 +86,9 @@ def run(
         row_options = RowOptions(
             task, columns, options.id, description, families, options.judge_turn
         )
+    row_options = row_options._replace(
+        template=_parse_template(options, description), drops_thoughts=options.drop_thinking
+    )
     # With a condition the limit is one on the rows that are drawn: it's about all of them.
     if condition is None:
         row_options = row_options._replace(limit=options.limit)
@@ -150,6 +154,17 @@ def run(
     if outcome.answer is not None and not work.gave_up:
         return _ANSWER_CODES[outcome.answer.holds]
     return _exit_code(work, run_options.exit_on)
+
+
+def _parse_template(options: DataOptions, description: TaskDescription) -> Template | None:
+    """Parse `--template`; raises `UsageError` if the description is given otherwise, too."""
+    from judgekit.data.templates import parse_template
+
+    if options.template is None:
+        return None
+    if description.description:
+        raise UsageError("--template says what the task is; leave --description or --prompt out")
+    return parse_template(options.template)
 
 
 def _join(options: DataOptions, columns: Mapping[str, str]) -> Rows:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from judgekit.data.paths import is_path_into, read_cell
 from judgekit.data.presets import Recogniser
 from judgekit.data.results import ONLY_OURS, Ids, TakenNames
 from judgekit.data.sources import DataRow, UnreadableRow
+from judgekit.data.thoughts import Thoughts
 from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
     from judgekit.data.fields import Fields, JudgeTurn, TaskName
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
+    from judgekit.data.templates import Template
     from judgekit.judging.request import JudgeRequest
     from judgekit.rubric.loader import LoadedRubric
 
-    RowReader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
+    RowReader: TypeAlias = Callable[[DataRow, str], "ReadRow"]
 
 NOTHING = seals.Fingerprint(current="")
 # Options of a request that a row's result does not rest on, or whose answer stands beside them.
@@ -42,14 +45,22 @@ _NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
 
 
+class ReadRow(NamedTuple):
+    """What is judged of a row, and how many blocks of a model's thoughts were left out of it."""
+
+    subject: Document | ComparisonInput
+    thoughts: int = 0
+
+
 class PendingRow(NamedTuple):
-    """A row on its way: what is judged, or why it cannot be."""
+    """A row on its way: what is judged, or why it cannot be; `thoughts` as `ReadRow` has them."""
 
     row: DataRow
     row_id: str | int
     fingerprint: Fingerprint
     subject: Document | ComparisonInput | None
     error: str | None = None
+    thoughts: int = 0
 
 
 def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
@@ -182,13 +193,13 @@ class Dataset:
         if first_number is not None:
             return double(row_id, row.number, first_number, column)
         try:
-            subject = self.read(row, str(row_id))
+            subject, thoughts = self.read(row, str(row_id))
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
             return PendingRow(row, row_id, NOTHING, subject=None, error=str(error))
         fingerprint = seals.fingerprint_of(f"{self.basis}\0{row_fields.content(subject)}")
-        return PendingRow(row, row_id, fingerprint, subject)
+        return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
     def check(self) -> int:
         """Return how many rows there are; raises `InputError` for the first that cannot be read."""
@@ -218,16 +229,39 @@ class RowOptions(NamedTuple):
     families: Sequence[str | None] = ()
     judge_turn: JudgeTurn = "last"
     limit: int | None = None
+    template: Template | None = None
+    drops_thoughts: bool = False
 
     def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
         """Return what makes a subject of a row."""
         if self.task == "compare":
-            prompt = self.fixed.description
-            families = self.families
-            return lambda row, _: row_fields.comparison(fields, row, prompt, families)
-        family = next(iter(self.families), None)
-        settings = (_given(loaded), self.fixed, family, self.judge_turn)
-        return lambda row, row_id: row_fields.document(fields, row, row_id, *settings)
+            return partial(self._read_comparison, fields)
+        return partial(self._read_document, fields, _given(loaded))
+
+    def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
+        thoughts = Thoughts()
+        subject = row_fields.comparison(
+            fields,
+            row,
+            prompt=self.fixed.description,
+            families=self.families,
+            thoughts=thoughts if self.drops_thoughts else None,
+        )
+        return ReadRow(subject, thoughts.count)
+
+    def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
+        thoughts = Thoughts()
+        subject = row_fields.document(
+            fields,
+            row,
+            row_id,
+            given,
+            fixed=self.fixed,
+            family=next(iter(self.families), None),
+            judge_turn=self.judge_turn,
+            thoughts=thoughts if self.drops_thoughts else None,
+        )
+        return ReadRow(subject, thoughts.count)
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
         """Return the label of a row as it is counted; None in rows without labels."""
@@ -242,7 +276,7 @@ def open_dataset(
     Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
     `ConfigError`.
     """
-    matched = match_columns(source, options.task, options.given, options.id_column)
+    matched = match_columns(source, options)
     basis, loaded = _basis(options.task, project, request)
     dataset = Dataset(
         rows=matched.rows,
@@ -265,18 +299,22 @@ class MatchedRows(NamedTuple):
     id_column: str | None
 
 
-def match_columns(
-    source: Rows | Mappings, task: TaskName, given: Mapping[str, str], id_column: str | None
-) -> MatchedRows:
+def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     """Find out which columns give which field: those that are `given`, an export's, or the usual ones.
 
     Raises `InputError` if there is no row, `UsageError` for columns that do not exist.
     """
     stream, (names, recogniser) = survey(source)
+    task = options.task
+    given = options.given
+    if options.template is not None:
+        given = {**given, **_without_description(options)}
+        _check_template(options.template, names, source.name)
     export = recogniser.recognise(task, given)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
     fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)
-    column = id_column
+    fields = fields._replace(template=options.template)
+    column = options.id_column
     if not column and export is not None and _is_there(export.id, names):
         column = export.id
     if not column:
@@ -285,6 +323,21 @@ def match_columns(
         option = naming.choosing_ids(column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     return MatchedRows(stream, fields, column)
+
+
+def _without_description(options: RowOptions) -> dict[str, str]:
+    """Take no column for what the template says; raises `UsageError` if the caller names one."""
+    field = "prompt" if options.task == "compare" else "description"
+    if options.given.get(field):
+        raise UsageError(f"--template and --map {field}: give only one of them")
+    return {field: ""}
+
+
+def _check_template(template: Template, names: Sequence[str], name: str) -> None:
+    """Raise `UsageError` for a column of a template that isn't there."""
+    for column in template.columns:
+        if not _is_there(column, names):
+            raise row_fields.unknown_column(f"--template: {{{column}}}", column, names, name)
 
 
 def _is_there(column: str, names: Collection[str]) -> bool:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from judgekit.data.presets import Recognised
     from judgekit.data.sources import DataRow
+    from judgekit.data.templates import Template
+    from judgekit.data.thoughts import Thoughts
     from judgekit.judging.documents import File
     from judgekit.rubric.schema import Given
 
@@ -59,6 +61,7 @@ _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
 _LABELS = ("label", "winner")
+TEMPLATE_FIELDS = ("description", "prompt")
 
 
 class FieldError(InputError):
@@ -108,6 +111,8 @@ class Fields(NamedTuple):
     export: str = ""
     paths: Mapping[str, Sequence[str]] = MappingProxyType({})
     continues: Mapping[str, str] = MappingProxyType({})
+    template: Template | None = None
+    """What each row fills in place of a column for its description or its prompt."""
 
     def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """Read what a row gives for a field; None if there's nothing."""
@@ -119,6 +124,18 @@ class Fields(NamedTuple):
         """Name the column of a field, for messages."""
         return self.columns[field] or field
 
+    def fill_template(self, row: DataRow) -> str:
+        """Fill the template from a row; raises `FieldError` for a cell that's neither text nor messages."""
+        assert self.template is not None, "only then is it filled"  # noqa: S101
+
+        def read(column: str) -> str:
+            value = read_cell(row.columns, column)
+            if conversation.is_conversation(value):
+                return conversation.rendered(_turns(value, column))
+            return _text(value, "template", column, self.naming)
+
+        return self.template.fill(read)
+
     def _is_fixed(self, field: str) -> bool:
         """Whether all rows of an export have the same for a field, such as the winner of a chosen text."""
         paths = self.paths.get(field, ())
@@ -127,6 +144,8 @@ class Fields(NamedTuple):
     def describe(self, *used_otherwise: str) -> str:
         """Return one line that says what is taken from where; columns `used_otherwise` are not named."""
         parts = []
+        if self.template is not None:
+            used_otherwise = (*used_otherwise, *self.template.columns)
         mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
             if not column:
@@ -140,6 +159,8 @@ class Fields(NamedTuple):
                 part += f" (not {names_shown(passed_over)})"
                 mentioned.update(passed_over)
             parts.append(part)
+        if self.template is not None:
+            parts.append(f"the template filled from {names_shown(self.template.columns)}")
         text = ", ".join(parts)
         unused = _without(self.unused, mentioned)
         if unused:
@@ -280,12 +301,17 @@ def _check_given(
         if field not in usual:
             raise UsageError(f"{option}: unknown field; use one of {', '.join(usual)}")
         if column and column not in columns and not is_path_into(column, columns):
-            hint = ""
-            near = difflib.get_close_matches(column, columns, n=1)
-            if near:
-                hint = f" (did you mean {near[0]}?)"
-            problem = f"{name} has no such column{hint}; it has {names_shown(columns)}"
-            raise UsageError(f"{option}: {problem}")
+            raise unknown_column(option, column, columns, name)
+
+
+def unknown_column(option: str, column: str, columns: Sequence[str], name: str) -> UsageError:
+    """Say that an option names a column that the rows of `name` haven't, and which they have."""
+    hint = ""
+    near = difflib.get_close_matches(column, columns, n=1)
+    if near:
+        hint = f" (did you mean {near[0]}?)"
+    problem = f"{name} has no such column{hint}; it has {names_shown(columns)}"
+    return UsageError(f"{option}: {problem}")
 
 
 def _names_in_pairs(
@@ -365,11 +391,13 @@ def document(
     fixed: TaskDescription | None = None,
     family: str | None = None,
     judge_turn: JudgeTurn = "last",
+    thoughts: Thoughts | None = None,
 ) -> Document:
     """Return a row as a document: with what a rubric with these headings (`given`) shows, and nothing else.
 
-    Where the row says nothing, `fixed` and the author's `family` hold. A model sees "text" in place of the
-    row's id. Raises `FieldError` for a cell of the wrong type, `Unjudgeable` where there is no text.
+    The outputs of models lose their `thoughts`, if these are to be dropped. Where the row says nothing,
+    `fixed` and the author's `family` hold. A model sees "text" in place of the row's id. Raises `FieldError`
+    for a cell of the wrong type, `Unjudgeable` where there is no text.
     """
     task = fixed or TaskDescription()
     about = {}
@@ -381,11 +409,11 @@ def document(
     text_column = fields.name(way)
     value = fields.read(row, way)
     if way == "conversation" or _has_messages(value):
-        text, before = _spoken(value, text_column, judge_turn)
+        text, before = _spoken(value, text_column, judge_turn, thoughts)
         descriptions = filter(None, (about["description"], before))
         about["description"] = "\n\n".join(descriptions)
     else:
-        text = _text(value, "text", text_column, fields.naming)
+        text = _without_thoughts(_text(value, "text", text_column, fields.naming), thoughts)
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), alias="text")]
@@ -396,7 +424,11 @@ def document(
 
 
 def comparison(
-    fields: Fields, row: DataRow, prompt: str = "", families: Sequence[str | None] = ()
+    fields: Fields,
+    row: DataRow,
+    prompt: str = "",
+    families: Sequence[str | None] = (),
+    thoughts: Thoughts | None = None,
 ) -> ComparisonInput:
     """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
     row_prompt = _said(fields, row, "prompt")
@@ -409,7 +441,8 @@ def comparison(
     else:
         texts = [(fields.name(field), _said(fields, row, field)) for field in ("a", "b")]
     files = []
-    for letter, (column, text) in zip(LETTERS, texts, strict=False):
+    for letter, (column, output) in zip(LETTERS, texts, strict=False):
+        text = _without_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
@@ -524,6 +557,8 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:
     """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
+    if field in TEMPLATE_FIELDS and fields.template is not None:
+        return fields.fill_template(row)
     if field not in fields.columns:
         return ""
     column = fields.name(field)
@@ -552,7 +587,7 @@ def _text(value: object, field: str, column: str, naming: Naming) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     hint = ""
-    if field not in ("text", "a", "b"):
+    if field not in ("text", "a", "b", "template"):
         hint = f"; to leave the column out: {naming.option(field, '')}"
     if field == "text" and isinstance(value, list):
         hint = f"; a conversation is given with {naming.option('conversation')}"
@@ -570,11 +605,20 @@ def _turns(value: object, column: str) -> list[conversation.Turn]:
         raise FieldError(column, str(error)) from None
 
 
-def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str]:
+def _without_thoughts(output: str, thoughts: Thoughts | None) -> str:
+    return output if thoughts is None else thoughts.drop(output)
+
+
+def _spoken(
+    value: object, column: str, judge_turn: JudgeTurn, thoughts: Thoughts | None = None
+) -> tuple[str, str]:
     """Return the text of a conversation, and what was said before it; raises as `document`."""
     if conversation.is_message(value):
         value = [value]
-    turns = [] if value in (None, "") else _turns(value, column)
+    turns = []
+    for turn in [] if value in (None, "") else _turns(value, column):
+        text = _without_thoughts(turn.text, thoughts if turn.speaker == ASSISTANT else None)
+        turns.append(turn._replace(text=text))
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.data import fields as row_fields
-from judgekit.data.dataset import double, match_columns
+from judgekit.data.dataset import RowOptions, double, match_columns
 from judgekit.data.paths import read_cell
 from judgekit.data.rows import Rows
 from judgekit.data.sources import DataRow, UnreadableRow
@@ -118,7 +118,7 @@ class _OneFile:
 
     def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
         self.name = rows.name
-        matched = match_columns(rows, "judge", given, id_column)
+        matched = match_columns(rows, RowOptions("judge", given, id_column))
         if matched.id_column is None:
             problem = f"{rows.name} has no column of ids, by which two files are joined"
             raise UsageError(f"{problem}; name one with --id")

@@ -46,6 +46,8 @@ class Tally:
     are written, with the verdicts of their rows. Of `priced` rows a cost is known,
     `unpriced` ones have calls of unknown cost.
 
+    `thoughts` are blocks of a model's thoughts that were left out of its outputs.
+
     Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
     because there is no such model, or as wrong requests in the same `refused_words`; `refusal` says which.
     `doubled` are the models that gave opinions in several tiers, `rounds` how many there were in all.
@@ -59,6 +61,7 @@ class Tally:
     unpriced: int = 0
     is_local: bool = False
     redacted: int = 0
+    thoughts: int = 0
     rounds: int = 0
     doubled: set[str] = field(default_factory=set)
     substitutes: set[str] = field(default_factory=set)
@@ -154,6 +157,7 @@ class DatasetRun(Tally):
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
                 self.kept += 1
+                self.thoughts += pending.thoughts
                 self._count(pending.row, word)
             return word
 
@@ -193,6 +197,7 @@ class DatasetRun(Tally):
             written = self.results.add(written)
             self._at_work -= 1
             self.judged += 1
+            self.thoughts += pending.thoughts
             self._count(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1

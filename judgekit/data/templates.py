@@ -1,0 +1,66 @@
+"""A template of a task's description that each row fills: `Question: {question}` and `Customer: {tier}`."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ESCAPES = {r"\n": "\n", r"\t": "\t"}  # which shells leave as they are
+
+
+class Part(NamedTuple):
+    """A piece of a template: words, and the column behind them, "" for none."""
+
+    words: str
+    column: str
+
+
+class Template(NamedTuple):
+    """Words with names of columns, or paths into them, in braces; a brace itself is written twice."""
+
+    parts: Sequence[Part]
+
+    @property
+    def columns(self) -> list[str]:
+        return [part.column for part in self.parts if part.column]
+
+    def fill(self, read: Callable[[str], str]) -> str:
+        """Fill in what `read` returns for each column.
+
+        Further lines of a value are moved in: none can pass for a line of the template.
+        """
+        text = ""
+        for part in self.parts:
+            text += part.words
+            if part.column:
+                text += read(part.column).strip().replace("\n", "\n  ")
+        return text
+
+
+def parse_template(text: str) -> Template:
+    """Parse a template; raises `UsageError` for one that can't be filled, or has nothing to fill."""
+    for escape, sign in _ESCAPES.items():
+        text = text.replace(escape, sign)
+    parts = []
+    try:
+        for words, name, form, conversion in string.Formatter().parse(text):
+            column = name or ""
+            if conversion:
+                column += f"!{conversion}"
+            if form:
+                column += f":{form}"
+            if name is not None and not column:
+                raise UsageError("--template: expected a column between { and }, got nothing")
+            parts.append(Part(words, column))
+    except ValueError as error:
+        problem = f"expected columns between {{ and }}, such as {{question}} ({error})"
+        raise UsageError(f"--template: {problem}; write {{{{ for a brace") from None
+    template = Template(parts)
+    if not template.columns:
+        raise UsageError("--template: expected a column in braces, such as 'Question: {question}'")
+    return template

@@ -1,0 +1,22 @@
+"""What a model thought aloud before its answer, in a block of its own: `<think>…</think>`."""
+
+from __future__ import annotations
+
+import re
+
+_BLOCK = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL | re.IGNORECASE)
+
+
+class Thoughts:
+    """Leaves such blocks out, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def drop(self, text: str) -> str:
+        """Leave out the closed block that begins an output; a text without one stays as it is."""
+        block = _BLOCK.match(text)
+        if block is None:
+            return text
+        self.count += 1
+        return text[block.end() :]
