@@ -275,11 +275,13 @@ def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream
 
 
 def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
-    """Yield the rows of JSON Lines, or of a JSON document that is a list."""
+    """Yield the rows of JSON Lines, or of a JSON document that is a list or takes several lines."""
     name = "standard input"
     file = open_as_utf_8(stdin, name, reading)
     head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
-    source = JSON_DOCUMENT if head.startswith(b"[") else JSON_LINES
+    first_line, line_end, _ = head.partition(b"\n")
+    goes_on = bool(line_end) and first_line.strip() == b"{"
+    source = JSON_DOCUMENT if head.startswith(b"[") or goes_on else JSON_LINES
     yield from source.reader.read(file, name, reading)
 
 

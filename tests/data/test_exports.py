@@ -101,6 +101,41 @@ def test_an_export_gives_what_a_judge_needs(export: dict[str, Any], tmp_path: Pa
     check(tmp_path, path, export)
 
 
+def found_in(name: str, stdin: bytes = b"") -> list[Any]:
+    rows = open_rows(name, io.BytesIO(stdin))
+    return [row.columns if isinstance(row, DataRow) else row for row in rows]
+
+
+def test_a_document_in_a_line_gives_its_rows(inspect_log: dict[str, Any], tmp_path: Path) -> None:
+    document = json.loads(inspect_log["content"])
+    path = tmp_path / "logs.jsonl"
+    path.write_text(f"{json.dumps(document)}\n{json.dumps(document)}\n")
+    assert [row["id"] for row in found_in(str(path))] == ["q1", 2, "q1", 2]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_document_on_standard_input_gives_its_rows(
+    indent: int | None, inspect_log: dict[str, Any]
+) -> None:
+    text = json.dumps(json.loads(inspect_log["content"]), indent=indent)
+    assert [row["id"] for row in found_in("-", text.encode())] == ["q1", 2]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"columns": ["text", "n"], "data": [["a", 1], ["b", 2]]},
+        {"columns": ["text", "n"], "index": [0, 1], "data": [["a", 1], ["b", 2]]},
+        {"text": {"0": "a", "1": "b"}, "n": {"0": 1, "1": 2}},
+        {"0": {"text": "a", "n": 1}, "1": {"text": "b", "n": 2}},
+        {"schema": {"fields": []}, "data": [{"text": "a", "n": 1}, {"text": "b", "n": 2}]},
+    ],
+)
+def test_a_table_is_read_in_every_form_of_pandas(document: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text(json.dumps(document))
+    assert found_in(str(tmp_path / "table.json")) == [{"text": "a", "n": 1}, {"text": "b", "n": 2}]
+
+
 def log_of(samples: list[Any], compression: int) -> bytes:
     """Write a log of inspect-ai as it does itself."""
     file = io.BytesIO()

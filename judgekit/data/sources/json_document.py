@@ -81,7 +81,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         raise InputError(f"{name}: expected {_LISTED}, got one value")
     rows = presets.find_rows(document)
     if rows is None:
-        rows = _rows_of_split_table(document)
+        rows = _rows_of_split_table(document) or _rows_of_columns(document)
     if rows is not None:
         return rows
     lists = {}
@@ -109,3 +109,20 @@ def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | 
     if not are_names or not are_rows:
         return None
     return [dict(zip(names, cells, strict=True)) for cells in data]
+
+
+def _rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Build the rows of a table that pandas wrote column by column, or row by row under numbers.
+
+    `{"text": {"0": "a", "1": "b"}}` and `{"0": {"text": "a"}, "1": {"text": "b"}}`; None for anything else.
+    """
+    tables = list(document.values())
+    if not tables or not all(isinstance(table, dict) and table for table in tables):
+        return None
+    if all(key.isdecimal() for key in document):
+        return tables
+    numbers = list(tables[0])
+    is_table = all(key.isdecimal() for key in numbers)
+    if not is_table or any(list(table) != numbers for table in tables):
+        return None
+    return [{name: document[name][number] for name in document} for number in numbers]

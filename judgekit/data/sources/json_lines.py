@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from judgekit.data import sniffing
+from judgekit.data import presets, sniffing
 from judgekit.data.cells import CellError
 from judgekit.data.sources import TOO_LONG, DataRow
 from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
@@ -32,8 +32,12 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
-    """Yield the rows in lines, of which None is one that is too long."""
+    """Yield the rows in lines, of which None is one that is too long.
+
+    A line may be a whole document that another tool exported, if the first one is.
+    """
     number = 0
+    are_documents = True
     for line_number, line in enumerate(lines, 1):
         raw = line
         if raw is not None and line_number == 1:
@@ -42,9 +46,17 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
             continue
         number += 1
         try:
-            yield DataRow(number, read_object(raw))
+            row = read_object(raw)
         except CellError as error:
             yield unreadable_row(error, number, line_number)
+            continue
+        rows = presets.find_rows(row) if are_documents else None
+        if rows is None:
+            are_documents = False
+            rows = [row]
+        for place, columns in enumerate(rows, number):
+            yield DataRow(place, columns)
+        number += len(rows) - 1
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
