@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.cli.page_foot import build_foot
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.data.labels import NamedColumns, ResultFile
-    from judgekit.data.page_rows import PageRows, RowStore
+    from judgekit.data.page_rows import PageRows
     from judgekit.data.report import CorrectedRate, Difference, ResultsReport
     from judgekit.data.rows import Rows
     from judgekit.evaluation.row_views import ShownRows
@@ -62,30 +62,13 @@ def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> Page
     if source.second is not None:
         others = results(open_rows(source.second), source.columns)
         name, second_name = short_names(source.results.name, others.name)
-        lines = _open_lines(others, source.columns, open_rows)
-        beside = page_rows.set_beside(others, second_name, lines)
-    details = []
+        beside = page_rows.set_beside(others, second_name)
+    texts = None
     if source.data is not None:
         rows = open_rows(source.data)
-        texts = read_texts(rows, source.results.task, source.columns_of_data)
-        details.append(page_rows.store_texts(texts))
-    lines = _open_lines(source.results, source.columns, open_rows)
-    if lines is not None:
-        details.append(lines)
-    return page_rows.PageRows(source.results, name, beside=beside, details=details)
-
-
-def _open_lines(
-    found: ResultFile, columns: NamedColumns, open_rows: Callable[[str], Rows]
-) -> RowStore | None:
-    """Read the lines beside a table that lacks the whole verdicts: it was written from them."""
-    from judgekit.data import page_rows
-    from judgekit.data.labels import results
-
-    lines = Path(f"{found.name}.part.jsonl")
-    if "judged" in found.column_names or not lines.is_file():
-        return None
-    return page_rows.store_results(results(open_rows(str(lines)), columns))
+        found = read_texts(rows, source.results.task, source.columns_of_data)
+        texts = page_rows.store_texts(found)
+    return page_rows.PageRows(source.results, name, beside=beside, texts=texts)
 
 
 def write_page(

@@ -93,8 +93,7 @@ class Beside(NamedTuple):
 class PageRows:
     """Collects the rows of results for a page, beside those of second results if there are any.
 
-    `details` are rows that say more of some: those of the file that the results were written from, or texts
-    of the file that was judged.
+    `texts` are those of the file that was judged, for rows that have none.
     """
 
     def __init__(
@@ -103,12 +102,12 @@ class PageRows:
         name: str = "",
         *,
         beside: Beside | None = None,
-        details: Sequence[RowStore] = (),
+        texts: RowStore | None = None,
     ) -> None:
         self._results = results
         self._name = name or "verdict"
         self.beside = beside
-        self._details = details
+        self._texts = texts
         self._keys_used = {"id", "text"}
         self._has_texts = False
         self._list = RowList()
@@ -130,8 +129,8 @@ class PageRows:
             self._list.skip()
             return
         view = view_row(self._results, row, self._name)
-        for store in self._details:
-            _add_details(view, store.take(row.row_id))
+        if self._texts is not None and "texts" not in view:
+            view |= self._texts.take(row.row_id) or {}
         if label is not None:
             view["label"] = label
         if other is not None and self.beside is not None:
@@ -172,23 +171,12 @@ class PageRows:
         return self._list.finish()
 
 
-def store_results(results: ResultFile) -> RowStore:
-    """Keep the rows of results by id, with all that a page shows of them."""
-    store = RowStore()
-    for row in results:
-        store.put(row.row_id, view_row(results, row, ""))
-    return store
-
-
-def set_beside(results: ResultFile, name: str, details: RowStore | None) -> Beside:
-    """Read second results; `details` say more of some of their rows."""
+def set_beside(results: ResultFile, name: str) -> Beside:
+    """Read second results, with all that a page shows of their rows."""
     store = RowStore()
     words = {}
     for row in results:
-        view = view_row(results, row, name)
-        if details is not None:
-            _add_details(view, details.take(row.row_id))
-        store.put(row.row_id, view)
+        store.put(row.row_id, view_row(results, row, name))
         words[row.row_id] = row.word
     return Beside(results.name, name, store, words)
 
@@ -304,18 +292,6 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
     for value in values if isinstance(values, list) else ():
         with suppress(ValidationError):
             yield kind.model_validate(value)
-
-
-def _add_details(view: RowView, details: RowView | None) -> None:
-    """Add to a row what it lacks: its texts, and how the tiers came to its verdict."""
-    if details is None:
-        return
-    if "texts" in details:
-        view.setdefault("texts", details["texts"])
-    (judged,) = view["judged"]
-    for other in details.get("judged", ()):
-        if other["said"] == judged["said"]:
-            view["judged"] = [{**other, **judged}]
 
 
 def _set_beside(view: RowView, other: RowView, name: str, other_name: str) -> None:

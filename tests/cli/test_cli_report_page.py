@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -397,26 +398,17 @@ def test_a_file_that_was_judged_is_for_a_page(judgekit: Run) -> None:
     assert "--data takes texts for a page; name it with --html FILE.html" in done.err
 
 
-def test_a_lean_table_takes_the_rest_from_the_lines_beside_it(page_of: PageOf) -> None:
-    Path("r.csv").write_text("id,verdict\nq1,reject\n")
-    write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
-    page = page_of("r.csv")
-    assert page.texts("mark") == ["costs ten euros"]
-    assert "example/small" in page.text("section")
-
-
-def test_a_lean_table_beside_another_takes_the_rest_from_its_lines(page_of: PageOf) -> None:
-    Path("r.csv").write_text("id,verdict\nq1,reject\n")
-    write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
-    page = page_of(write("first.jsonl", plain_rows("accept")[0] | {"id": "q1"}), "r.csv")
-    assert page.texts("mark") == ["costs ten euros"]
-
-
-def test_lines_of_another_verdict_say_nothing_of_this_one(page_of: PageOf) -> None:
-    Path("r.csv").write_text("id,verdict\nq1,accept\n")
-    write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
-    page = page_of("r.csv")
-    assert page.rows[0]["judged"] == [{"by": "verdict", "said": "accept"}]
+@pytest.mark.parametrize("others", [(), ("first.jsonl",)])
+def test_a_lean_table_takes_the_rest_from_the_lines_behind_it(
+    page_of: PageOf, others: tuple[str, ...]
+) -> None:
+    write("first.jsonl", {"id": "q1", "verdict": "accept"})
+    table = Path("r.csv")
+    table.write_text("id,verdict,reasoning,model,cost_usd,duration_ms,error\nq1,reject,,,,,\n")
+    lines = write("r.csv.part.jsonl", {**ROW, "fingerprint": "x"})
+    written = Path(lines).stat().st_mtime_ns
+    os.utime(table, ns=(written, written))
+    assert page_of(*others, "r.csv").texts("mark") == ["costs ten euros"]
 
 
 @pytest.mark.parametrize("words", [("-",), ("-", "r2.jsonl"), ("r2.jsonl", "-")])
