@@ -52,9 +52,9 @@ _Review = Annotated[
 
 def judge(
     files: Annotated[list[str] | None, _PATHS] = None,
-    rubric: options.RubricOption = None,
+    rubric: options.RubricsOption = None,
     mode: options.ModeOption = None,
-    model: options.ModelOption = None,
+    model: options.ModelsOption = None,
     task_id: Annotated[
         str | None, Option(help="Judge all paths as one document of this name.")
     ] = None,
@@ -84,6 +84,8 @@ def judge(
     encoding: row_options.Encoding = None,
     delimiter: row_options.Delimiter = None,
     out: row_options.Out = None,
+    run: row_options.Run = None,
+    combine: row_options.Combine = "all",
     fresh: row_options.Fresh = False,
     full: row_options.Full = False,
     limit: row_options.Limit = None,
@@ -105,9 +107,9 @@ def judge(
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
     request = _request_fields(
-        rubric=rubric,
+        rubric=rubric[0] if rubric else None,
         mode=mode,
-        model=model,
+        model=model[0] if model else None,
         deadline=deadline,
         max_cost_usd=max_cost,
         cache=not no_cache,
@@ -139,7 +141,11 @@ def judge(
         always_confirm=always_confirm,
         noise=noise,
         until=until,
+        run=run,
     )
+    variants = _name_variants(request, rubric or [], model or [], dataset)
+    if variants and estimate:
+        raise UsageError("--estimate is of one model under one rubric; estimate each by itself")
     if not files or dataset.has_row_options:
         dataset.check(files, task_id)
         if until and exit_on:
@@ -150,15 +156,18 @@ def judge(
 
             choices = {"--model": model, "--depth": depth, "--review": review, "--explain": explain}
             refuse_beside("--agree", choices)
-        run = rows.RunOptions(
+        run_options = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
             use_engine=use_engine,
             show_prompt=show_prompt,
             is_estimate=estimate,
             exit_on=exit_on or row_options.USUAL_EXIT,
             printing=Printing(format_, formats.read_also(also), worst),
+            variants=variants,
+            combination=combine,
         )
-        return rows.run("judge", dataset, task, request, list(filter(None, [author_family])), run)
+        families = [author_family] if author_family else []
+        return rows.run("judge", dataset, task, request, families, run_options)
     if worst is not None:
         raise UsageError("--worst is for rows; name their file with --data")
     also_files = formats.read_also(also)
@@ -189,6 +198,29 @@ def judge(
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
     return code
+
+
+def _name_variants(
+    request: Record,
+    rubrics: Sequence[str],
+    models: Sequence[str],
+    dataset: row_options.DataOptions,
+) -> dict[str, Record]:
+    """Map the name of each model or rubric to its request, if several are given; else {}.
+
+    Raises `UsageError` if one is given twice, or several of both.
+    """
+    choices = {"rubric": rubrics, "model": models}
+    several = {name: values for name, values in choices.items() if len(values) > 1}
+    if not several:
+        return {}
+    if len(several) > 1:
+        raise UsageError("--rubric and --model are both given twice; vary one of the two")
+    [(field, values)] = several.items()
+    dataset.check_variants(f"--{field}")
+    if len(set(values)) < len(values):
+        raise UsageError(f"--{field}: the same value is given twice; give it once")
+    return {value: {**request, field: encodable(value)} for value in values}
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:

@@ -36,6 +36,15 @@ _MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rej
 ModeOption = Annotated[ModeName | None, _MODE]
 _MODEL = Option("--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
+_RUBRICS = Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file; of rows several.")
+RubricsOption = Annotated[list[str] | None, _RUBRICS]
+_MODELS = Option(
+    "--model",
+    metavar="NAME",
+    parser=ask_only,
+    help="Model to ask in every tier; of rows several.",
+)
+ModelsOption = Annotated[list[str] | None, _MODELS]
 _HTML = Option("--html", metavar="FILE.html", callback=check_page, help="Also write a page.")
 HtmlOption = Annotated[Path | None, _HTML]
 _OUT = Option(

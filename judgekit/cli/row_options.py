@@ -102,6 +102,14 @@ _INTO = f"Write results here: of rows {_FILES_OF_RESULTS} (--on ray: a folder), 
 
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 
+_RUN = Option("--run", metavar="NAME", help="Write this name into each row of --out.")
+
+Run = Annotated[str | None, _RUN]
+
+_COMBINE = Option(help="Of several --model or --rubric: accept what all accept, or any.")
+
+Combine = Annotated[Literal["all", "any"], _COMBINE]
+
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
 
 _TRUST = Option(
@@ -204,6 +212,7 @@ class DataOptions(NamedTuple):
     encoding: str | None = None
     delimiter: str | None = None
     other_data: str | None = None
+    run: str | None = None
     full: bool = False
     template: str | None = None
     drop_thinking: bool = False
@@ -281,10 +290,30 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
         if self.other_data is not None:
             self._check_pairs()
+        if self.run is not None and (not self.run.strip() or not self.out or self.on):
+            raise UsageError(
+                "--run names the rows of an --out, without --on ray; give a name and a file"
+            )
         self._check_agreement()
         self._check_until()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
+
+    def check_variants(self, given_twice: str) -> None:
+        """Raise `UsageError` if rows can't be judged in several ways."""
+        if self.data is None:
+            raise UsageError(
+                f"{given_twice} is given twice: that is for rows; name them with --data"
+            )
+        others = {
+            "--agree": self.agree,
+            "--until": self.until,
+            "--batch": self.batch,
+            "--on": self.on,
+        }
+        for name, value in others.items():
+            if value:
+                raise UsageError(f"{name} goes with one {given_twice}; leave one of the two out")
 
     def _check_pairs(self) -> None:
         """Raise `UsageError` if two files can't be joined."""

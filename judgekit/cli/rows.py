@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from judgekit.data.runners import Runner
     from judgekit.data.runs import DatasetRun
     from judgekit.data.templates import Template
+    from judgekit.data.variants import Variants
     from judgekit.evaluation.conditions import Condition
     from judgekit.evaluation.until import Answer
     from judgekit.judging.documents import ComparisonInput, Document, TaskDescription
@@ -53,6 +54,9 @@ class RunOptions(NamedTuple):
     is_estimate: bool = False
     exit_on: Collection[ExitOn] = USUAL_EXIT
     printing: Printing = Printing()
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """By name the request of each way in which a row is judged, if there are several."""
+    combination: Literal["all", "any"] = "all"
 
 
 def run(
@@ -66,6 +70,7 @@ def run(
     """Judge the rows of a dataset, sum up, and return the exit code."""
     from judgekit.data import fields, results, rows, runs
     from judgekit.data.dataset import RowOptions, open_dataset
+    from judgekit.data.variants import Variants
     from judgekit.evaluation.conditions import parse_condition
     from judgekit.judging.request import JudgeRequest
 
@@ -100,6 +105,12 @@ def run(
     note(*source.describe(matched, *id_columns), *remarks)
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
+    variants = None
+    if run_options.variants:
+        variants = Variants.of(run_options.variants, run_options.combination)
+        dataset = variants.bind(dataset, row_options, matched, project)
+    if options.run is not None:
+        dataset = replace(dataset, taken=dataset.taken.with_names([results.RUN]))
     if run_options.is_estimate:
         return _estimate(options, dataset, project, request, run_options)
     if options.out:
@@ -115,6 +126,7 @@ def run(
         dataset=dataset,
         results=results.Results(printer.add_line),
         max_cost_usd=request.max_cost_usd,
+        run=options.run,
         expected=partial(row_options.expected, matched),
     )
     job = _Job(
@@ -128,6 +140,7 @@ def run(
         printer=printer,
         promised=promised,
         condition=condition,
+        variants=variants,
     )
     with printer.opened():
         outcome = _judge_on_ray(job) if options.on else _judge_here(job)
@@ -225,6 +238,7 @@ class _Job(NamedTuple):
     printer: RowPrinter
     promised: PromisedRows | None = None
     condition: Condition | None = None
+    variants: Variants | None = None
 
 
 class _Outcome(NamedTuple):
@@ -256,6 +270,7 @@ def _judge_here(job: _Job) -> _Outcome:
         trust=options.trust_results,
         full=options.full,
         source=source,
+        run=options.run,
     )
     with results:
         work.results = results
@@ -368,9 +383,10 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     jobs = job.run_options.jobs
     if options.batch:
         return _make_batch_runner(job)
-    is_ready = bool(
-        job.source.paths
-    )  # neither a pipe nor an address, which keep their readers waiting
+    # Neither a pipe nor an address, which keep their readers waiting.
+    is_ready = bool(job.source.paths)
+    if job.variants is not None:
+        return job.variants.runner(job.project, jobs, is_ready=is_ready)
     if job.run_options.use_engine and new_rows < runners.MANY_ROWS:
         return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
     return runners.here(job.project, job.request, jobs, is_ready=is_ready)

@@ -155,7 +155,8 @@ class Dataset:
 
     `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
     a cell of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes what
-    finds an id that two rows have. Names that their columns cannot keep in results are `taken`.
+    finds an id that two rows have. Names that their columns cannot keep in results are `taken`. If a row is
+    judged in several ways, fingerprints hold the content that `other_readers` make of it, too.
     """
 
     rows: Iterable[DataRow | UnreadableRow]
@@ -167,6 +168,7 @@ class Dataset:
     limit: int | None = None
     keep_bad_rows: bool = False
     ids: Callable[[], Ids] = Ids
+    other_readers: Sequence[RowReader] = ()
 
     def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
         with closing(self.ids()) as ids:
@@ -194,11 +196,15 @@ class Dataset:
             return double(row_id, row.number, first_number, column)
         try:
             subject, thoughts = self.read(row, str(row_id))
+            contents = [row_fields.content(subject)]
+            for read in self.other_readers:
+                other, _ = read(row, str(row_id))
+                contents.append(row_fields.content(other))
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
             return PendingRow(row, row_id, NOTHING, subject=None, error=str(error))
-        fingerprint = seals.fingerprint_of(f"{self.basis}\0{row_fields.content(subject)}")
+        fingerprint = seals.fingerprint_of("\0".join([self.basis, *contents]))
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
     def check(self) -> int:
@@ -277,7 +283,7 @@ def open_dataset(
     `ConfigError`.
     """
     matched = match_columns(source, options)
-    basis, loaded = _basis(options.task, project, request)
+    basis, loaded = rubric_basis(options.task, project, request)
     dataset = Dataset(
         rows=matched.rows,
         name=source.name,
@@ -352,7 +358,7 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
     return frozenset(f"score.{name}" for name in names)
 
 
-def _basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
+def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
     """Return what fingerprints hold beside content (rubrics, mode, models), and the first of the rubrics."""
     gateway = open_gateway({})
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})

@@ -30,7 +30,7 @@ from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.data.rows import Rows
     from judgekit.data.seals import Fingerprint
@@ -54,6 +54,10 @@ OURS = (
 RECORD_COLUMNS = ("fingerprint", "judged")
 """Those of `OURS` that programs read and people don't: a lean table leaves them out."""
 UNDETERMINED = "undetermined"
+VARIANTS = "variants"
+"""The key of a record with the verdicts by name, of a row that was judged in several ways."""
+RUN = "run"
+"""The column with the name of the run, if it has one."""
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
@@ -83,16 +87,19 @@ _IN_ORDER = (
 
 
 class TakenNames(NamedTuple):
-    """Names that a column of the rows cannot keep in OUT: `OURS`, and those of the columns of `scores`.
+    """Names that a column of the rows cannot keep in OUT: `OURS`, and `more` that this run writes.
 
     The column that gives ids keeps the name `id`: there theirs is ours.
     """
 
-    scores: frozenset[str] = frozenset()
+    more: frozenset[str] = frozenset()
     id_column: str | None = None
 
+    def with_names(self, names: Iterable[str]) -> TakenNames:
+        return self._replace(more=self.more.union(names))
+
     def __contains__(self, name: object) -> bool:
-        return name in OURS or name in self.scores
+        return name in OURS or name in self.more
 
 
 ONLY_OURS = TakenNames()
@@ -105,11 +112,12 @@ def result(
     error: str | None,
     fingerprint: str,
     taken: TakenNames = ONLY_OURS,
+    run: str | None = None,
 ) -> dict[str, Any]:
     """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
 
     An own column with a `taken` name becomes `row.NAME`, whatever it holds. `record` is that of a verdict or
-    of a comparison, None for a row that could not be judged.
+    of a comparison, None for a row that could not be judged. A `run` with a name has a column for it.
     """
     judged = record or {}
     verdict = judged.get("verdict", UNDETERMINED)
@@ -137,7 +145,16 @@ def result(
         if name == "id" and taken.id_column == "id":
             continue
         columns[_free_name(name, taken, row.columns)] = value
+    for name, word in (judged.get(VARIANTS) or {}).items():
+        columns[variant_column(name)] = word
+    if run is not None:
+        columns[RUN] = run
     return {**columns, **ours}
+
+
+def variant_column(name: str) -> str:
+    """Name the column with the verdicts of one variant."""
+    return f"verdict.{name}"
 
 
 def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | None:
@@ -266,9 +283,17 @@ class _File(Results):
     """Results in a file; see the module."""
 
     def __init__(
-        self, out: str, *, fresh: bool, trust: bool, full: bool, source: Rows | None
+        self,
+        out: str,
+        *,
+        fresh: bool,
+        trust: bool,
+        full: bool,
+        source: Rows | None,
+        run: str | None,
     ) -> None:
         self.name = encodable(out)
+        self._run = run
         self._fresh = fresh
         self._key = seals.state_key()
         self._path = Path(place_of(out))
@@ -525,10 +550,19 @@ class _File(Results):
                 if not is_ended:
                     size += 1  # `_clean` ends it
                 if row is not None:
+                    self._refuse_other_run(row)
                     self._note(row, in_again_file=in_again_file, start=start, size=size)
                 start += size
                 if not in_again_file:
                     self._end = start
+
+    def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
+        """Raise `UsageError` for a row of a run with another name; without a name any goes on."""
+        other = row.get(RUN)
+        if self._run is None or other is None or other == self._run:
+            return
+        problem = f"it has rows of the run {short_line(str(other), _JUDGE_CHARS)!r}"
+        raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
     def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
         """Note where the line of a result is, and what counts of it."""
@@ -610,10 +644,13 @@ def open_results(
     trust: bool = False,
     full: bool = False,
     source: Rows | None = None,
+    run: str | None = None,
 ) -> Results:
     """Return where results go: a file that is resumed, unless `fresh`, or JSON Lines by `stdout` for None.
 
     With `full` a table for people has the whole verdict of each row, too.
+
+    A `run` with a name goes on in no file that has rows of another one.
 
     With `trust`, rows count that do not verify, and are sealed; else they are a `UsageError`.
 
@@ -629,7 +666,7 @@ def open_results(
     writer = tables.writer_of(out)
     if writer is not None:
         writer.check(out)  # what is missing is said before anything is judged
-    return _File(out, fresh=fresh, trust=trust, full=full, source=source)
+    return _File(out, fresh=fresh, trust=trust, full=full, source=source, run=run)
 
 
 def part_file_of(table: Path) -> Path:

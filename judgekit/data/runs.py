@@ -116,13 +116,14 @@ class DatasetRun(Tally):
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
     `is_spent` says so. `problem` is what could not be read of a stream. `expected` returns
-    the label of a row. `waits_for` says what the rows wait for. A run
+    the label of a row. `run` is the name that the user gave. `waits_for` says what the rows wait for. A run
     that cannot succeed `gave_up`.
     """
 
     dataset: Dataset = field(kw_only=True)
     results: Results = field(kw_only=True)
     max_cost_usd: float | None = None
+    run: str | None = None
     expected: Expected = lambda _: None
     stopped: threading.Event = field(default_factory=threading.Event)
     is_spent: bool = False
@@ -192,6 +193,7 @@ class DatasetRun(Tally):
             error=pending.error,
             fingerprint=pending.fingerprint.current,
             taken=self.dataset.taken,
+            run=self.run,
         )
         with self._lock:
             written = self.results.add(written)

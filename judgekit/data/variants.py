@@ -1,0 +1,144 @@
+"""Rows judged in several ways, by several models or under several rubrics, with one outcome for each row.
+
+The record of a row is that of the variant that decided, with the calls and the cost of all. The column
+`verdict.NAME` has what each variant said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from judgekit import environment
+from judgekit.data.dataset import rubric_basis
+from judgekit.data.results import VARIANTS, variant_column
+from judgekit.judging.documents import Document
+from judgekit.judging.request import JudgeRequest
+from judgekit.judging.service import document_judge, max_concurrency
+from judgekit.providers import running
+from judgekit.providers.concurrency import map_concurrently
+from judgekit.providers.gateway import open_gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from judgekit.data.dataset import Dataset, PendingRow, RowOptions, RowReader
+    from judgekit.data.fields import Fields
+    from judgekit.data.runners import OnRecord, Runner
+    from judgekit.data.runs import Record
+    from judgekit.judging.score import DocumentJudge
+
+Combination: TypeAlias = Literal["all", "any"]
+
+# Which word a row has, by the first that any variant says.
+_ORDER: dict[Combination, tuple[str, ...]] = {
+    "all": ("reject", "undetermined", "escalate", "improve", "accept"),
+    "any": ("accept", "undetermined", "escalate", "improve", "reject"),
+}
+
+
+class Variants:
+    """The ways in which each row is judged, by name, and how their verdicts make one.
+
+    With `all` a row is accepted if every variant accepts it, and rejected if one rejects it; with `any` it's
+    accepted if one accepts it. A row that a variant leaves undetermined is undetermined, unless the others
+    settle it: under `all` by a rejection, under `any` by an acceptance.
+    """
+
+    def __init__(self, requests: Mapping[str, JudgeRequest], combination: Combination) -> None:
+        self._requests = requests
+        self._combination = combination
+        self._readers: dict[str, RowReader] = {}
+
+    @classmethod
+    def of(cls, fields_by_name: Mapping[str, Mapping[str, Any]], combination: Combination) -> Self:
+        """Build variants from the fields of their requests."""
+        requests = {name: JudgeRequest(**fields) for name, fields in fields_by_name.items()}
+        return cls(requests, combination)
+
+    def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
+        """Note how each variant reads a row; returns a dataset whose fingerprints are about all of them."""
+        parts: list[str] = [self._combination]
+        for name, request in self._requests.items():
+            basis, loaded = rubric_basis(options.task, project, request)
+            self._readers[name] = options.reader(fields, loaded)
+            parts.append(f"{name}\0{basis}")
+        return replace(
+            dataset,
+            basis="\0".join(parts),
+            taken=dataset.taken.with_names(map(variant_column, self._requests)),
+            other_readers=tuple(self._readers.values()),
+        )
+
+    def runner(self, project: Path, at_once: int, *, is_ready: bool) -> Runner:
+        """Build a runner that judges each row in all ways at the same time, in this process."""
+
+        def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
+            work = partial(self._judge_rows, rows, on_record, project, at_once, is_ready=is_ready)
+            running.run(running.inside(work, patience=running.END_SECONDS))
+
+        return run
+
+    async def _judge_rows(
+        self,
+        rows: Iterable[PendingRow],
+        on_record: OnRecord,
+        project: Path,
+        at_once: int,
+        *,
+        is_ready: bool,
+    ) -> None:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            judges = {}
+            limit = at_once
+            for name, request in self._requests.items():
+                # In a thread: it reads files and loads litellm for prices.
+                make_judge = partial(document_judge, gateway, project, request)
+                judges[name], _ = await running.run_in_thread(make_judge)
+                limit = min(limit, max_concurrency(judges[name], at_once))
+            judge_row = partial(self._judge_row, judges)
+            stream = map_concurrently(judge_row, rows, limit, in_order=False, is_ready=is_ready)
+            async with aclosing(stream):
+                async for pending, record in stream:
+                    on_record(pending, record)
+
+    async def _judge_row(
+        self, judges: Mapping[str, DocumentJudge], pending: PendingRow
+    ) -> dict[str, Any] | None:
+        """Judge a row in each way; returns None for one that can't be judged."""
+        if pending.subject is None:
+            return None
+        work = []
+        for name, judge in judges.items():
+            subject, _ = self._readers[name](pending.row, str(pending.row_id))
+            assert isinstance(subject, Document)  # noqa: S101 - of two texts there is one judge
+            work.append(judge.judge(subject))
+        verdicts = await asyncio.gather(*work)
+        records = [verdict.record() for verdict in verdicts]
+        return self.combine(dict(zip(judges, records, strict=True)))
+
+    def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
+        """Build the record of a row from those of its variants."""
+        words = [record["verdict"] for record in records.values()]
+        word = next(word for word in _ORDER[self._combination] if word in words)
+        deciding = next(record for record in records.values() if record["verdict"] == word)
+        costs = [record["cost_usd"] for record in records.values()]
+        known_costs = [cost for cost in costs if cost is not None]
+        rounds: list[Any] = []
+        substitutes: list[str] = []
+        for record in records.values():
+            rounds += record["rounds"]
+            substitutes += record.get("substitutes") or ()
+        return {
+            **deciding,
+            "rounds": rounds,
+            "substitutes": list(dict.fromkeys(substitutes)),
+            "cost_usd": sum(known_costs) if known_costs else None,
+            "cost_complete": all(record["cost_complete"] for record in records.values()),
+            "duration_ms": max(record["duration_ms"] for record in records.values()),
+            VARIANTS: {name: record["verdict"] for name, record in records.items()},
+        }
