@@ -32,7 +32,7 @@ from judgekit import environment
 from judgekit.config import EXPECTED, check, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
-from judgekit.data.judged_rows import JudgedRows
+from judgekit.data.judged_rows import JudgedRow, JudgedRows
 from judgekit.data.promised import AgreementOptions, promised_rows, refuse_beside
 from judgekit.data.runners import judged_rows
 from judgekit.errors import InputError, UsageError
@@ -215,7 +215,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     agree_on: Literal["verdict", "accepted"] = "verdict",
     always_confirm: Literal["accept"] | None = None,
     **options: Unpack[JudgeArgs],
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[JudgedRow, None]:
     """Judge rows as they are read, and yield each with its result, in order or as they are complete.
 
     A result has the keys of `judge --data`: the row's own, then `id`, `verdict`, `scores` and so on. `fields`
@@ -250,7 +250,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
         judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
     async with aclosing(judged):
         async for row in judged:
-            yield row
+            yield JudgedRow(row)
 
 
 def _agreement(
@@ -280,7 +280,7 @@ def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable
 
 
 def _iterating(
-    call: Callable[Arguments, AsyncGenerator[dict[str, Any], None]],
+    call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
     """Return the twin of an async generator; its loop has a thread, since the caller may have a loop, too."""
 
@@ -290,12 +290,12 @@ def _iterating(
 
     def iterate(
         *args: Arguments.args, **given: Arguments.kwargs
-    ) -> Generator[dict[str, Any], None, None]:
+    ) -> Generator[JudgedRow, None, None]:
         found = call(*args, **given)
         runner = asyncio.Runner()
         context = copy_context()
 
-        async def step() -> dict[str, Any] | None:
+        async def step() -> JudgedRow | None:
             return await anext(found, None)
 
         async def close() -> None:

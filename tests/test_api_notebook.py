@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +17,15 @@ import judgekit
 from judgekit.judging.notebook import Verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted" \x1b[31m\u202e'
 
 
 @pytest.fixture(autouse=True)
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let a model answer that finds everything wanting, in hostile words."""
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Let a model answer that finds everything wanting, in hostile words; work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
     found = [finding(HOSTILE)]
     reply = says(scores(1, 1, 1, reasoning=HOSTILE, findings=found))
     with Loopback(reply) as server:
@@ -56,7 +59,23 @@ def compare() -> judgekit.Comparison:
     return judgekit.compare("a", "b", "c", prompt=HOSTILE, mode="lenient")
 
 
-SHOWN = {"verdict": lambda: judge()[0], "verdicts": judge, "comparison": compare}
+def judge_row() -> dict[str, Any]:
+    row = {"id": HOSTILE, "answer": HOSTILE, HOSTILE: HOSTILE}
+    return next(judgekit.judge_rows([row], rubric="kls", mode="lenient"))
+
+
+def search() -> judgekit.SearchResult:
+    Path(f"{HOSTILE.replace('/', '')}.md").write_text(f"# {HOSTILE}\n\nquoted\n")
+    return judgekit.search(f"quoted {HOSTILE}", roots=["."])
+
+
+SHOWN: dict[str, Callable[[], Any]] = {
+    "verdict": lambda: judge()[0],
+    "verdicts": judge,
+    "comparison": compare,
+    "row": judge_row,
+    "search": search,
+}
 
 
 @pytest.mark.parametrize("shown", SHOWN)
@@ -73,6 +92,23 @@ def test_html_has_no_tag_of_others(shown: str) -> None:
     tags = {"div", "b", "br", "ul", "li", "q", "p", "table", "tr", "th", "td"}
     assert Tags(html).found <= tags
     assert "\x1b" not in html
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_dict_is_json(shown: str) -> None:
+    assert json.dumps(SHOWN[shown]().to_dict())
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_search_becomes_a_frame() -> None:
+    frame: Any = search().to_pandas()
+    assert frame[0]["path"].endswith(".md")
+
+
+def test_a_row_is_still_a_dict() -> None:
+    row = judge_row()
+    assert isinstance(row, dict)
+    assert json.loads(json.dumps(row)) == dict(row)
 
 
 def test_verdicts_are_a_list_and_count_themselves() -> None:

@@ -26,7 +26,7 @@ def print_estimate(
     `rows` is their file, if texts are rows; `left_out` says which rows aren't asked about, and why.
     """
     if format_ in _JSON:
-        emit(json.dumps(_describe(estimate), ensure_ascii=False))
+        emit(json.dumps({**_describe(estimate), "left_out": list(left_out)}, ensure_ascii=False))
         return
     things = counted(estimate.subjects, "text", "texts")
     if rows:

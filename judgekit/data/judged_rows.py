@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.data.results import RECORD_COLUMNS
 from judgekit.data.tables import cells_of
+from judgekit.judging.html import table_html
 from judgekit.judging.notebook import make_frame
+from judgekit.text import escaped, short_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -15,13 +17,38 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class JudgedRows(Generator[dict[str, Any], None, None]):
+_MOST_NAME = 80  # characters
+
+
+class JudgedRow(dict[str, Any]):
+    """A row with its result: a dict, which a notebook shows in short."""
+
+    def __repr__(self) -> str:
+        """Return a line for a person; `to_dict` has all."""
+        mean = "" if self.get("average") is None else f", mean {self['average']:g}"
+        return escaped(
+            f"<row {short_line(str(self.get('id')), _MOST_NAME)}: {self.get('verdict')}{mean}>"
+        )
+
+    def _repr_html_(self) -> str:
+        cells = []
+        for name, value in self.items():
+            if name not in RECORD_COLUMNS:
+                cells.append({"column": name, "value": value})
+        return table_html(cells)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as a plain dict."""
+        return dict(self)
+
+
+class JudgedRows(Generator[JudgedRow, None, None]):
     """Results of rows, which are judged while they're asked for."""
 
-    def __init__(self, rows: Generator[dict[str, Any], None, None]) -> None:
+    def __init__(self, rows: Generator[JudgedRow, None, None]) -> None:
         self._rows = rows
 
-    def send(self, value: None) -> dict[str, Any]:
+    def send(self, value: None) -> JudgedRow:
         return self._rows.send(value)
 
     def throw(
@@ -29,7 +56,7 @@ class JudgedRows(Generator[dict[str, Any], None, None]):
         kind: Any,  # noqa: ANN401 - as generators have it
         value: BaseException | object = None,
         traceback: TracebackType | None = None,
-    ) -> dict[str, Any]:
+    ) -> JudgedRow:
         if value is None and traceback is None:
             return self._rows.throw(kind)
         return self._rows.throw(kind, value, traceback)

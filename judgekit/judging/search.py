@@ -8,7 +8,7 @@ import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,8 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS, Candidates, PromptCandidate, Query
+from judgekit.judging.html import table_html
+from judgekit.judging.notebook import make_frame
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.select import CandidateJudge
 from judgekit.providers import running
@@ -29,10 +31,12 @@ from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import describe_empty
 from judgekit.retrieval.profiles import compile_profiles
 from judgekit.rubric import loader
-from judgekit.text import encodable, visible
+from judgekit.text import counted, encodable, escaped, short_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
 
     from judgekit.config.settings import Config, RetrievalConfig
     from judgekit.judging.settings import JudgeSettings
@@ -66,6 +70,9 @@ class Place(BaseModel, frozen=True):
 
     section: str
     line: int | None = Field(default=None, exclude_if=operator.not_)
+
+
+_MOST_QUERY = 100  # characters of a query in a short form
 
 
 class Result(BaseModel, frozen=True):
@@ -130,6 +137,27 @@ class SearchResult(BaseModel, frozen=True):
     results: list[Result]
     duration_ms: int
     notes: list[str] = []
+
+    def __repr__(self) -> str:
+        """Return a line for a person; `to_dict` has all."""
+        found = counted(len(self.results), "result", "results")
+        return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY)!r}>")
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for result in self.results:
+            place = result.path if result.line is None else f"{result.path}:{result.line}"
+            confidence = f"{result.confidence_label} {result.confidence or 0:.2f}"
+            rows.append({"title": result.title, "confidence": confidence, "path": place})
+        return table_html(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON types."""
+        return self.model_dump(mode="json")
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each result; raises `UsageError` without pandas."""
+        return make_frame(self.to_dict()["results"])
 
 
 def search(
