@@ -19,8 +19,9 @@ function make(tag, properties, ...children) {
 }
 
 function compare(one, other) {
-  // What has no value comes last, whichever way the rows are sorted.
-  return COLLATOR.compare(one, other);
+  // A collator compares 4.7 and 4.67 as 7 and 67.
+  const difference = Number(one) - Number(other);
+  return Number.isNaN(difference) ? COLLATOR.compare(one, other) : difference;
 }
 
 // Sorting: up, down, and back to the first order.
@@ -45,6 +46,7 @@ function sorted(items, valueOf, direction) {
   const sign = direction === "ascending" ? 1 : -1;
   const keyed = items.map(item => ({item, value: valueOf(item)}));
   keyed.sort((one, other) => {
+    // What has no value comes last, whichever way the rows are sorted.
     if (one.value === "" || other.value === "") return (one.value === "") - (other.value === "");
     return sign * compare(one.value, other.value);
   });
@@ -227,6 +229,14 @@ function linkOf(row) {
   return `#${encodeURIComponent(nameOf(row))}`;
 }
 
+function readLink(hash) {
+  try {
+    return decodeURIComponent(hash.slice(1));
+  } catch {
+    return ""; // somebody cut the link
+  }
+}
+
 function listRows(box, rows) {
   const table = box.querySelector("table");
   const heads = [...table.tHead.rows[0].cells];
@@ -354,7 +364,7 @@ function listRows(box, rows) {
     if (place >= 0 && place < shown.length) moveTo(shown[place]);
   };
   const goToLink = () => {
-    const name = decodeURIComponent(location.hash.slice(1));
+    const name = readLink(location.hash);
     const row = rows.find(each => nameOf(each) === name);
     if (!row) return;
     if (!shown.includes(row)) {

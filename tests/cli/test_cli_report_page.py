@@ -543,6 +543,17 @@ def test_keys_and_clicks_open_a_row_and_name_it(results: Path, acts: str, opened
 
 
 @pytest.mark.slow
+def test_numbers_are_sorted_as_numbers_and_none_comes_last(page_of: PageOf) -> None:
+    rows = plain_rows("accept", "accept", "accept", "accept")
+    for row, average in zip(rows, (4.67, None, 10, 4.7), strict=True):
+        row["average"] = average
+    page_of(write("r.jsonl", *rows))
+    acts = "document.querySelector('th.mean .sort').click();"
+    page = browse(Path("page.html"), acts + SHOW.format(SHOWN))
+    assert json.loads(page.text("title")) == ["r0", "r3", "r2", "r1"]
+
+
+@pytest.mark.slow
 def test_sorting_shows_itself(results: Path) -> None:
     acts = "document.querySelector('.list .sort').click();"
     found = "[...document.querySelectorAll('th[aria-sort]')].map(head => head.ariaSort)"
