@@ -47,6 +47,8 @@ _WORDS = (
 )
 _LOOKED_AT = 100  # rows whose columns count; of a stream the first
 _MOST_CHARS = 400  # of the texts of a row that were compared
+_MOST_SOURCES = 5  # of a row on a page
+_SOURCE_CHARS = 1000
 _COMPARISON = "judgekit/comparison@"
 _SCORE = "score."  # begins the column of a score in a table
 
@@ -300,7 +302,7 @@ def texts_for_people(
 ) -> dict[str, str]:
     """Collect what a person needs to read of a row: the question, the answer or the texts, what's expected.
 
-    A row without an answer still has its question. Cells that aren't texts are left out.
+    The first sources follow, or their beginnings. A row without an answer still has its question. Cells that aren't texts are left out.
     """
     row = DataRow(0, columns)
     texts = {}
@@ -323,7 +325,19 @@ def texts_for_people(
         "answer": document.files[0].text,
         "expected": document.task.reference,
     }
+    if "sources" in row_fields.columns:
+        with suppress(InputError):
+            sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
+            for file in sources[:_MOST_SOURCES]:
+                texts[f"source: {file.path}"] = _beginning_of(file.text)
     return _filled(texts)
+
+
+def _beginning_of(source: str) -> str:
+    """Cut a source: a page is for reading rows, and ten sources of each would fill it."""
+    if len(source) <= _SOURCE_CHARS:
+        return source
+    return f"{source[:_SOURCE_CHARS]} … (cut here)"
 
 
 def _filled(texts: Mapping[str, str]) -> dict[str, str]:

@@ -436,6 +436,14 @@ def test_a_row_without_an_answer_has_its_question(page_of: PageOf) -> None:
     ]
 
 
+def test_sources_stand_behind_the_texts_and_long_ones_are_cut(page_of: PageOf) -> None:
+    sources = [{"title": "Prices", "text": "Ten euros."}, "x" * 2000]
+    page = page_of(write("r.jsonl", {**ROW, "contexts": sources}))
+    *_, first, second = page.rows[0]["texts"]
+    assert first == ["source: Prices", ["Ten euros."]]
+    assert second == ["source: source 2", ["x" * 1000 + " … (cut here)"]]
+
+
 def test_compared_texts_stand_there_by_letter(page_of: PageOf) -> None:
     row = {"id": "c", "prompt": "Which?", "a": "First.", "b": "Second.", "verdict": "B"}
     others = [{**row, "id": f"c{n}", "verdict": word} for n, word in enumerate(["A", "tie", "B"])]
