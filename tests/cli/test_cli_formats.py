@@ -311,6 +311,30 @@ def test_a_comment_begins_with_a_mark_of_its_own(judgekit: Run) -> None:
     assert other == "<!-- judgekit report other.jsonl -->"
 
 
+def test_a_mark_is_the_same_wherever_a_run_begins(
+    judgekit: Run, work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_folder(monkeypatch, work)
+    for path in ("../results.jsonl", str(work.folder / "results.jsonl")):
+        first = judgekit("report", path, "--format", "markdown").out.split("\n")[0]
+        assert first == "<!-- judgekit report results.jsonl -->"
+
+
+def test_a_mark_names_no_folder_outside_of_the_repository(
+    judgekit: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("elsewhere") / "out.jsonl"
+    write(str(path), results())
+    first = judgekit("report", str(path), "--format", "markdown").out.split("\n")[0]
+    assert first == "<!-- judgekit report out.jsonl -->"
+
+
+def test_rows_without_a_verdict_are_warned_of(judgekit: Run) -> None:
+    out = judgekit("report", "results.jsonl", "--format", "github").out
+    message = "1 row without a verdict: no model"
+    assert f"::warning file=results.jsonl,title=undetermined::{message}" in out
+
+
 def test_a_mark_is_no_more_than_a_comment(judgekit: Run) -> None:
     name = "a--><b> -- .jsonl"
     write(name, results())
@@ -391,10 +415,10 @@ def test_a_hostile_row_stays_a_row(judgekit: Run, name: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_an_annotation_is_one_line_of_one_command(judgekit: Run, text: str) -> None:
-    row = {"id": text, "verdict": "reject", "reasoning": text}
+    row = {"id": text, "verdict": "reject", "reasoning": text, "error": text}
     write("results.jsonl", [row])
     lines = judgekit("report", "results.jsonl", "--format", "github").out.strip().split("\n")
-    assert len(lines) == 2
+    assert len(lines) == 3
     properties = lines[0].removeprefix("::error ").partition("::")[0].split(",")
     assert [part.partition("=")[0] for part in properties] == ["file", "title"]
 

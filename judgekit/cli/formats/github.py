@@ -74,7 +74,7 @@ def render_rows(results: RowResults) -> str:
     """Write an error for each limit that's missed, and an annotation for each of the worst rows."""
     missed = without_secrets(list(results.missed))
     lines = [_annotate("error", line, title="limit") for line in missed]
-    place = {}
+    place: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # it may be standard input, or an address
         place["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
     worst = results.summary.worst[: results.worst or _MOST_ROWS]
@@ -84,6 +84,9 @@ def render_rows(results: RowResults) -> str:
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
         lines.append(_annotate(level, reasons or row.verdict, **place, title=title))
+    for error, count in results.summary.errors.items():
+        message = f"{counted(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
+        lines.append(_annotate("warning", message, **place, title="undetermined"))
     lines.append(_annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit"))
     return "\n".join(lines)
 

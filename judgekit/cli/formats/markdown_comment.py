@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.cli.formats.findings import finding_lines
-from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name
+from judgekit.cli.formats.handed_on import Checkout, clean_gate, clean_verdicts, rule_name
 from judgekit.cli.formats.row_results import WORST_FIRST, WORST_ROWS
 from judgekit.evaluation.page import Figure, Table, shown
 from judgekit.gate import PASSES, STOPS, UNKNOWN, describe_run
@@ -107,10 +108,16 @@ def render_rows(results: RowResults) -> str:
             paragraphs += [f"#### {title}", *parts]
         else:
             paragraphs += [f"<details><summary>{title}</summary>", *parts, "</details>"]
-    return _write_comment("report", headline, paragraphs, name=summary.file)
+    return _write_comment("report", headline, paragraphs, name=_name_of(summary.file))
 
 
 render_report = render_rows
+
+
+def _name_of(path: str) -> str:
+    """Name a file alike in every run: by its path in the repository, or outside of it by its last part."""
+    name = Checkout.of_folder(Path.cwd()).name(path)
+    return PurePath(name).name if PurePath(name).is_absolute() else name
 
 
 def _write_comment(
