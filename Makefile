@@ -13,7 +13,7 @@ LOCK   := uv pip compile pyproject.toml --generate-hashes --universal --python-v
 # What Python and pytest compile is kept, so that no process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow check lint types imports pages bench format lock generate clean help
+.PHONY: demo test slow check lint types imports pages speech bench format lock generate clean help
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -28,7 +28,7 @@ slow: $(READY) ## tests that start many processes, wait for limits or simulate, 
 	$(PYTEST) -m 'slow or hypothesis'
 
 check: $(READY) ## lint, format, types, imports, docs
-	@$(MAKE) --no-print-directory --jobs lint types imports pages
+	@$(MAKE) --no-print-directory --jobs lint types imports pages speech
 
 lint:
 	$(BIN)/ruff check .
@@ -42,6 +42,9 @@ imports:
 
 pages:
 	$(BIN)/python -m tests.docs
+
+speech:
+	$(BIN)/python -m tests.speech
 
 bench: $(READY) ## speed as ratios, quality as tables
 	$(BIN)/python -m compileall -q judgekit

@@ -102,7 +102,7 @@ async def ajudge(
 
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
     configuration; `model` is asked in every tier. `author_family` names the maker of the models that wrote
-    the files (`anthropic`): these judge only where no others can. `deadline` is in seconds and `max_cost_usd`
+    the files (`anthropic`): these judge only if no others can. `deadline` is in seconds and `max_cost_usd`
     in US dollars for each subject; `concurrency` are judged at a time. `depth` says who is asked; "auto"
     chooses by path and size. Without `cache` no earlier reply is used. Raises `InputError` for a file that
     cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
@@ -219,7 +219,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     """Judge rows as they are read, and yield each with its result, in order or as they are complete.
 
     A result has the keys of `judge --data`: the row's own, then `id`, `verdict`, `scores` and so on. `fields`
-    names columns ({"text": "answer"}) where their usual names do not; what a row leaves out, `description`
+    names columns ({"text": "answer"}) that don't have their usual names; what a row leaves out, `description`
     (of texts to compare: their prompt), `acceptance`, `reference` and `author_family` say. A row that cannot
     be judged has an `error`. `max_cost_usd` is for all rows: those left when it is reached are not yielded.
 
@@ -228,7 +228,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     With `always_confirm="accept"` `deep` is asked about every row that the first tier accepts. All rows are
     read first, and they come when all are judged.
 
-    Raises `InputError` where there is no row or one is no mapping, `ConfigError` and `UsageError`.
+    Raises `InputError` without a row or for one that's no mapping, `ConfigError` and `UsageError`.
     """
     require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
@@ -322,7 +322,7 @@ judge_rows = _iterating(ajudge_rows)
 
 
 def hook(payload: Mapping[str, Any]) -> str:
-    """Return what the prompt hook adds to an agent's context, or ""; raises `InputError` without a prompt."""
+    """Build the prompt hook's addition to an agent's context, or ""; raises `InputError` without a prompt."""
     require("hook", payload=payload)
     try:
         return claude_code.answer(dict(payload))[0]

@@ -177,7 +177,7 @@ def checksum(raw: bytes) -> str:
 
 
 def table(beside: str, name: str) -> dict[str, Any]:
-    """Return what the TOML file `name` beside a module says."""
+    """Read the TOML file `name` beside a module."""
     import tomllib  # noqa: PLC0415 - the hook reads none
 
     with open(os.path.join(os.path.dirname(beside), name), "rb") as file:
@@ -192,7 +192,7 @@ def digest(text: str) -> str:
 
 
 def stamp(path: str) -> tuple[int, ...] | None:
-    """Return what changes with a file, even if its time is set back; None where there is no file."""
+    """Return a stamp that changes with a file, even if its time is set back; None without a file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -140,7 +140,7 @@ def lacks_sqlite(error: Exception) -> bool:
 
 
 def problem_of(error: Exception) -> str:
-    """Return what went wrong, in a line for each problem: an error that nobody foresaw is called internal."""
+    """Describe an error, a line a problem; one that nobody foresaw is called internal."""
     if isinstance(error, JudgekitError):
         return str(error)
     if lacks_sqlite(error):
@@ -224,7 +224,7 @@ CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "loca
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one call or several took in tokens and US dollars. The cost is null where it is unknown.
+    """The tokens and US dollars that one call or several took. An unknown cost is null.
 
     `input_tokens` include those read from a provider's cache and those written to it. `cost_source` says who
     states the cost. `unpriced_calls` counts the calls whose cost is unknown, so that the sum leaves them out.
@@ -250,7 +250,7 @@ class Usage:
         return Usage(cost_usd=cost, cost_source=source, **counts)
 
     def of_call(self) -> Usage:
-        """Return this as the usage of one call that was made: where it has no cost, that is counted."""
+        """Return this as the usage of one call: if it has no cost, that's counted."""
         if self.cost_usd is not None or self.unpriced_calls:
             return self
         return replace(self, unpriced_calls=1)
@@ -272,7 +272,7 @@ def free(usage: Usage) -> Usage:
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
-    """Return what a failed call took: what the failure says, else nothing, or an unknown cost."""
+    """Return a failed call's usage: the failure's own, else none, or an unknown cost."""
     # After other failures no model has worked, or they say what it took.
     charged = error.kind in (
         FailureKind.TIMEOUT,

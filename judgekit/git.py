@@ -43,7 +43,7 @@ _SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 @cache
 def _rules() -> dict[str, Any]:
-    """Return which commands may be run, and with which settings and variables."""
+    """Read the commands that may be run, with their settings and variables."""
     return environment.table(__file__, "git.toml")
 
 
@@ -69,7 +69,7 @@ class Repository(NamedTuple):
     bare: bool = False
 
     def ask(self, *words: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
-        """Return what `git WORDS` prints; raises `GitError` when it fails or takes too long."""
+        """Run `git WORDS` and return its output; raises `GitError` when it fails or takes too long."""
         done = self._run(words, stdin, seconds)
         if done.returncode:
             raise _failed(words[0], done)
@@ -141,7 +141,7 @@ class Repository(NamedTuple):
                     process.kill()
 
     def _sizes_of_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
-        """Return how many bytes each of the blobs has that are here and have at most so many."""
+        """Map each blob that's here and not too large to its size in bytes."""
         sizes = {}
         for line in self.described(list(dict.fromkeys(names))):
             name, kind, *size = line.split(" ")
@@ -150,7 +150,7 @@ class Repository(NamedTuple):
         return sizes
 
     def described(self, names: list[str]) -> Iterator[str]:
-        """Yield what `cat-file --batch-check` prints for objects."""
+        """Yield the lines of `cat-file --batch-check` for objects."""
         left = names
         while left:
             done = self._run(("cat-file", "--batch-check"), os.fsencode("\n".join([*left, ""])))
@@ -289,7 +289,7 @@ class _Running:
         self._process.kill()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield what is printed, to its end."""
+        """Yield the output, piece by piece, to its end."""
         stdout = self._process.stdout
         assert isinstance(stdout, io.BufferedReader)  # noqa: S101 - opened as a pipe
         while piece := stdout.read1(_PIECE):

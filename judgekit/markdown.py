@@ -19,7 +19,7 @@ _APART = "&#8203;"
 
 
 def format_inline(text: str, limit: int = 200) -> str:
-    """Return text as code within a line or a table, `-` where it is empty."""
+    """Return text as code within a line or a table, `-` if it's empty."""
     # A table is cut at every pipe before code is looked for, and a backtick ends code.
     plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING

@@ -52,7 +52,7 @@ def place_of(path: str, *, private: bool = False) -> str:
 
 
 def _folder_of_others(place: str) -> str | None:
-    """Return the topmost project or working folder that holds `place`; None where there is none."""
+    """Return the topmost project or working folder that holds `place`, if there is one."""
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))
@@ -136,7 +136,7 @@ def write_atomically(
 
 
 def write_once(path: str, content: bytes) -> bytes:
-    """Make a private file unless it is there, and return what it holds: of several writers one wins.
+    """Write a private file unless it exists. Returns its content: of several writers one wins.
 
     Raises `OSError`.
     """
@@ -201,7 +201,7 @@ class Replacement:
         os.fsync(self.file.fileno())
 
     def _before(self) -> os.stat_result | None:
-        """Return the state of the file that is replaced; None where there is none, or nothing of it stays."""
+        """Return the state of the file that's replaced, or None if nothing of it stays."""
         try:
             return None if self._private else os.lstat(self.path)
         except FileNotFoundError:
@@ -257,7 +257,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> int:
-    """Return a descriptor that reads a file and appends to it; it is made with `mode` where there is none.
+    """Return a descriptor that reads a file and appends to it; a missing one is made with `mode`.
 
     Raises `OSError`, as `place_of` does, and for anything that is no regular file.
     """

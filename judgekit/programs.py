@@ -57,7 +57,7 @@ def search_path(environ: Mapping[str, str]) -> str:
 
 
 def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a program may know of the environment, with what is set for it, by `programs.toml`."""
+    """Build a program's environment: the variables it may know and those set for it (`programs.toml`)."""
     table = environment.table(__file__, "programs.toml")
     own = table[program]
     names = {*table["kept"], *table[program]["kept"]}
@@ -83,7 +83,7 @@ def run(
 ) -> tuple[int, bytes, str]:
     """Return a program's exit code and what it printed; no shell reads `argv`, and it runs in `folder`.
 
-    It is done when all that it started is, and ends with it. Raises `OSError` or `ValueError` where it cannot
+    It is done when all that it started is, and ends with it. Raises `OSError` or `ValueError` if it can't
     be started, and `Unfinished`.
     """
     given: bytes | None = stdin.encode("utf-8", "replace")
@@ -137,7 +137,7 @@ def run_module(module: str) -> None:
 
 
 def make_importable() -> None:
-    """Add the folders of installed packages to the path of an isolated interpreter, where it lacks them.
+    """Add the folders of installed packages to the path of an isolated interpreter, if it lacks them.
 
     Before them comes the folder that holds this package, where its dependencies lie there too (`pip install
     --target`); after them the user's own packages, which `-I` leaves out, where they are needed.

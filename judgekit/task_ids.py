@@ -15,7 +15,7 @@ def is_blob(task_id: str, digits: int = 0) -> bool:
 
 
 def task_name(task_id: str) -> str:
-    """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
+    """Return the part of a task's id that stays when its content changes: a blob's path, else all."""
     if is_blob(task_id):
         return task_id.rpartition("@")[0]
     return task_id

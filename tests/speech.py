@@ -1,0 +1,78 @@
+"""Checks how docstrings speak: `python -m tests.speech [ROOM...]`, part of `make check`.
+
+A docstring says what a function gives or does, and begins with that. "Return what …" names neither a type nor
+a thing, so its reader opens the body; "where it …" mostly means "if it …".
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "judgekit"
+UNCHECKED: tuple[str, ...] = (
+    "cli", "config", "data", "engine", "evaluation", "gate", "hooks", "judging", "ledger", "providers",
+    "redaction", "replies", "retrieval", "rubric",
+)  # fmt: skip
+"""The rooms that aren't rewritten yet."""
+_OBVIOUS = 3  # statements of a function that needs no docstring
+_VAGUE = {
+    r"\b(?:return|yield)s? (?:what|how|which|who|whether it)\b": "name the thing that comes back",
+    r"\bwhere (?:it|there|no)\b": 'write "if" or "when"',
+}
+
+
+def check(path: Path) -> Iterator[str]:
+    """Yield a line for each docstring of a file that speaks vaguely, and for each that's missing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = " ".join((ast.get_docstring(node) or "").split())
+        line = getattr(node, "lineno", 1)
+        for pattern, remedy in _VAGUE.items():
+            for match in re.finditer(pattern, text, re.IGNORECASE):
+                yield f"{shown}:{line}: {match[0]!r}: {remedy}"
+    for function in _list_public(tree.body):
+        if ast.get_docstring(function) is None and len(function.body) > _OBVIOUS:
+            yield f"{shown}:{function.lineno}: {function.name} has no docstring"
+
+
+def _list_public(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the public functions of a module, and the public methods of its public classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _list_public(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_overload = any("overload" in ast.unparse(each) for each in node.decorator_list)
+            if not node.name.startswith("_") and not is_overload:
+                yield node
+
+
+def list_files(rooms: list[str]) -> Iterator[Path]:
+    """Yield the files of some rooms, or of all that are checked."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        room = path.relative_to(PACKAGE).parts[0]
+        if room in rooms or (not rooms and room not in UNCHECKED):
+            yield path
+
+
+def main() -> int:
+    """Print what is found; returns the exit code."""
+    problems = [problem for path in list_files(sys.argv[1:]) for problem in check(path)]
+    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

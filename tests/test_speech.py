@@ -1,0 +1,47 @@
+"""The check of docstrings finds what it looks for, and lets good ones pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import speech
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VAGUE = {
+    "Return what changes when a file does.": "'Return what': name the thing that comes back",
+    "Yield which rows are left.": "'Yield which': name the thing that comes back",
+    "Returns whether it\n    is empty.": "'Returns whether it': name the thing that comes back",
+    "Raise an error where there is no file.": '\'where there\': write "if" or "when"',
+}
+LONG = "def find(a):\n    b = a\n    c = b\n    d = c\n    return d\n"
+
+
+def problems(tmp_path: Path, source: str) -> list[str]:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    return [line.partition(": ")[2] for line in speech.check(path)]
+
+
+@pytest.mark.parametrize(("text", "problem"), VAGUE.items())
+def test_vague_docstrings_are_found(tmp_path: Path, text: str, problem: str) -> None:
+    assert problems(tmp_path, f'def find():\n    """{text}"""\n') == [problem]
+
+
+def test_a_long_public_function_needs_a_docstring(tmp_path: Path) -> None:
+    assert problems(tmp_path, LONG) == ["find has no docstring"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        LONG.replace("find", "_find"),
+        "def is_empty(self):\n    return not self\n",
+        'def find():\n    """Return the rows that are left, if there are any."""\n',
+    ],
+)
+def test_others_pass(tmp_path: Path, source: str) -> None:
+    assert problems(tmp_path, source) == []
