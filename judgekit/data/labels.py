@@ -302,7 +302,8 @@ def texts_for_people(
 ) -> dict[str, str]:
     """Collect what a person needs to read of a row: the question, the answer or the texts, what's expected.
 
-    The first sources follow, or their beginnings. A row without an answer still has its question. Cells that aren't texts are left out.
+    The first sources follow, or their beginnings. A row without an answer still has its question. Cells that
+    aren't texts are left out.
     """
     row = DataRow(0, columns)
     texts = {}
