@@ -106,6 +106,8 @@ def _roots_of(path: ParsedResult) -> list[str]:
         children = node["children"]
         if node["type"] in _ONWARD:
             children = children[:1]
+        elif node["type"] == "and_expression":
+            children = children[-1:]  # before it stands only when it counts
         nodes = [*children, *nodes]
     return list(roots)
 

@@ -123,9 +123,11 @@ class Recogniser:
             if its_task == task and giving:
                 shown[field] = " or ".join(dict.fromkeys(map(_show, giving)))
         paths = dict(self._found.fields(task) or {})
-        for field in _LABELS:
-            if field not in shown:  # so that rows without labels have none
-                paths.pop(field, None)
+        for field in list(paths):
+            # Rows without labels have none, and columns beside an export's may have what it lacks.
+            may_go = field in _LABELS or (self._found.usual and field not in _JUDGED)
+            if may_go and field not in shown:
+                del paths[field]
         # Rows with a text of their own aren't read as conversations, and the other way round.
         if "text" in shown:
             paths.pop("conversation", None)
