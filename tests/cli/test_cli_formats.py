@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +19,7 @@ import pytest
 from git_repo import GitRepo
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import says
+from loopback import Loopback, says
 from markdown_it import MarkdownIt
 from pushing import bad, good
 from scripted import by_content
@@ -27,7 +30,7 @@ from judgekit.markdown import escape_prose
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
-    from outcome import Outcome, Run, Served
+    from outcome import Outcome, Run, Served, Use
 
 pytestmark = pytest.mark.usefixtures("no_servers")
 JUDGE = ("judge", "--rubric", "kls", "--mode", "lenient", "--no-engine")
@@ -157,6 +160,33 @@ def test_rows_of_a_terminal_have_a_line_each(
     lines = done.out.strip().split("\n")
     assert {line.split()[1] for line in lines} == {"r1", "r2"}
     assert all(len(output.strip_colours(line)) <= 60 for line in lines)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+def test_a_real_terminal_gets_lines_that_fit(use: Use) -> None:
+    import pty  # noqa: PLC0415 - POSIX alone has it
+
+    with Loopback(by_content) as server:
+        use(server)
+        environ = {**os.environ, "COLUMNS": "50", "TERM": "xterm", "NO_COLOR": "1"}
+        words = [sys.executable, "-m", "judgekit", *ROWS]
+        main, terminal = pty.openpty()
+        with open(main, "rb", buffering=0) as shown:  # noqa: PTH123 - a descriptor
+            child = subprocess.Popen(words, stdout=terminal, stderr=subprocess.DEVNULL, env=environ)
+            os.close(terminal)
+            child.wait(timeout=60)
+            text = os.read(shown.fileno(), 10_000).decode()
+    lines = text.strip().split("\r\n")
+    assert {line.split()[1] for line in lines} == {"r1", "r2"}
+    assert max(map(len, lines)) <= 50
+
+
+def test_a_table_in_a_file_is_not_cut(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("results.jsonl", [{**results()[1], "reasoning": VISIBLE * 9}])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    judgekit("report", "results.jsonl", "--also", "table=out.txt")
+    assert VISIBLE * 9 in Path("out.txt").read_text()
 
 
 def test_piped_rows_are_json_lines(served: Served) -> None:

@@ -118,7 +118,10 @@ def render_rows(results: RowResults) -> str:
     """Return a line for each row, or the worst ones alone with all that's said of them."""
     if results.worst is not None:
         return "\n".join(_worst_lines(results))
-    return "\n".join(row_line(row.word, row.row_id, row.columns) for row in results.rows)
+    lines = []
+    for row in results.rows:
+        lines.append(row_line(row.word, row.row_id, {**row.columns, "scores": row.scores}))
+    return "\n".join(lines)
 
 
 def render_report(results: RowResults) -> str:
@@ -136,10 +139,21 @@ def render_report(results: RowResults) -> str:
 
 
 def row_line(word: str, row_id: str, columns: Record) -> str:
-    """Return a row's verdict, its name, its scores, and its reasons as far as the terminal has room."""
+    """Return a row's verdict, its name, its mean, and its reasons as far as the terminal has room.
+
+    Texts that were compared have a score each, and no mean.
+    """
+    from judgekit.evaluation.labels import (
+        number_of,
+    )  # it needs pydantic, which takes long to import
+
     scores = ""
-    for name, score in (columns.get("scores") or {}).items():
-        scores += f"  {escaped(str(name))} {score:g}"
+    average = number_of(columns.get("average"))  # a cell of CSV is text
+    if average is not None:
+        scores = f"  mean {average:g}"
+    else:
+        for name, score in (columns.get("scores") or {}).items():
+            scores += f"  {escaped(str(name))} {score:g}"
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
     reasons = short_line(str(columns.get("error") or columns.get("reasoning") or ""), _MOST_REASONS)
     line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
