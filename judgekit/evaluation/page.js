@@ -11,6 +11,7 @@ const LINE_HEIGHT = 38; // pixels of a row that is not drawn yet, roughly
 const MOST_CHOICES = 8; // of a column that gets a box to choose from
 const MOST_PRINTED = 1000;
 const SNIPPET = 160; // characters
+const ALL = "\0"; // the choice of every value, which no value is
 
 function make(tag, properties, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -63,14 +64,14 @@ function makeSearch(label, onChange) {
 
 function makeChoice(label, values, onChange) {
   const options = values.map(value => new Option(value || "(none)", value));
-  const choice = make("select", {onchange: onChange}, new Option(`${label}: all`, "\0"), ...options);
-  choice.value = "\0";
+  const choice = make("select", {onchange: onChange}, new Option(`${label}: all`, ALL), ...options);
+  choice.value = ALL;
   choice.setAttribute("aria-label", label);
   return choice;
 }
 
 function isChosen(choice, values) {
-  return choice.value === "\0" || values.includes(choice.value);
+  return choice.value === ALL || values.includes(choice.value);
 }
 
 function wordsOf(field) {
@@ -237,179 +238,225 @@ function readLink(hash) {
   }
 }
 
-function listRows(box, rows) {
-  const table = box.querySelector("table");
-  const heads = [...table.tHead.rows[0].cells];
-  const keys = heads.map(head => head.dataset.key);
-  const open = new Set();
-  const searched = new Map(); // the text of a row, in small letters
-  let order = rows;
-  let shown = rows;
-  let current = null; // the row that the keyboard is at
-  let chunks = []; // of rows: the body that holds them, once they are in view
+class RowList {
+  constructor(box, rows) {
+    this.box = box;
+    this.table = box.querySelector("table");
+    this.heads = [...this.table.tHead.rows[0].cells];
+    this.keys = this.heads.map(head => head.dataset.key);
+    this.rows = rows;
+    this.order = rows; // all rows as they are sorted
+    this.shown = rows; // those of them that fit what is searched and chosen
+    this.open = new Set();
+    this.current = null; // the row that the keyboard is at
+    this.chunks = []; // of shown rows, each with the body that holds them once they are in view
+    this.searchTexts = new Map();
+    this.watcher = new IntersectionObserver(entries => this.drawSeen(entries), {root: box, rootMargin: "600px"});
+  }
 
-  const drawRow = row => {
-    const line = make("tr", {className: "line", id: nameOf(row)}, ...keys.map(key => drawCell(row, key)));
-    line.querySelector("a").setAttribute("aria-expanded", open.has(row));
-    line.classList.toggle("open", open.has(row));
-    if (row === current) line.classList.add("current");
-    line.onclick = event => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey || String(getSelection())) return;
-      event.preventDefault();
-      moveTo(row);
-      toggle(row);
-    };
-    return open.has(row) ? [line, drawMore(row, keys.length)] : [line];
-  };
-  const drawChunk = chunk => {
-    if (chunk.isDrawn) return;
-    chunk.isDrawn = true;
-    watcher.unobserve(chunk.body);
-    chunk.body.replaceChildren(...chunk.rows.flatMap(drawRow));
-  };
-  const watcher = new IntersectionObserver(entries => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) drawChunk(chunks.find(chunk => chunk.body === entry.target));
-    }
-  }, {root: box, rootMargin: "600px"});
-  const draw = () => {
-    watcher.disconnect();
-    chunks = [];
+  start() {
+    this.addBar();
+    makeSortable(this.heads, (head, direction) => {
+      this.order = sorted(this.rows, row => valueOf(row, head.dataset.key), direction);
+      this.filter();
+    });
+    document.addEventListener("keydown", event => this.obeyKey(event));
+    addEventListener("hashchange", () => this.goToLink());
+    addEventListener("beforeprint", () => this.drawForPrint());
+    this.box.classList.add("scrolled");
+    this.draw();
+    this.goToLink();
+    setTimeout(() => this.prepareSearch(0), 50);
+  }
+
+  // Search and choices
+
+  addBar() {
+    this.field = makeSearch("Search (/)", () => this.filter());
+    this.choices = [];
+    this.heads.forEach((head, place) => this.addChoice(head.textContent, this.keys[place]));
+    this.count = make("output");
+    const openAll = make("button", {type: "button", textContent: "Open all"});
+    openAll.onclick = () => this.openOrCloseAll(openAll);
+    const help = make("small", {textContent: "Keys: j and k to move, Enter to open, / to search"});
+    const boxes = this.choices.map(({choice}) => choice);
+    this.box.before(make("p", {className: "filter"}, this.field, ...boxes, openAll, this.count, help));
+  }
+
+  addChoice(label, key) {
+    const isWord = key.startsWith("said") || key === "label";
+    if (!isWord && key !== "flags") return;
+    const valuesOf = isWord ? row => [valueOf(row, key)] : row => row.flags ?? [""];
+    const kinds = [...new Set(this.rows.flatMap(valuesOf))].sort(compare);
+    if (kinds.length < 2 || kinds.length > 2 * MOST_CHOICES) return;
+    this.choices.push({choice: makeChoice(label, kinds, () => this.filter()), valuesOf});
+  }
+
+  filter() {
+    const words = wordsOf(this.field);
+    this.shown = this.order.filter(row => this.fits(row, words));
+    this.draw();
+    this.box.scrollTop = 0;
+  }
+
+  fits(row, words) {
+    return this.choices.every(({choice, valuesOf}) => isChosen(choice, valuesOf(row)))
+      && words.every(word => this.searchTextOf(row).includes(word));
+  }
+
+  searchTextOf(row) {
+    if (!this.searchTexts.has(row)) this.searchTexts.set(row, searchTextOf(row));
+    return this.searchTexts.get(row);
+  }
+
+  // What is searched is made ready bit by bit, while nothing else is to be done.
+  prepareSearch(start) {
+    const end = start + 500;
+    for (const row of this.rows.slice(start, end)) this.searchTextOf(row);
+    if (end < this.rows.length) setTimeout(() => this.prepareSearch(end), 0);
+  }
+
+  showAll() {
+    this.field.value = "";
+    for (const {choice} of this.choices) choice.value = ALL;
+    this.filter();
+  }
+
+  // Drawing
+
+  draw() {
+    this.watcher.disconnect();
+    this.chunks = [];
     let end = 0;
-    while (end < shown.length) {
+    while (end < this.shown.length) {
       const start = end;
       end += start ? DRAWN_TOGETHER : DRAWN_FIRST;
-      const part = shown.slice(start, end);
-      const space = make("td", {colSpan: keys.length});
-      space.style.height = `${LINE_HEIGHT * part.length}px`;
-      const body = make("tbody", {}, make("tr", {}, space));
-      chunks.push({rows: part, body, isDrawn: false});
+      this.chunks.push(this.makeChunk(this.shown.slice(start, end)));
     }
-    for (const body of [...table.tBodies]) body.remove();
-    table.append(...chunks.map(chunk => chunk.body));
-    if (chunks.length) drawChunk(chunks[0]);
-    for (const chunk of chunks.slice(1)) watcher.observe(chunk.body);
-    count.textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
-  };
-
-  const searchedTextOf = row => {
-    if (!searched.has(row)) searched.set(row, searchTextOf(row));
-    return searched.get(row);
-  };
-  const choices = [];
-  const isShown = (row, words) => choices.every(({choice, values}) => isChosen(choice, values(row)))
-    && words.every(word => searchedTextOf(row).includes(word));
-  const filter = () => {
-    const words = wordsOf(field);
-    shown = order.filter(row => isShown(row, words));
-    draw();
-    box.scrollTop = 0;
-  };
-  const field = makeSearch("Search (/)", filter);
-  const count = make("output");
-  const addChoice = (label, values) => {
-    const kinds = [...new Set(rows.flatMap(values))].sort(compare);
-    if (kinds.length > 1 && kinds.length <= 2 * MOST_CHOICES) {
-      choices.push({choice: makeChoice(label, kinds, filter), values});
-    }
-  };
-  for (const head of heads) {
-    const key = head.dataset.key;
-    if (key.startsWith("said") || key === "label") addChoice(head.textContent, row => [valueOf(row, key)]);
-    if (key === "flags") addChoice(head.textContent, row => row.flags ?? [""]);
+    for (const body of [...this.table.tBodies]) body.remove();
+    this.table.append(...this.chunks.map(chunk => chunk.body));
+    if (this.chunks.length) this.drawChunk(this.chunks[0]);
+    for (const chunk of this.chunks.slice(1)) this.watcher.observe(chunk.body);
+    const [shown, all] = [this.shown, this.rows].map(rows => rows.length.toLocaleString("en"));
+    this.count.textContent = `${shown} of ${all} rows`;
   }
-  const openAll = make("button", {type: "button", textContent: "Open all"});
-  openAll.onclick = () => {
-    const isOpening = openAll.textContent === "Open all";
-    open.clear();
-    if (isOpening) shown.forEach(row => open.add(row));
-    openAll.textContent = isOpening ? "Close all" : "Open all";
-    draw();
-  };
-  const help = make("small", {textContent: "Keys: j and k to move, Enter to open, / to search"});
-  const boxes = choices.map(({choice}) => choice);
-  box.before(make("p", {className: "filter"}, field, ...boxes, openAll, count, help));
 
-  makeSortable(heads, (head, direction) => {
-    order = sorted(rows, row => valueOf(row, head.dataset.key), direction);
-    filter();
-  });
+  // Until its rows are drawn, a chunk has one cell that is about as high as they will be.
+  makeChunk(rows) {
+    const space = make("td", {colSpan: this.keys.length});
+    space.style.height = `${LINE_HEIGHT * rows.length}px`;
+    return {rows, body: make("tbody", {}, make("tr", {}, space)), isDrawn: false};
+  }
 
-  const lineOf = row => {
-    const chunk = chunks.find(each => each.rows.includes(row));
-    if (!chunk) return null;
-    drawChunk(chunk);
-    return document.getElementById(nameOf(row));
-  };
-  const redraw = row => {
-    const line = lineOf(row);
-    if (line?.nextElementSibling?.className === "more") line.nextElementSibling.remove();
-    line?.replaceWith(...drawRow(row));
-  };
-  const toggle = row => {
-    if (!open.delete(row)) open.add(row);
-    redraw(row);
-    if (open.has(row)) history.replaceState(null, "", linkOf(row));
-  };
-  const moveTo = row => {
-    const before = current;
-    current = row;
-    if (before && before !== row) lineOf(before)?.classList.remove("current");
-    const line = lineOf(row);
-    line?.classList.add("current");
-    line?.scrollIntoView({block: "nearest"});
-  };
-  const step = by => {
-    const place = shown.indexOf(current) + by;
-    if (place >= 0 && place < shown.length) moveTo(shown[place]);
-  };
-  const goToLink = () => {
-    const name = readLink(location.hash);
-    const row = rows.find(each => nameOf(each) === name);
-    if (!row) return;
-    if (!shown.includes(row)) {
-      field.value = "";
-      for (const {choice} of choices) choice.value = "\0";
-      filter();
+  drawSeen(entries) {
+    for (const entry of entries) {
+      if (entry.isIntersecting) this.drawChunk(this.chunks.find(chunk => chunk.body === entry.target));
     }
-    open.add(row);
-    redraw(row);
-    moveTo(row);
-    lineOf(row).scrollIntoView({block: "start"});
-    box.scrollIntoView({block: "nearest"});
-  };
+  }
 
-  const KEYS = {
-    j: () => step(1),
-    k: () => step(-1),
-    "/": () => field.focus(),
-    Enter: () => current && toggle(current),
-  };
-  document.addEventListener("keydown", event => {
+  drawChunk(chunk) {
+    if (chunk.isDrawn) return;
+    chunk.isDrawn = true;
+    this.watcher.unobserve(chunk.body);
+    chunk.body.replaceChildren(...chunk.rows.flatMap(row => this.drawRow(row)));
+  }
+
+  drawRow(row) {
+    const isOpen = this.open.has(row);
+    const cells = this.keys.map(key => drawCell(row, key));
+    const line = make("tr", {className: "line", id: nameOf(row)}, ...cells);
+    line.querySelector("a").setAttribute("aria-expanded", isOpen);
+    line.classList.toggle("open", isOpen);
+    line.classList.toggle("current", row === this.current);
+    line.onclick = event => this.obeyClick(event, row);
+    return isOpen ? [line, drawMore(row, this.keys.length)] : [line];
+  }
+
+  redraw(row) {
+    const line = this.lineOf(row);
+    if (!line) return;
+    if (line.nextElementSibling?.className === "more") line.nextElementSibling.remove();
+    line.replaceWith(...this.drawRow(row));
+  }
+
+  // The line of a row, drawn now if it was not in view; null if the row is not shown.
+  lineOf(row) {
+    const chunk = this.chunks.find(each => each.rows.includes(row));
+    if (!chunk) return null;
+    this.drawChunk(chunk);
+    return document.getElementById(nameOf(row));
+  }
+
+  drawForPrint() {
+    for (const chunk of this.chunks.slice(0, MOST_PRINTED / DRAWN_TOGETHER)) this.drawChunk(chunk);
+    for (const chunk of this.chunks) chunk.body.classList.toggle("unprinted", !chunk.isDrawn);
+  }
+
+  // Moving and opening
+
+  obeyClick(event, row) {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || String(getSelection())) return;
+    event.preventDefault();
+    this.moveTo(row);
+    this.toggle(row);
+  }
+
+  obeyKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") document.activeElement.blur();
-    const isTyping = event.target.closest("input, select, button, a");
-    const act = KEYS[event.key];
-    if (isTyping || !act) return;
+    if (event.target.closest("input, select, button, a")) return;
+    const acts = {
+      j: () => this.step(1),
+      k: () => this.step(-1),
+      "/": () => this.field.focus(),
+      Enter: () => this.current && this.toggle(this.current),
+    };
+    if (!Object.hasOwn(acts, event.key)) return;
     event.preventDefault();
-    act();
-  });
-  addEventListener("hashchange", goToLink);
-  addEventListener("beforeprint", () => {
-    for (const chunk of chunks.slice(0, MOST_PRINTED / DRAWN_TOGETHER)) drawChunk(chunk);
-    for (const chunk of chunks) chunk.body.classList.toggle("unprinted", !chunk.isDrawn);
-  });
-  box.classList.add("scrolled");
-  draw();
-  goToLink();
-  // What is searched is made ready while nothing else is to be done.
-  const prepare = start => {
-    for (const row of rows.slice(start, start + 500)) searchedTextOf(row);
-    if (start + 500 < rows.length) setTimeout(prepare, 0, start + 500);
-  };
-  setTimeout(prepare, 50, 0);
+    acts[event.key]();
+  }
+
+  step(by) {
+    const row = this.shown[this.shown.indexOf(this.current) + by];
+    if (row) this.moveTo(row);
+  }
+
+  moveTo(row) {
+    const before = this.current;
+    this.current = row;
+    if (before && before !== row) this.lineOf(before)?.classList.remove("current");
+    const line = this.lineOf(row);
+    line?.classList.add("current");
+    line?.scrollIntoView({block: "nearest"});
+  }
+
+  toggle(row) {
+    if (!this.open.delete(row)) this.open.add(row);
+    this.redraw(row);
+    if (this.open.has(row)) history.replaceState(null, "", linkOf(row));
+  }
+
+  openOrCloseAll(button) {
+    const isOpening = button.textContent === "Open all";
+    this.open = new Set(isOpening ? this.shown : []);
+    button.textContent = isOpening ? "Close all" : "Open all";
+    this.draw();
+  }
+
+  goToLink() {
+    const name = readLink(location.hash);
+    const row = this.rows.find(each => nameOf(each) === name);
+    if (!row) return;
+    if (!this.shown.includes(row)) this.showAll();
+    this.open.add(row);
+    this.redraw(row);
+    this.moveTo(row);
+    this.lineOf(row).scrollIntoView({block: "start"});
+    this.box.scrollIntoView({block: "nearest"});
+  }
 }
 
 for (const table of document.querySelectorAll("table.rows")) enlivenTable(table);
-const data = document.getElementById("row-data");
-if (data) listRows(document.querySelector(".list"), JSON.parse(data.textContent));
+// No row has this name: theirs begin with "row-".
+const data = document.getElementById("rows-as-data");
+if (data) new RowList(document.querySelector(".list"), JSON.parse(data.textContent)).start();

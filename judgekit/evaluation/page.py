@@ -22,7 +22,7 @@ INTERVALS = "[ ] = 95 % confidence interval"
 _NAME = 400  # characters of a name on a page
 _REACHES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the axis of a difference, to both sides of 0
 _SNIPPET = 160  # characters; the script draws as many
-_DATA_PLACE = '<script type="application/json" id="row-data"></script>'
+_DATA_PLACE = '<script type="application/json" id="rows-as-data"></script>'
 
 
 class Figure(NamedTuple):

@@ -551,6 +551,15 @@ def test_keys_and_clicks_open_a_row_and_name_it(results: Path, acts: str, opened
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("row_id", ["data", "rows-as-data", "__proto__", "a b/ä", "%E0%A4%A"])
+def test_a_row_may_have_any_id(page_of: PageOf, row_id: str) -> None:
+    page_of(write("r.jsonl", {**ROW, "id": row_id}))
+    found = "document.querySelectorAll('.line.open').length"
+    page = browse(Path("page.html"), PRESS % "j" + PRESS % "Enter" + SHOW.format(found))
+    assert page.text("title") == "1"
+
+
+@pytest.mark.slow
 def test_numbers_are_sorted_as_numbers_and_none_comes_last(page_of: PageOf) -> None:
     rows = plain_rows("accept", "accept", "accept", "accept")
     for row, average in zip(rows, (4.67, None, 10, 4.7), strict=True):
