@@ -240,12 +240,12 @@ class Replica:
                 update={"project": SERVED}
             )
             answer = verdict.model_dump_json(by_alias=True)
-            ending = partial(self.database.settle, attempt, meter.usd, answer, line)
+            ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, line)
             told = await self._surely(ending)
         except BaseException:
             # Whoever asks again gets the verdict, or need not wait; what it cost is known.
             self._endings.append(
-                ending or partial(self.database.settle, attempt, meter.usd, None, None)
+                ending or partial(self.database.finish_attempt, attempt, meter.usd, None, None)
             )
             with suppress(JudgekitError):
                 await self._catch_up()

@@ -1,7 +1,7 @@
 """A team's store in PostgreSQL, for any number of servers: lines, tokens, judgings, spend, kept replies.
 
-The one module that knows the driver. Each public method is one transaction. To run it twice does no harm, so
-a caller that got no outcome of one, as its connection was lost, runs it again.
+This is the only module that knows the driver. Each public method is one transaction, and running it twice
+does no harm: a caller that lost its connection before it got the outcome runs it again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 CONNECTIONS = 8  # at a time, of one process
-ALIVE_SECONDS = 10.0  # since a replica was seen; after them others take over what it judged
-ANSWER_SECONDS = 3600  # for which an answered request is known again
+ALIVE_SECONDS = 10.0  # without a beat, until others take over a replica's requests
+ANSWER_SECONDS = 3600  # how long an answered request is recognised when it's repeated
 REPLY_BYTES = 1_000_000_000
-_TURN_SECONDS = 5.0  # to wait for a connection that others use
+_TURN_SECONDS = 5.0  # how long to wait for a free connection
 _PAGE = 200  # lines read at a time
-_MOST_ID = 200  # characters; much longer ones fit no index
+_MOST_ID = 200  # characters; a much longer id wouldn't fit into an index
 _ID = re.compile(r"[ -~]+")
 _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 _NEEDS = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)
@@ -47,7 +47,7 @@ _SETTINGS = {
     "application_name": "judgekit",
     "options": "-c statement_timeout=10s -c idle_in_transaction_session_timeout=30s",
 }
-# Any numbers; they must only be no other program's in the same database.
+# Arbitrary numbers, but no other program may lock the same ones in this database.
 _MIGRATING = 0x6A6B0001
 _SPENDING = 0x6A6B0002
 _TIDYING = 0x6A6B0003
@@ -55,14 +55,14 @@ _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
 
 class Budget(NamedTuple):
-    """What all replicas may spend in a UTC day or month."""
+    """The most that all replicas together may spend in a UTC day or month."""
 
     usd: float
     per: str
 
 
 class Attempt(NamedTuple):
-    """One try of a replica to answer a request: `key` names the request among those of `who`."""
+    """One replica's attempt to answer a request; `key` identifies the request among those of `who`."""
 
     who: str
     key: str
@@ -81,7 +81,7 @@ class Database:
             how = files.install_extra("postgres")
             raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
         self._driver: ModuleType = psycopg
-        self._place = _SETTINGS | _checked(psycopg, place)
+        self._parameters = _SETTINGS | _checked(psycopg, place)
         self._migrations = migrations
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
@@ -92,17 +92,17 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Give a connection in a transaction, a new one where the last one has ended; raises `StoreError`."""
+        """Lend a connection in a transaction, reconnecting if the last one has ended; raises `StoreError`."""
         if not self._turns.acquire(timeout=_TURN_SECONDS):
             raise StoreError("the store is busy; try again", 1)
         connection: Connection = None
         try:
             with suppress(IndexError, self._driver.OperationalError):
                 connection = self._idle.pop()
-                connection.execute("")  # which closes it where it has ended
+                connection.execute("")  # this closes the connection if the server has ended it
             if connection is None or connection.closed:
                 connection = self._driver.connect(
-                    **self._place, autocommit=True, prepare_threshold=None
+                    **self._parameters, autocommit=True, prepare_threshold=None
                 )
             with connection.transaction():
                 yield connection
@@ -129,7 +129,7 @@ class Database:
             return list(done) if done.description else []
 
     def check(self) -> None:
-        """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
+        """Raise `ConfigError` if the schema is older than this judgekit needs, or too new for it."""
         with self.transaction() as connection:
             (number, needs) = self._schema(connection)
         newest = max(self._steps())
@@ -142,15 +142,16 @@ class Database:
             raise ConfigError(f"{problem}; upgrade judgekit")
 
     def migrate(self, runtime_role: str | None = None) -> list[str]:
-        """Bring the schema to this judgekit's, and return the steps taken; grant a role what replicas need.
+        """Migrate the schema to this judgekit's version, and return the names of the steps taken.
 
-        All or nothing, one process at a time. Raises `ConfigError` while a replica runs that would not work.
+        With a `runtime_role`, grant it the rights that replicas need. It's all or nothing, one process at a
+        time. Raises `ConfigError` while a replica is running that couldn't work with the new schema.
         """
         taken = []
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
-            # What waits for a lock holds up all others.
+            # A statement that waits for a lock makes everybody else wait behind it, so don't wait for long.
             connection.execute("SET LOCAL lock_timeout = '5s'")
             number, _ = self._schema(connection)
             if not number:
@@ -198,15 +199,15 @@ class Database:
         return number, oldest
 
     def add(self, records: Sequence[Record], holder: str = "") -> None:
-        """Keep lines that the `holder` of a token brought (none: the command line), each once."""
+        """Store lines sent by the `holder` of a token ("" for the command line); each line is stored once."""
         rows = [_row(record, holder, provisional=False) for record in records]
-        # In one order everywhere, so that no two writers block each other.
+        # All writers lock rows in the same order, so no two of them can deadlock.
         rows.sort(key=lambda row: row[:2])
         with self.transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(self._sql["complete" if holder else "add"], rows)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Keep lines as they are; return which are refused for good, and why. Raises `StoreError`."""
+        """Store lines. Returns a message about those refused for good, or None; raises `StoreError`."""
         records, refused = store.sort_out(lines, refusal)
         self.add(records)
         why = next(iter(refused.values()), "")
@@ -215,7 +216,7 @@ class Database:
         return None
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
-        """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""
+        """Yield the stored lines, oldest first, page by page, so that no connection is held in between."""
         start = "-infinity" if since is None else since.isoformat()
         page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
         while rows := self._do("read", page):
@@ -226,35 +227,35 @@ class Database:
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `StoreError`."""
         with into.open("wb") as file:
-            named = None if project == "all" else project
-            for raw in self.lines(store.point(since), named):
+            only_project = None if project == "all" else project
+            for raw in self.lines(store.point(since), only_project):
                 file.write(raw + b"\n")
 
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
-        """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
+        """Remove lines from before a time (or all), and the labels of their verdicts; count them by kind."""
         query = {"before": before, "project": project}
         query |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
         rows = self._do("count" if preview else "purge", query)
         return Counter({kind_in(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, str]]:
-        """Read the rows of tokens; `created` as PostgreSQL writes it, since Python can't say every time."""
+        """Read the tokens. `created` stays PostgreSQL's text, since Python can't represent every time."""
         tokens = []
         for name, sha256, created in self._do("tokens"):
             tokens.append({"name": name, "sha256": sha256, "created": created})
         return tokens
 
     def add_token(self, name: str, sha256: str, created: datetime | str) -> None:
-        """Keep a token; raises `UsageError` where `name` has another one."""
+        """Store a token; raises `UsageError` if `name` already has one."""
         if not self._do("add_token", (name, sha256, created)):
             raise UsageError(f"{name} has a token; revoke it first")
 
     def remove_token(self, name: str) -> None:
         self._do("remove_token", (name,))
 
-    # Replicas and what they judge
+    # Replicas and the requests they're judging
 
     def beat(self, replica: str) -> None:
         self._do("beat", (replica, max(self._steps())))
@@ -263,15 +264,15 @@ class Database:
         self._do("leave", (replica,))
 
     def tidy(self) -> None:
-        """Forget answers, replicas and kept replies that are old or too many; one process at a time."""
-        asked = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
+        """Delete expired answers, gone replicas, and old or surplus replies, one process at a time."""
+        values = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
             if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[
                 0
             ]:
                 for statement in self._tidying:
-                    connection.execute(statement, asked)
+                    connection.execute(statement, values)
 
     def claim(
         self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
@@ -280,17 +281,17 @@ class Database:
 
         Raises `StoreError` while another attempt has it or nothing is left, `UsageError` for another body.
         """
-        asked = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
+        values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
-            if budget is not None:  # one at a time, so that two do not both find the last of it
+            if budget is not None:  # one at a time, so two attempts can't both take the rest
                 connection.execute(_LOCK, (_SPENDING,))
-            if connection.execute(self._sql["claim"], asked).fetchone() is not None:
+            if connection.execute(self._sql["claim"], values).fetchone() is not None:
                 if budget is not None:
-                    per = asked | {"per": budget.per}
+                    per = values | {"per": budget.per}
                     spent = connection.execute(self._sql["spent"], per).fetchone()
                     _check_budget(budget, usd, *spent)
                 return None
-            earlier = connection.execute(self._sql["earlier"], asked).fetchone()
+            earlier = connection.execute(self._sql["earlier"], values).fetchone()
             if earlier and earlier[0] != attempt.body:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
             if earlier is None or earlier[2] is None:
@@ -299,21 +300,21 @@ class Database:
                 )
             return str(earlier[2])
 
-    def settle(
+    def finish_attempt(
         self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
     ) -> str:
-        """End an attempt that cost `usd`, with or without an answer and its ledger line.
+        """Finish an attempt that cost `usd`, with an answer and its ledger line, or without (it gave up).
 
-        Return what alone may be told: the answer of the attempt that was first, "" while there is none.
+        Returns the first stored answer, the only one that callers may see, or "" if there's none yet.
         """
-        asked = attempt._asdict() | {"usd": usd, "answer": answer}
+        values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
             end = self._sql["give_up" if answer is None else "answer"]
-            is_ended = connection.execute(end, asked).rowcount == 1
-            earlier = connection.execute(self._sql["earlier"], asked).fetchone()
-            # Once an attempt, whatever has become of its request since, and however often it is settled.
-            if usd and connection.execute(self._sql["note_spend"], asked).rowcount == 1:
-                connection.execute(self._sql["spend"], asked)
+            is_ended = connection.execute(end, values).rowcount == 1
+            earlier = connection.execute(self._sql["earlier"], values).fetchone()
+            # Charge an attempt once, whatever became of its request, and however often this is called.
+            if usd and connection.execute(self._sql["note_spend"], values).rowcount == 1:
+                connection.execute(self._sql["spend"], values)
             if is_ended and record is not None:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
             return "" if earlier is None else earlier[2] or ""
@@ -324,7 +325,7 @@ class Database:
     """Whether kept replies are read in less than a millisecond: they come over a network."""
 
     def read_reply(self, key: str) -> KeptText | None:
-        """Return the text under a key; None where there is none, and on failure."""
+        """Return the reply kept under a key, or None if there isn't one or the store can't be read."""
         with suppress(JudgekitError):
             for text, age in self._do("reply", (key,)):
                 return KeptText(text=text, age=age)
@@ -337,7 +338,7 @@ class Database:
 
 
 def refusal(record: Record) -> str:
-    """Say why a line cannot be kept in a store; "" where it can."""
+    """Explain why a line can't be kept in a store; "" if it can."""
     if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
         return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
     return unstorable(record.model_dump(mode="python", by_alias=True)) or store.misplaced(record)
@@ -363,12 +364,12 @@ def _check_budget(
 
 
 def _checked(driver: ModuleType, place: str) -> dict[str, str]:
-    """Return the parts of a connection string; an error repeats none, since one may be a password's."""
+    """Parse a connection string. Errors never repeat any of its parts, since one may be a password."""
     try:
         parts: dict[str, str] = driver.conninfo.conninfo_to_dict(place)
     except driver.ProgrammingError:
         parts = {"host": "@"}
-    # Of a password that was not written as it must be, a part stands elsewhere, and would be shown.
+    # If a password isn't escaped properly, pieces of it end up in other parts, and would be shown.
     ports = str(parts.get("port") or "").replace(",", "")
     if "@" in f"{parts.get('host')}{parts.get('dbname')}" or (ports and not ports.isdecimal()):
         expected = (

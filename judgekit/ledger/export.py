@@ -84,9 +84,10 @@ def _cells(
 def forward(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
-    """Hand on what `send` has not taken yet; return how many lines these were, and what it said of them.
+    """Send the lines that `send` hasn't taken yet. Returns their number, and the remarks of `send`.
 
-    After a power failure a line may be handed on twice, never none. What `send` raises ends it.
+    After a power failure a line may be sent twice, but it's never lost. An exception from `send` ends the
+    run.
     """
     end = time.monotonic() + seconds
     count = 0
@@ -101,7 +102,7 @@ def forward(
                 outputs.write_atomically(str(ledger.folder / PLACES), note, private=True)
                 if time.monotonic() > end:
                     break
-    except (TimeoutError, FileNotFoundError):  # the other process's lock; no ledger yet
+    except (TimeoutError, FileNotFoundError):  # locked by another process; no ledger yet
         pass
     except OSError as error:
         raise JudgekitError(
@@ -111,7 +112,7 @@ def forward(
 
 
 def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send the team's server what it lacks of a ledger; return a line that says why not, if so."""
+    """Send the team's server the lines it lacks. Returns messages about lines that couldn't be sent."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     try:
@@ -124,7 +125,7 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
 
 def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield whole lines that were not handed on, and what to note then: each file's inode and offset."""
+    """Yield batches of unsent whole lines, each with the note to save: every file's inode and offset."""
     places = {}
     try:
         noted = json.loads((ledger.folder / PLACES).read_bytes())

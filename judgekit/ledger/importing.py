@@ -1,4 +1,4 @@
-"""Imports lines of other ledgers and verdicts of older judges, once; fetches the lines of another host."""
+"""Imports other ledgers' lines and older judges' verdicts, each once, and fetches another host's lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
 _SAID = 200  # characters of a host's complaint
 _SHOWN = 60  # characters of a wrong value
-_AT_ONCE = 500  # lines that are written under one lock
+_AT_ONCE = 500  # lines written while the lock is held
 _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 # The keys of an older line that a verdict has a place for.
@@ -162,7 +162,7 @@ def _tier(older: Fields) -> TierName | None:
 
 
 def _override(older: Fields) -> Fields | None:
-    """Return what a person decided, which stands there as a word or as an object."""
+    """Read a person's decision, which older records hold as a word or as an object; None if there's none."""
     override = older.get("human_override")
     if not isinstance(override, dict):
         override = {"decision": override}
@@ -266,7 +266,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:
-    """Return the record in a line that can be written and read again, else what is wrong with it."""
+    """Parse a line and check that it can be written and read again. Returns the problem as text if not."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):

@@ -28,17 +28,18 @@ _Name: TypeAlias = Literal[
 KpiName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"] | _Name
 
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
-"""No KPIs: how often a NO-GO, or a GO, can be relied upon."""
-WINDOW = timedelta(days=30)  # what decides about promotion
+"""Not KPIs themselves: how often a NO-GO, or a GO, turned out wrong."""
+WINDOW = timedelta(days=30)  # how far back verdicts count for a promotion
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|latest)$")
-CALIBRATION = timedelta(days=14)  # what it must reach back, at least
+CALIBRATION = timedelta(days=14)  # the verdicts must cover at least this long
 
 
 class Limit(NamedTuple):
-    """What a measure must be: more than `low` and less than `high` (`closed`: they may be reached).
+    """The range that a measure must be in: above `low` and below `high`, or equal to them if `closed`.
 
-    `labelled` ones are of a sample. A `rate`, of a word and a quality, holds when its estimate does and its
-    interval ends within twice the limit; of any other the whole interval must be inside. The rest count all.
+    `labelled` measures are estimated from a sample. A `rate`, given as (word, quality), holds if its estimate
+    is in range and its interval ends within twice the limit; any other labelled measure needs the whole
+    interval in range. Measures that aren't labelled count every verdict.
     """
 
     title: str
@@ -94,7 +95,7 @@ LIMITS: Mapping[KpiName, Limit] = {
 
 
 class Kpi(NamedTuple):
-    """One measure: its value (None without anything to measure), its 95 % interval, and out of how many."""
+    """One measure: its value (None if nothing was measured), its 95 % interval, and the sample size."""
 
     name: KpiName
     value: float | None
@@ -108,7 +109,7 @@ class Kpi(NamedTuple):
 
     @property
     def state(self) -> State:
-        """Whether it holds, is missed (the whole interval is outside the limit), or lacks evidence."""
+        """Whether the measure holds, is missed (the whole interval is out of range), or lacks evidence."""
         limit = self.limit
         interval = self.interval
         if self.total < LEAST:
@@ -141,7 +142,7 @@ class Kpi(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The verdicts to measure, each content's last; what people said, by verdict id; unjudged files."""
+    """The verdicts to measure (the last of each content), people's labels by verdict id, unjudged files."""
 
     verdicts: Sequence[VerdictLine]
     labels: Mapping[str, LabelWord]
@@ -156,7 +157,7 @@ class Evidence(NamedTuple):
         return self.labels.get(verdict.id) in ("go", "no-go")
 
     def strata(self) -> list[Stratum]:
-        """Return the verdicts by word, those that people decided about apart."""
+        """Group the verdicts by word; those that people decided about form groups of their own."""
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
             decided = verdict.id in self.decided and self.sure(verdict)
@@ -170,10 +171,11 @@ class Evidence(NamedTuple):
 
 
 def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
-    """Return what can be measured: the gate's verdicts that models were asked for, and what people said.
+    """Collect the measurable evidence: gate verdicts that asked models, and what people said about them.
 
-    Each content counts once: its last verdict, one that models answered first. With a `rubric`, `id@version`,
-    only verdicts under it are measured; an older record names no version and counts for each.
+    Each content counts once, with its last verdict; one that models answered takes precedence. With a
+    `rubric`, `id@version`, only verdicts under it are measured; an older record without a version counts for
+    every rubric.
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}  # by content
@@ -212,7 +214,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
-    """Whether a verdict is one of the rubric's version; an older record without a version always is."""
+    """Whether a verdict was given under this rubric version; older records without a version always match."""
     if rubric is None:
         return True
     version = verdict.rubric.version
@@ -222,7 +224,7 @@ def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
 
 
 def _label_of_override(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
-    """Return what an override says of a content: who accepts it says that it should go."""
+    """Turn an override into a label of its content: whoever accepts content says it should be a GO."""
     by_task = (tasks[task] for task in tasks if same_blob(task, override.task_id))
     content = _joined(override.subjects) or next(by_task, None)
     if content is None:
@@ -232,12 +234,12 @@ def _label_of_override(override: OverrideLine, tasks: Mapping[str, str]) -> Labe
 
 
 def used_again(verdict: VerdictLine) -> bool:
-    """Whether the gate took an earlier verdict, so that no model was asked."""
+    """Whether the gate reused an earlier verdict, so that no model was asked."""
     return verdict.gate is not None and verdict.gate.cached
 
 
 def content(verdict: VerdictLine) -> str:
-    """Return what was judged: the hashes of its files; of an older record without them, its task."""
+    """Identify judged content by the hashes of its files; older records without hashes, by their task."""
     return _joined(verdict.hashes) or verdict.task_id
 
 
@@ -254,7 +256,7 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
 
 
 def _majority(words: Iterable[LabelWord]) -> LabelWord:
-    """Return the word that most people gave, `unsure` on a tie, `withdrawn` where nobody's word stands."""
+    """Return the most frequent word; `unsure` on a tie, `withdrawn` if every label was withdrawn."""
     counts = Counter(words)
     del counts["withdrawn"]
     if not counts:
@@ -266,6 +268,7 @@ def _majority(words: Iterable[LabelWord]) -> LabelWord:
 
 
 def measure(evidence: Evidence) -> list[Kpi]:
+    """Measure each KPI over the evidence."""
     strata = evidence.strata()
     kpis = []
     for name, limit in LIMITS.items():
@@ -294,6 +297,7 @@ def _latency(evidence: Evidence) -> Kpi:
 
 
 def reliance(evidence: Evidence) -> list[Kpi]:
+    """Measure how often a labelled NO-GO, or GO, was wrong."""
     counts = Counter(
         (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
     )
@@ -306,7 +310,7 @@ def reliance(evidence: Evidence) -> list[Kpi]:
 
 
 class Cost(NamedTuple):
-    """What verdicts cost in US dollars; not `complete` if the cost of some calls is unknown."""
+    """The cost of verdicts in US dollars; `complete` is False if the cost of some calls is unknown."""
 
     usd: float
     complete: bool
@@ -320,7 +324,7 @@ class Cost(NamedTuple):
 
 
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
-    """Add up what verdicts cost; one that no model was asked for costs nothing."""
+    """Add up the cost of verdicts; one for which no model was asked costs nothing."""
     usd = 0.0
     complete = True
     for verdict in verdicts:
@@ -338,9 +342,9 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
 
 
 def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    """Return the evidence of each rubric version, and of each model by the name under which it is asked.
+    """Split the evidence by rubric version, and by model under its configured name.
 
-    A reply may give another name, and a failure gives none.
+    The configured name is used because a reply may give another one, and a failure gives none.
     """
     aliases = _configured_names(evidence.verdicts)
     rubrics = defaultdict[str, list[VerdictLine]](list)
@@ -355,7 +359,7 @@ def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[s
 
 
 def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
-    """Return the configured names of the models that decided, else of the first one that was asked."""
+    """Return the configured names of the models that decided, or of the first model asked if none did."""
     replied = verdict.model
     if not replied:
         replied = verdict.rounds[0].model if verdict.rounds else "no model"
@@ -364,10 +368,10 @@ def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
 
 
 def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
-    """Return the configured name behind each name in replies, where only one is possible.
+    """Map each model name found in replies to its configured name, if only one is possible.
 
-    Lines of older versions, and of a shared judge, do not say it: then it is a name that others were asked
-    under, which is the same but for the provider before it and a date behind it.
+    Lines of older versions, and of a shared judge, don't record the configured name. Then it's a name that
+    other verdicts were asked under and that differs only by a provider in front or a date at the end.
     """
     learned = defaultdict[str, set[str]](set)
     configured = set()
@@ -396,7 +400,7 @@ def _bare(model: str) -> str:
 
 
 class Readiness(NamedTuple):
-    """What a promotion needs: `missing` says what each KPI lacks, `labels` how many settle the rates."""
+    """Progress towards promotion: `missing` explains each unmet need, `labels` counts those to add by word."""
 
     kpis: list[Kpi]
     missing: list[str]
@@ -405,7 +409,7 @@ class Readiness(NamedTuple):
 
 
 def window() -> LineFilter:
-    """Return what to read for `standing` and `readiness`: the other files of a ledger stay closed."""
+    """Select the lines that `standing` and `readiness` need, so that a ledger's other files stay closed."""
     kinds = (VerdictLine, Label, OverrideLine, ModeChange, Fault)
     return LineFilter(since=datetime.now(UTC) - WINDOW, kinds=kinds)
 
@@ -413,9 +417,9 @@ def window() -> LineFilter:
 def standing(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> tuple[list[str], bool]:
-    """Return why blocking must be treated as advisory, if so, and whether the ledger says that already.
+    """Return the reasons to treat blocking as advisory, and whether the ledger already records that.
 
-    Only what people said since the last promotion counts: shares and times are in the hands of who pushes.
+    Only what people said since the last promotion counts: whoever pushes can influence shares and times.
     """
     is_recorded = False
     since: list[Record] = []
@@ -435,6 +439,7 @@ def standing(
 def readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
+    """Compare the evidence with everything that a promotion needs."""
     recent = evidence(_recent(records, now), rubric)
     strata = recent.strata()
     now = now or datetime.now(UTC)
@@ -468,14 +473,14 @@ def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     why = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
         why = "the estimate misses it, perhaps by chance; to decide"
-    named = []
+    phrases = []
     for word, count in sorted(wanted.items()):
-        named.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
-    counts = " and ".join(named)
+        phrases.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
+    counts = " and ".join(phrases)
     return f": {why}: label {counts} (judgekit label asks for them first)"
 
 
 def _recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
-    """Return the records of the last `WINDOW`; one that is dated later than now waits for its time."""
+    """Return the records of the last `WINDOW`; one dated in the future is left out until then."""
     now = now or datetime.now(UTC)
     return [record for record in records if now - WINDOW <= record.timestamp <= now]

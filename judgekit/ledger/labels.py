@@ -1,4 +1,4 @@
-"""What a person has to do: which verdict to label next, and what else must be looked at; who that is."""
+"""The work that's waiting for a person: verdicts to label and others to look at. Also, who that person is."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import GateWord, Record
 
-_MOST = 4_000_000  # bytes of one file; a larger one is not shown
+_MOST = 4_000_000  # bytes; larger files aren't shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
 def waiting(
     records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
 ) -> list[VerdictLine]:
-    """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
+    """Return the GO and NO-GO verdicts whose content `who` hasn't labelled, each content once.
 
-    First come so many of each word as a promotion is `lacking`, then as many GO as NO-GO. The order is
-    drawn from hashes of ids: always the same, and any part of it a random sample of each word's verdicts.
+    The number of each word that a promotion is `lacking` comes first, then as many GO as NO-GO. The order is
+    drawn from hashes of ids: it's always the same, and any part of it is a random sample of each word's
+    verdicts.
     """
     labels = []
     verdicts = []
@@ -51,7 +52,7 @@ def waiting(
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
     word_by_id = kpi.agreed(labels)
-    # Of several verdicts on one content the measured one comes last, and stays.
+    # Of several verdicts on the same content, the measured one must come last: it's the one that stays.
     verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
@@ -80,7 +81,7 @@ def waiting(
                 lacking_first.append(verdict)
             elif word != "UNDETERMINED":
                 others.append(verdict)
-        # Words are mixed: of those that are lacking evenly, of the others one of each in turn.
+        # Mix the words: first those that are lacking, evenly, then one of each word in turn.
         for rank, verdict in enumerate(lacking_first):
             queue.append((False, (rank + _chance(verdict)) / len(lacking_first), verdict))
         for rank, verdict in enumerate(others):
@@ -99,7 +100,7 @@ def _chance(verdict: VerdictLine) -> float:
 
 
 def who(folder: Path | None = None) -> str:
-    """Return the person's address as git knows it in `folder`, else the login name at this machine."""
+    """Return the person's address from git's configuration in `folder`, or else the login name."""
     with suppress(GitError):
         answer = Repository(folder or Path.cwd()).ask("config", "user.email")
         email = answer.decode("utf-8", "replace").strip()
@@ -113,7 +114,7 @@ def who(folder: Path | None = None) -> str:
 
 
 def signed(record: Record, name: str) -> Record:
-    """Return a record that came over the network as said by `name`, whoever it names itself."""
+    """Return a record from the network under the authenticated `name`, whatever name it carries."""
     by = {"who": name}
     if not isinstance(record, VerdictLine):
         return record.model_copy(update=by if "who" in type(record).model_fields else {})
@@ -130,13 +131,13 @@ def signed(record: Record, name: str) -> Record:
 
 
 def at_terminal() -> bool:
-    """Whether a person can be typing here. A program can pretend to be one: this is no lock."""
+    """Whether a person could be typing here. A program can pretend to be one: this is no lock."""
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
-    """Return each judged file's visible text by its path; None where it is gone or another one now."""
+    """Map each judged file's path to its visible text, or to None if the file is gone or has changed."""
     texts: dict[str, str | None] = {}
     for subject in verdict.subjects:
         texts[subject.path] = None
@@ -157,9 +158,9 @@ def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class Triage:
-    """What a person must look at, newest first; `settled` counts paths fixed or overridden since.
+    """The lines a person must look at, newest first; `settled` counts paths fixed or overridden since.
 
-    `verdicts` are all that were read.
+    `verdicts` holds every verdict that was read.
     """
 
     overrides: list[OverrideLine] = field(default_factory=list)
@@ -183,7 +184,7 @@ def _is_unjudged(verdict: VerdictLine) -> bool:
 
 
 def triage(records: Iterable[Record]) -> Triage:
-    """Return what a person must look at; of each task its newest verdict counts."""
+    """Sort out the lines that need a person's attention; only a task's newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
     newest: dict[tuple[str, str], VerdictLine] = {}  # by project and task
@@ -200,7 +201,7 @@ def triage(records: Iterable[Record]) -> Triage:
         elif isinstance(line, VerdictLine):
             triage.verdicts.append(line)
             task = (line.project, task_name(line.task_id))
-            newest.pop(task, None)  # so that the newest task stands last
+            newest.pop(task, None)  # so that the newest task comes last
             newest[task] = line
             if line.word != "GO":
                 once_unsettled.add(task)

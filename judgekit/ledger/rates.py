@@ -20,14 +20,14 @@ Wanted: TypeAlias = Mapping["GateWord", int]
 LEVEL = 0.95
 LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
-_STEP = 8  # of the labels that are there one for each so many is added at a time
+_STEP = 8  # labels are added in steps of one for each so many that are there already
 # The share of good content that is expected of a stratum without a label: that of a gate that is right.
 _GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure, and between which bounds it lies."""
+    """A value with its lower and upper bound."""
 
     value: float
     low: float
@@ -60,10 +60,11 @@ def share_interval(hits: int, total: int) -> Interval | None:
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
-    """Return an interval of the median between two order statistics, None for fewer than six values.
+    """Return an interval of the median between two order statistics, or None for fewer than six values.
 
     The ranks are those of the normal approximation to the binomial, rounded outwards (Conover, "Practical
-    Nonparametric Statistics", 3.2). Of five values the extremes cover the median only 94 % of the time.
+    Nonparametric Statistics", 3.2). With five values even the extremes cover the median only 94 % of the
+    time.
     """
     total = len(ordered)
     if total < 6:  # noqa: PLR2004 - explained above
@@ -82,7 +83,7 @@ def exact(hits: int, total: int) -> Interval:
 
 
 def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return the weighted sum of independent figures, none below 0 (Zou and Donner, 2008: MOVER)."""
+    """Return the weighted sum of independent non-negative figures (Zou and Donner, 2008: MOVER)."""
     return _around(sum(weight * part.value for weight, part in parts), parts)
 
 
@@ -97,7 +98,7 @@ def _around(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
-    """Return the bounds of the ratio of two independent figures, none below 0; `inf` is no bound above.
+    """Return the bounds of the ratio of two independent non-negative figures; `inf` means unbounded.
 
     Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
@@ -121,7 +122,7 @@ def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Verdicts with one word, their labels, the good ones; `decided` ones are no sample of others."""
+    """Verdicts with one word, their labels, and the good ones. If `decided`, they're no sample of others."""
 
     word: GateWord
     verdicts: int
@@ -130,6 +131,10 @@ class Stratum:
     decided: bool = False
 
     def share(self, quality: Quality) -> Interval | None:
+        """Return the share of this quality among the labels, or None without labels.
+
+        People choose which verdicts they decide about, so `decided` ones are counted, not extrapolated.
+        """
         if not self.labels:
             return None
         if quality == "good":
@@ -143,10 +148,10 @@ class Stratum:
 
 
 class Rate(NamedTuple):
-    """Of all good (bad) content the share with one word, and the number of `labels` behind it.
+    """The share of all good (or bad) content that got one word, and the number of `labels` behind it.
 
-    The `estimate` is None where a word without labels may hide more such content: the value of the interval
-    is the share if it hides none.
+    The `estimate` is None if a word without labels may hide more such content; the interval's value then
+    assumes that it hides none.
     """
 
     estimate: float | None
@@ -158,9 +163,9 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     """Estimate how much of all good (or bad) content got `word`, with a 95 % interval.
 
     Each stratum's labelled share is scaled to the stratum's size: a post-stratified ratio estimate (Cochran,
-    "Sampling Techniques", 1977, chapters 5 and 6). The interval joins Clopper's and Pearson's for each share,
-    and for the share that the word has of all verdicts, by MOVER. Of a stratum without labels nothing is
-    known: the end below is that with all of it of this quality, the end above that with none.
+    "Sampling Techniques", 1977, chapters 5 and 6). MOVER combines the Clopper-Pearson interval of each share
+    with that of the word's share of all verdicts. Nothing is known about a stratum without labels: the lower
+    end assumes that all of it has this quality, the upper end that none of it has.
     """
     labels = 0
     same_word = []
@@ -219,7 +224,7 @@ def _share_of_odds(odds: float) -> float:
 def _odds_of_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Return how much content of a quality has other words, for each verdict with the word in question.
+    """Estimate the content of a quality under other words, per verdict with the word in question.
 
     `odds` are those of other words; strata without labels count as `unlabelled`.
     """
@@ -235,22 +240,22 @@ def _odds_of_others(
 def wanted(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Return how many labels more, by word, settle whether a rate holds its bar; None where none would do."""
+    """Estimate the labels still needed, by word, to settle a rate against its bar; None if none would do."""
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
-        # Where none helps alone, as with no label at all, the stratum with the fewest is first.
+        # If no stratum helps by itself (there may be no label at all), the one with the fewest comes first.
         steps = []
-        for place, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
+        for index, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
                 grown = _grow(stratum, start)
                 strata_then = [*tried]
-                strata_then[place] = grown
+                strata_then[index] = grown
                 gap = _gap(rate(strata_then, word, quality), bar)
-                steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown))
+                steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, index, grown))
         if not steps:
             return None
-        *_, place, grown = min(steps, key=lambda step: step[:4])
-        tried[place] = grown
+        *_, index, grown = min(steps, key=lambda step: step[:4])
+        tried[index] = grown
     more = {}
     for before, after in zip(strata, tried, strict=True):
         if after.labels > before.labels:
@@ -269,7 +274,7 @@ def _grow(stratum: Stratum, start: Stratum) -> Stratum:
 
 
 def _gap(measured: Rate, bar: float) -> float:
-    """Return how far a rate is from being settled; 0 or less where it holds its bar or misses it."""
+    """Measure a rate's distance from being settled; 0 or less if it holds its bar or misses it."""
     if measured.interval is None or measured.labels < LEAST:
         return inf
     if measured.estimate is None:

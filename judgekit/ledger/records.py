@@ -36,9 +36,9 @@ GateMode: TypeAlias = Literal["advisory", "blocking"]
 Decided: TypeAlias = Literal["accept", "reject"]
 
 _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
-# Of an address: who asks, and with what password, which may have a slash; what stands behind the path.
+# The credentials in an address (a password may contain a slash), and everything behind its path.
 _USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
-# Failures in whose message a provider or a program may quote what it was sent, or what its model said.
+# Failures whose message may quote the input, or the model's output.
 _QUOTING = {
     FailureKind.TRUNCATED,
     FailureKind.COMMAND_FAILED,
@@ -71,7 +71,7 @@ class _Part(BaseModel):
 
 
 class PushRecord(_Part):
-    """The push in which a gate came to a verdict; `cached` when no model was asked for it again."""
+    """The push for which a gate gave its verdict; `cached` if an earlier verdict was used again."""
 
     mode: GateMode = "advisory"
     remote: Address = ""
@@ -80,9 +80,9 @@ class PushRecord(_Part):
 
 
 class VerdictLine(Verdict):
-    """A verdict as the ledger keeps it; `imported` holds what an older record said besides.
+    """A verdict as the ledger keeps it; `imported` holds further fields of an older record.
 
-    `configured` has the name under which a model was asked, by the other one that its replies gave.
+    `configured` maps the model name in replies to the configured name, if they differ.
     """
 
     project: str = ""
@@ -101,7 +101,7 @@ class VerdictLine(Verdict):
 
     @property
     def answered(self) -> bool:
-        """Whether some model gave an opinion; of an imported verdict, whether it has scores."""
+        """Whether some model gave an opinion; for an imported verdict, whether it has scores."""
         if any(round_.opinion for round_ in self.rounds):
             return True
         return self.imported is not None and bool(self.scores)
@@ -115,7 +115,7 @@ class _Line(_Part):
 
 
 class Label(_Line):
-    """What a person says of a verdict's content; `withdrawn` takes that person's earlier label back."""
+    """A person's word on a verdict's content; `withdrawn` takes back that person's earlier label."""
 
     schema_: Literal["judgekit/label@1"] = Field(default="judgekit/label@1", alias="schema")
     of: str
@@ -125,7 +125,7 @@ class Label(_Line):
 
 
 class OverrideLine(_Line):
-    """A decision about one blob or the files `subjects`; `terminal` if a person can have typed it."""
+    """A decision about one blob or the files `subjects`; `terminal` if a person could have typed it."""
 
     schema_: Literal["judgekit/override@1"] = Field(default="judgekit/override@1", alias="schema")
     task_id: Name
@@ -159,7 +159,7 @@ class Skip(_Line):
 
 
 class ModeChange(_Line):
-    """The gate was promoted, or returned to advisory; `dependent` if an author's family may accept alone."""
+    """The gate was promoted or returned to advisory; `dependent` if the author's family may accept alone."""
 
     schema_: Literal["judgekit/mode@1"] = Field(default="judgekit/mode@1", alias="schema")
     mode: GateMode
@@ -170,7 +170,7 @@ class ModeChange(_Line):
 
 
 class Fault(_Line):
-    """A push in which nothing could be judged, because of a fault of ours or a wrong configuration."""
+    """A push in which nothing could be judged, because of our own fault or a wrong configuration."""
 
     schema_: Literal["judgekit/fault@1"] = Field(default="judgekit/fault@1", alias="schema")
     problem: Name
@@ -187,7 +187,7 @@ class Line(RootModel[Annotated[Record, Field(discriminator="schema_")]]):
 SCHEMAS: dict[type[Record], str] = {
     kind: kind.model_fields["schema_"].default for kind in get_args(Record)
 }
-"""What `schema` says in the lines of each kind, such as `judgekit/label@1`."""
+"""The value of `schema` in the lines of each kind, such as `judgekit/label@1`."""
 
 
 def kind_in(schema: str) -> str:
@@ -196,7 +196,7 @@ def kind_in(schema: str) -> str:
 
 
 def quote_hash(quote: str, key: bytes) -> str:
-    """Return what stands for a quote under a key, whatever its blanks, capitals and accents; "" for none."""
+    """Hash a quote with a key, ignoring its blanks, capitals and accents; "" if nothing is left of it."""
     folded = " ".join(fold(quote).split())
     if folded:
         return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
@@ -204,7 +204,7 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
-    """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
+    """Mark the findings that a person dismissed, recognised by the `hashes` of their quotes."""
     dismissals = []
     for line in said:
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
@@ -229,7 +229,7 @@ def verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Return a verdict for the ledger: without `text` only `hashes` of what may quote what was sent."""
+    """Build the ledger line. Unless `text`, quoted input is dropped and only its `hashes` kept."""
     kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, name in zip(kept["findings"], hashes, strict=False):
         finding["quote_hash"] = name
@@ -256,7 +256,7 @@ def verdict_line(
 
 def line(record: Record) -> bytes:
     """Return a record as its line, with the newline, and without secrets that names in it may hold."""
-    # What `verdict_line` emptied is left out altogether.
+    # Leave out the fields that `verdict_line` emptied.
     dropped = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
         dropped.add("reasoning")
@@ -275,7 +275,7 @@ def newest_override(
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
+    """Return the newest override given on a terminal for a task whose files have these SHA-256 hashes."""
     overrides = []
     for record in records:
         if not isinstance(record, OverrideLine):
@@ -288,7 +288,7 @@ def newest_override(
 
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
-    """Whether an override was given for a task whose files have these SHA-256, whoever gave it and where."""
+    """Whether an override is for a task whose files have these SHA-256 hashes, whoever gave it and where."""
     if not same_blob(override.task_id, task_id):
         return False
     if override.subjects and subjects:

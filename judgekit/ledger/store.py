@@ -1,7 +1,7 @@
 """The ledger of one project: JSON Lines, a file a day, that commands append to, read and purge.
 
-A line is appended whole or not at all, whoever else writes and whoever is killed. Reading reports damaged
-lines and goes on.
+A line is appended whole or not at all, even if others are writing or the writer is killed. Reading reports
+damaged lines and goes on.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.ledger.records import PushRecord
 
-MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
+MAX_BYTES = 32_000_000  # of one file; a day with more gets another one
 MAX_LINE = 16_000_000  # bytes: far above any real line
 LOCK = ".lock"
 KEY = ".quotes.key"
 SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
 _SUFFIX = ".jsonl"
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
-_MOST_SHOWN = 300  # characters of what is wrong with a line
-# What a person typed cannot be had again: it waits for the disk.
+_MOST_SHOWN = 300  # characters of the message about a damaged line
+# People can't be asked to type these again, so wait until they're on the disk.
 _BY_HAND = (Label, OverrideLine, DismissalLine)
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
 _FIRST = 2000
-_LAST = 2200  # years; the first and last there are cannot be told in another zone
+_LAST = 2200  # years; Python's very first and last can't change time zones
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -69,8 +69,8 @@ def home() -> Path:
 
 
 def misplaced(record: Record) -> str:
-    """Say why a line from elsewhere fits into no ledger; "" where it fits."""
-    if not _NAME.fullmatch(record.project):  # which is the name of a folder, and of no other place
+    """Explain why a line from elsewhere can't go into a ledger; "" if it can."""
+    if not _NAME.fullmatch(record.project):  # becomes a folder's name, so it mustn't leave
         return "project: expected the name of a ledger"
     return "" if _FIRST <= record.timestamp.year <= _LAST else "timestamp: not a time of a verdict"
 
@@ -102,7 +102,7 @@ def aware(when: datetime) -> datetime:
 
 
 class LineFilter(NamedTuple):
-    """Which lines to read; None takes all. Labels, about earlier verdicts, are taken however late."""
+    """The lines to read; None takes all. Labels pass `until`, since they're about earlier verdicts."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -110,6 +110,7 @@ class LineFilter(NamedTuple):
     kinds: Collection[type[Record]] | None = None
 
     def takes(self, record: Record) -> bool:
+        """Whether the filter lets a record through."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
         if self.project is not None and not same_project(record.project, self.project):
@@ -123,11 +124,11 @@ class LineFilter(NamedTuple):
 
 EVERYTHING = LineFilter()
 DECISIONS = LineFilter(kinds=[OverrideLine, DismissalLine])
-"""What a person said that later verdicts heed."""
+"""Decisions of people that later verdicts respect."""
 
 
 class Damage(NamedTuple):
-    """A line that was skipped, and why; a whole file or folder where `line` is 0."""
+    """A line that was skipped, and the reason. With `line` 0 it's a whole file or folder."""
 
     path: Path
     line: int
@@ -135,12 +136,12 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if self.line:
-            place = f":{self.line}"
+            position = f":{self.line}"
             what = "this line is skipped"
         else:
-            place = ""
+            position = ""
             what = "skipped"
-        return f"{self.path}{place}: {self.why}; {what}"
+        return f"{self.path}{position}: {self.why}; {what}"
 
 
 OnDamage: TypeAlias = "Callable[[Damage], None]"
@@ -154,8 +155,8 @@ class ReadLine(NamedTuple):
 def entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines day by day, each id of a person once; `on_damage` gets what is unreadable."""
-    # Ids with who acted: otherwise one member of a team could hide another's lines.
+    """Yield the wanted lines day by day, each (id, author) once; `on_damage` gets the unreadable ones."""
+    # The author counts, too: otherwise one member of a team could hide another's lines.
     seen = set()
     first = wanted.since and wanted.since.astimezone(UTC).date()
     schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
@@ -212,26 +213,26 @@ def parse(raw: bytes) -> Record | str:
 def sort_out(
     lines: Iterable[bytes], why_not: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Return the records in lines from elsewhere, and by their places why other lines are not taken."""
+    """Parse lines from elsewhere. Returns the accepted records, and by index the reasons against others."""
     taken = []
     refused = {}
-    for place, raw in enumerate(lines):
+    for index, raw in enumerate(lines):
         record = parse(raw)
         if isinstance(record, str):
-            refused[place] = record
+            refused[index] = record
             continue
         why = why_not(record)
         if why:
-            refused[place] = why
+            refused[index] = why
         else:
             taken.append(record)
     return taken, refused
 
 
 def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[Path, date | None]:
-    """Return the ledger files in files and folders with their days, oldest first.
+    """Find the ledger files in files and folders. Returns them with their days, oldest first.
 
-    `on_damage` gets what cannot be read.
+    `on_damage` is called for each that can't be read.
     """
 
     def unread(error: OSError) -> None:
@@ -240,14 +241,14 @@ def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[
 
     paths = set()
     for place in places:
-        # os.path, since pathlib's tests raise where a folder above is closed to us.
+        # os.path, since pathlib's tests raise an error if a folder above can't be entered.
         if not os.path.isdir(place):  # noqa: PTH112
             try:
                 os.lstat(place)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError:
-                pass  # reading it says why
+                pass  # reading it will tell the reason
             paths.add(place)
             continue
         for folder, folders, names in os.walk(place, onerror=unread):
@@ -285,7 +286,7 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
         os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
         is_torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a writer that was killed
         left = memoryview(b"\n" + raw if is_torn else raw)
-        # Where the first write falls short the next one says why (a full disk).
+        # After a short write, the next one raises the actual error (a full disk).
         while left:
             left = left[os.write(descriptor, left) :]
         if durable:
@@ -298,7 +299,7 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
 
 
 class LedgerError(JudgekitError):
-    """Lines could not be written: the text says why and what to do; `written` of them are in the ledger."""
+    """Lines couldn't be written: the message says why and what to do. `written` of them made it."""
 
     exit_code = Exit.BAD_CONFIG
     wire_name = "ledger"
@@ -314,15 +315,15 @@ class LedgerError(JudgekitError):
         )
 
 
-def _name_of(place: str) -> str:
-    digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name)
+def _name_of(path: str) -> str:
+    digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
     readable = readable.strip("-.")[:_READABLE]
     return f"{readable or 'project'}-{digest[:_HASH]}"
 
 
 def _find_address(top: Path) -> str:
-    """Find the address of `origin`, or of the only remote, without credentials; "" if there is none."""
+    """Find the address of `origin`, or of the only remote, without credentials; "" if there's none."""
     addresses: dict[str, str] = {}
     with suppress(GitError):
         raw = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
@@ -356,7 +357,7 @@ def _adopt(former: Path, folder: Path) -> None:
 
 
 class Ledger(NamedTuple):
-    """The lines of one project, in `folder`; `name` stands in each of them."""
+    """The lines of one project, in `folder`; each of them carries its `name`."""
 
     folder: Path
     name: str
@@ -365,22 +366,22 @@ class Ledger(NamedTuple):
     def of(cls, start: Path) -> Ledger:
         """Find the ledger of the project around a folder.
 
-        A repository is known by the address of its remote, so all clones and worktrees have one ledger, and a
-        checkout that moved keeps its own. Without a remote it's known by its path.
+        A repository is identified by the address of its remote, so all its clones and worktrees share one
+        ledger, and a checkout that's moved keeps its own. Without a remote, its path identifies it.
         """
         start = start.absolute()
         folders = (start, *start.parents)
         top = next((folder for folder in folders if (folder / ".git").exists()), None)
         if top is not None and (top / ".git").is_file():
             with suppress(OSError, ValueError):
-                kind, _, place = _read_line(top / ".git").partition(": ")
-                common = _read_line(top / place / "commondir")
-                git = Path(os.path.realpath(top / place / common))
+                kind, _, git_path = _read_line(top / ".git").partition(": ")
+                common = _read_line(top / git_path / "commondir")
+                git = Path(os.path.realpath(top / git_path / common))
                 if kind == "gitdir" and git.name == ".git":
                     top = git.parent
-        place = os.path.realpath(top or environment.project_root(str(start)))
-        name = _name_of(os.path.normcase(place))
-        address = "" if top is None else _find_address(Path(place))
+        path = os.path.realpath(top or environment.project_root(str(start)))
+        name = _name_of(os.path.normcase(path))
+        address = "" if top is None else _find_address(Path(path))
         if address:
             former = home() / name
             name = _name_of(f"remote {address}")
@@ -456,7 +457,8 @@ class Ledger(NamedTuple):
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     """Remove the files of days before `before` (UTC), and later labels of the verdicts in them.
 
-    Returns how many lines of each kind go (an unreadable file is one `damaged`). Raises `LedgerError`.
+    Returns the number of removed lines of each kind (an unreadable file counts as one `damaged`). Raises
+    `LedgerError`.
     """
     counts: Counter[str] = Counter()
     gone = set()

@@ -252,7 +252,7 @@ def test_only_the_client_that_was_told_a_verdict_completes_its_line_and_once(
     mine = attempt("ada", "k")
     shared.beat("r")
     assert shared.claim(mine, 60, 0, None) is None
-    assert shared.settle(mine, 0, "told", told) == "told"
+    assert shared.finish_attempt(mine, 0, "told", told) == "told"
     shared.add([verdict("reject", name="v1", project="evil-0123456789ab")], "eve")
     assert records(shared) == [line(told).strip()]
     own = verdict(name="v1", project=PROJECT, gate={"mode": "blocking"})
@@ -319,13 +319,13 @@ def test_a_request_has_one_attempt_at_a_time_and_one_answer(
         shared.claim(attempt("bob", "k"), 60, 0, None) is None
     )  # another person's key is another request
     for _ in range(2):
-        assert shared.settle(first, 0.5, "one", told(1)) == "one"
+        assert shared.finish_attempt(first, 0.5, "one", told(1)) == "one"
     assert spent(server, name) == 0.5
     assert shared.claim(second, 60, 0, None) == "one"
     third = attempt("ada", "k3")
     assert shared.claim(third, 60, 0, None) is None
     for _ in range(2):
-        assert shared.settle(third, 0.25, None, None) == ""  # gave up: others may have it
+        assert shared.finish_attempt(third, 0.25, None, None) == ""  # gave up: others may have it
     assert spent(server, name) == 0.75
     assert shared.claim(attempt("ada", "k3", 2), 60, 0, None) is None
     assert [each[0] for each in server.rows(name, "SELECT id FROM judgekit.line")] == ["v1"]
@@ -342,10 +342,10 @@ def test_whoever_seemed_dead_and_is_late_tells_the_answer_of_the_one_that_took_o
     server.rows(name, age)
     assert shared.claim(heir, 60, 0, None) is None
     assert (
-        shared.settle(late, 0.5, "late", told(1)) == ""
+        shared.finish_attempt(late, 0.5, "late", told(1)) == ""
     )  # nothing to tell: the other one is at it
-    assert shared.settle(heir, 0.25, "heir", told(2)) == "heir"
-    assert shared.settle(late, 0, "late", told(1)) == "heir"
+    assert shared.finish_attempt(heir, 0.25, "heir", told(2)) == "heir"
+    assert shared.finish_attempt(late, 0, "late", told(1)) == "heir"
     assert [each[0] for each in server.rows(name, "SELECT id FROM judgekit.line")] == ["v2"]
     assert spent(server, name) == 0.75  # both were paid for
 
@@ -364,11 +364,11 @@ def test_what_an_attempt_cost_is_counted_once_however_often_it_settles(
     assert shared.claim(heir, 60, 0, None) is None
     answer = "heir" if heir_answers else None
     for _ in range(2):
-        shared.settle(late, 0.5, "late", told(1))
+        shared.finish_attempt(late, 0.5, "late", told(1))
     assert spent(server, name) == 0.5
     for _ in range(2):
-        assert shared.settle(heir, 0.25, answer, None) == (answer or "")
-        shared.settle(late, 0.5, "late", told(1))
+        assert shared.finish_attempt(heir, 0.25, answer, None) == (answer or "")
+        shared.finish_attempt(late, 0.5, "late", told(1))
     assert spent(server, name) == 0.75
     # One that gave up settles again after the next one has begun, and after its answer is forgotten.
     again = attempt("ada", "k", 3, replica="quick")
@@ -377,8 +377,8 @@ def test_what_an_attempt_cost_is_counted_once_however_often_it_settles(
         name, "UPDATE judgekit.judging SET until = now() - interval '2 hours' WHERE key = 'k'"
     )
     shared.tidy()
-    shared.settle(heir, 0.25, answer, None)
-    shared.settle(late, 0.5, None, None)
+    shared.finish_attempt(heir, 0.25, answer, None)
+    shared.finish_attempt(late, 0.5, None, None)
     assert spent(server, name) == 0.75
 
 
@@ -393,8 +393,8 @@ def test_an_attempt_whose_heir_gave_up_before_it_settled_is_still_paid_for(
         name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'"
     )
     assert shared.claim(heir, 60, 0, None) is None
-    shared.settle(heir, 0.25, None, None)
-    shared.settle(late, 0.5, "late", told(1))
+    shared.finish_attempt(heir, 0.25, None, None)
+    shared.finish_attempt(late, 0.5, "late", told(1))
     assert spent(server, name) == 0.75
 
 
@@ -416,7 +416,7 @@ def test_no_number_of_replicas_spends_more_than_the_budget(
         except StoreError as error:
             return int(error.status)
         free.acquire(timeout=30)
-        replica.settle(own, 0.2, "told", told(number))
+        replica.finish_attempt(own, 0.2, "told", told(number))
         return 200
 
     with ThreadPoolExecutor(24) as pool:
