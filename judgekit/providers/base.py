@@ -1,4 +1,4 @@
-"""What a call to a model is: the endpoint with its key and address, the request, the reply."""
+"""The parts of a call to a model: the endpoint with its key and address, the request, the reply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """One message of a chat; its first `stable` characters are the same whatever a rubric judges."""
+    """One chat message. Its first `stable` characters are the same for every text a rubric judges."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -36,11 +36,11 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model and how it is reached; keys are held here and nowhere else.
+    """A model and how to reach it. Keys are held here and nowhere else.
 
-    `model` is litellm's name. `parameters` are further arguments of the provider's client, or all the
-    environment that a command sees. A `pointwise` model answers each question alone, in token probabilities.
-    One that `decides` answers typed questions with probabilities, and writes nothing.
+    `model` is litellm's name. `parameters` are further arguments for the provider's client, or a command's
+    whole environment. A `pointwise` model answers one question per call, in token probabilities. One that
+    `decides` answers typed questions with probabilities and writes nothing.
     """
 
     profile: Profile
@@ -57,12 +57,12 @@ class Endpoint:
 
     @property
     def writes(self) -> bool:
-        """Whether its replies are written, with reasons; not mere probabilities."""
+        """Whether the model writes its replies, with reasons, instead of giving bare probabilities."""
         return not (self.pointwise or self.decides)
 
 
 def answering_name(asked: str, answered: str) -> str:
-    """Name the model that answered: `asked` if a reply gives that name, whatever stands before it."""
+    """Name the model that answered: `asked` if the reply's name is the same apart from its prefix."""
     is_same = answered.rpartition("/")[2] == asked.rpartition("/")[2]
     return asked if is_same or not answered else answered
 
@@ -71,9 +71,9 @@ Messages: TypeAlias = tuple[Message, ...]
 
 
 class CallKey(NamedTuple):
-    """What a call is about, however its prompt is worded: a recording is matched by it.
+    """The subject of a call, however its prompt is worded; recordings are matched by it.
 
-    `subject` is the SHA-256 of what is judged; `part` joins a dimension or candidate, a reply and "reask".
+    `subject` is the SHA-256 of the judged text. `part` joins a dimension or candidate, a reply and "reask".
     """
 
     subject: str
@@ -87,11 +87,11 @@ class CallKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
+    """One call. `timeout` is the deadline in seconds for the whole call, retries included.
 
-    `top_logprobs` asks for so many alternatives of each token; without a schema they are the answer. `labels`
-    maps labels in the prompt to ids. `sample` numbers replies to one question from 1, with temperature 1.
-    `questions` are for a decision model; the messages are what it decides about.
+    `top_logprobs` is the number of alternatives to return for each token; without a schema they are the
+    answer. `labels` maps labels in the prompt to ids. `sample` numbers the replies to one question, from 1,
+    and asks at temperature 1. `questions` are for a decision model, which decides them about the messages.
     """
 
     messages: Messages
@@ -107,11 +107,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered, with alternatives of each token.
+    """A model's answer, with the alternatives of each token.
 
-    It raises `GatewayError` if the text or the model is no text.
-    With `schema_enforced` the provider was given the schema. `distrust` is called where that turns out
-    not to be so: the text is not one object that fits the schema.
+    Raises `GatewayError` if the text isn't a string or the model isn't a usable name. `schema_enforced`
+    means the provider was given the schema. Call `distrust` if it evidently ignored it: the text isn't one
+    object that fits the schema.
     """
 
     text: str
@@ -123,7 +123,8 @@ class Reply:
     distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # All that models, servers, programs and stores say becomes one of these, whoever reads it.
+        # Everything that models, servers, programs and stores say passes through here, whoever
+        # reads it.
         problem = ""
         if not isinstance(self.text, str):
             problem = f"the reply is no text but {type(self.text).__name__}"
@@ -134,22 +135,23 @@ class Reply:
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value is a text that can be written into a verdict as the name of a model."""
+    """Whether a value is a string that can stand in a verdict as a model's name."""
     return isinstance(value, str) and 0 < len(value) <= _MOST_NAME and encodable(value) == value
 
 
 class Gateway(Protocol):
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply within `request.timeout` seconds; raises nothing but `GatewayError`."""
+        """Return the model's reply within `request.timeout` seconds; raises only `GatewayError`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
-# Sent where an address takes no key: with no key at all, a client would look for another provider's.
+# Sent to an address that takes no key. Given none at all, a client would use another provider's.
 NO_KEY = "no-key"
-# Set for the programs that judgekit runs, to another value in each call: what runs below one does not
-# start another, and is found when the call is cut off.
+# Set in the environment of programs that judgekit runs, with a new value for each call. It stops a
+# judgekit further down from starting another program, and marks the processes to kill if the call
+# is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
 _MOST_NAME = 500  # characters of a model's name
 MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
@@ -160,7 +162,7 @@ _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
-    """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
+    """Build the endpoint for `model` of `profile`, with the keys and addresses in `environ`."""
     bare = model.removeprefix(profile.prefix) if isinstance(profile, ApiProfile) else model
     family = profile.of_model(profile.families, model, profile.family)
     family = family or family_by_name(bare)
@@ -168,7 +170,7 @@ def endpoint(
     price = profile.of_model(profile.price, model, None)
     usual = Endpoint(profile, model, family, output, price=price)
     if isinstance(profile, CommandProfile):
-        # A program's parameters are its variables.
+        # A program gets its settings as environment variables.
         names = ("PATH", "HOME", *profile.keep_env)
         variables = {name: environ[name] for name in names if environ.get(name)}
         return replace(usual, parameters=variables)
@@ -196,14 +198,14 @@ def endpoint(
 
 
 def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
-    """Whether a model gives log probabilities: all of a profile, or those that it lists."""
+    """Whether a model gives log probabilities: every model of its profile, or the ones listed there."""
     if isinstance(profile.logprobs, bool):
         return profile.logprobs
     return profile.of_model(profile.logprobs, model, default=False)
 
 
 def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
-    """Return the address of a profile with the `{VARIABLE}` in it filled in; None where that is not set."""
+    """Fill in each `{VARIABLE}` of a profile's address. Returns None if one of them isn't set."""
     if profile.base is None:
         return None
     variables = _VARIABLE.findall(profile.base)
@@ -226,7 +228,7 @@ def is_loopback(base: str) -> bool:
 
 
 def is_local(endpoint: Endpoint) -> bool:
-    """Whether a model runs on this machine, at no price: judgekit's own, or a known server's at its port."""
+    """Whether a model runs on this machine for free: judgekit's own, or a known server on its usual port."""
     profile = endpoint.profile
     is_here = is_loopback(endpoint.api_base or "")
     if isinstance(profile, LitellmProfile):
@@ -243,7 +245,7 @@ def secret_values(endpoint: Endpoint) -> list[str]:
 
 
 def without_values(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without `secrets`, nor their beginnings, or ends of four characters and more."""
+    """Blank out `secrets` in `text`, including their beginnings and endings of four or more characters."""
     for secret in secrets:
         if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
             continue
@@ -256,7 +258,7 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
 
 
 def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:
-    """Return the messages with the schema in the system message, where the call itself cannot carry it."""
+    """Add the schema to the system message if the call itself can't carry it."""
     if schema is None or mode in ("json_schema", "tool"):
         return messages
     words = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"

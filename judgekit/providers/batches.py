@@ -1,7 +1,7 @@
-"""A provider's files and batches: what a request is in a batch, how one is submitted and collected.
+"""A provider's files and batches: write a request for a batch, submit the batch, collect its answers.
 
-A request is made, and its answer read, by the very code of an ordinary call, whose connection is replaced:
-a batch asks what the call would have asked, and failures are told in the same words.
+The code of an ordinary call writes the request and reads the answer, with its connection swapped out. So a
+batch asks exactly what the call would have asked, and failures read the same.
 """
 
 from __future__ import annotations
@@ -30,46 +30,44 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.providers.style import CallStyle
 
-MOST_REQUESTS = 50_000  # of a batch, and
-MOST_BYTES = 200_000_000  # of its file: OpenAI's limits
+MOST_REQUESTS = 50_000  # requests in one batch: OpenAI's limit
+MOST_BYTES = 200_000_000  # bytes of a batch's file: OpenAI's limit
 _MOST_ANSWERED = 1_000_000_000  # bytes
 _SECONDS = 60.0
-_FILE_SECONDS = 900.0  # for one call, and for one that sends or fetches a file
+_FILE_SECONDS = 900.0  # for a call that sends or fetches a file
 _STATUSES = {  # https://platform.openai.com/docs/api-reference/batch/object
     *("validating", "failed", "in_progress", "finalizing", "completed"),
     *("expired", "cancelling", "cancelled"),
 }
-WINDOW_SECONDS = 24 * 3600  # in which a batch is to end, as it is asked for
-_PAGES = 100  # of the list of batches, a hundred on each
+WINDOW_SECONDS = 24 * 3600  # OpenAI's completion window for a batch
+_PAGES = 100  # of the list of batches, 100 batches each
 _TAG = "judgekit"  # in a batch's metadata
-_PROXY = (
-    "litellm_proxy/"  # it routes a file, and the batches of it, by the model that a header names
-)
+_PROXY = "litellm_proxy/"  # routes a file and its batches by the model named in a header
 _ABOUT_LIMIT = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
-# Headers, from variables that mean OpenAI alone.
+# litellm sets these headers from variables that are meant for OpenAI only.
 _OF_OPENAI = (
     "openai-organization",
     "openai-project",
 )
 _TOO_MANY = 429
 _SERVER_ERROR = 500
-CHARS_PER_TOKEN = 4  # as estimates go
+CHARS_PER_TOKEN = 4  # a rough average, for estimates
 _LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class BatchAnswer(NamedTuple):
-    """What a line of a batch's output says: an HTTP status and a body."""
+    """One line of a batch's output: an HTTP status and a body."""
 
     status: int
     body: Any
 
 
 class Batch(NamedTuple):
-    """A batch as its provider shows it: the ids of its files, and a `problem` in the provider's words.
+    """A batch as its provider describes it: the ids of its files, and a `problem` in the provider's words.
 
-    `deadline` is the time by which the provider meant to end it; None if it does not say.
+    `deadline` is when the provider means to have finished it, or None if it doesn't say.
     """
 
     status: str
@@ -81,7 +79,7 @@ class Batch(NamedTuple):
 
 
 def refusal(endpoint: Endpoint) -> str | None:
-    """Return why a model cannot be asked in batches; None where it can."""
+    """Explain why a model can't be asked in batches; None if it can."""
     profile = endpoint.profile
     if endpoint.decides:
         return f"{endpoint.model} decides, and decision models have no batches"
@@ -95,12 +93,12 @@ def refusal(endpoint: Endpoint) -> str | None:
 
 
 def is_limit(problem: str) -> bool:
-    """Whether a batch was refused because too much waits at the provider already."""
+    """Whether a batch was refused because too much is already queued at the provider."""
     return bool(_ABOUT_LIMIT.search(problem))
 
 
 def price(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Return what tokens of a prompt and of a reply cost in a batch, in US dollars; None without a price."""
+    """Price the tokens of a prompt and a reply in a batch, in US dollars; None if no price is known."""
     if is_local(endpoint):
         return 0.0
     usual = litellm.price_of(endpoint.model, read, written)
@@ -110,7 +108,7 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
-    """Return what a request may cost: a token for four characters, and the longest reply."""
+    """Estimate a request's highest cost in US dollars, with a token per four characters."""
     arguments = json.loads(body)
     longest = next((arguments[name] for name in _LONGEST if arguments.get(name)), 0)
     return price(endpoint, len(body) // CHARS_PER_TOKEN, longest) or 0.0
@@ -126,7 +124,7 @@ def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
 
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
-    """Return the path and the body that an ordinary call would send; nothing is sent."""
+    """Build the path and body that an ordinary call would send, without sending anything."""
     sent = []
 
     def catch(http_request: httpx.Request) -> None:
@@ -135,7 +133,7 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 
     try:
         await _call(endpoint, request, style, BatchAnswer(200, {"choices": []}), catch)
-    except GatewayError as failure:  # of course it cannot be read
+    except GatewayError as failure:  # expected: there's no reply to read
         if not sent:
             raise failure from None
     return sent[0]
@@ -144,7 +142,7 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 async def reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
-    """Return the reply that an answer is, at the batch's price; raises `GatewayError` as a call does."""
+    """Read a batch's answer as a reply, at the batch's price; raises `GatewayError` as a call does."""
     try:
         usual = await _call(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
@@ -174,12 +172,12 @@ async def _call(
 
 @dataclass(frozen=True)
 class BatchCalls:
-    """The calls of one address about files and batches; each raises `GatewayError`, and none is repeated."""
+    """Calls to one address about files and batches. Each raises `GatewayError`; none is retried."""
 
     endpoint: Endpoint
 
     async def upload(self, name: str, content: bytes) -> str:
-        """Return the id of a new file."""
+        """Upload a file and return its id."""
         model = self.endpoint.model
         file = (name, content, "application/jsonl")
         routed: dict[str, Any] = {}
@@ -206,7 +204,7 @@ class BatchCalls:
         return str(made.id)
 
     async def find(self, tag: str, file: str) -> str | None:
-        """Return the id of the batch with this tag or this file, if the provider has one."""
+        """Find the batch with this tag or this file. Returns its id, or None if there's none."""
         after: dict[str, Any] = {}
         for _ in range(_PAGES):
             page = await self._do("alist_batches", limit=100, **after)
@@ -219,12 +217,13 @@ class BatchCalls:
         return None
 
     async def retrieve(self, batch_id: str) -> Batch:
-        # Or litellm would fetch the output, too, for a cost of its own.
+        """Fetch a batch's current state."""
+        # Otherwise litellm also downloads the output, to log its cost.
         quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
         statuses: list[str] = []
 
         def know_status(body: bytes) -> bytes:
-            # litellm refuses a status that OpenAI does not have.
+            # litellm rejects any status that OpenAI doesn't have.
             return _with_known_status(body, statuses)
 
         batch = await self._do("aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet)
@@ -245,14 +244,14 @@ class BatchCalls:
         return Batch(status, files, answered, total, "; ".join(problems), deadline)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
-        """Return the lines of a batch's file: a custom id, and the answer where the model was asked."""
+        """Yield the lines of a batch's file: a custom id, and the answer if the model was asked."""
         response = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
         return _lines(response.content)
 
     async def delete(self, file: str) -> None:
         await self._do("afile_delete", file_id=file)
 
-    async def _do(  # what comes is litellm's
+    async def _do(  # the result is one of litellm's objects
         self,
         name: str,
         *,
@@ -269,7 +268,7 @@ class BatchCalls:
         arguments["timeout"] = seconds
 
         def change(request: httpx.Request) -> None:
-            # Each call has a client of its own, which nobody closes.
+            # Each call has a client of its own that nobody closes.
             request.headers["connection"] = "close"
             for header in () if is_openai else _OF_OPENAI:
                 request.headers.pop(header, None)
@@ -291,7 +290,7 @@ class BatchCalls:
 
 
 def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
-    """Return a batch as JSON with a status that OpenAI has; the one that it has is added to `statuses`."""
+    """Give a batch's JSON a status that OpenAI has, and append the original one to `statuses`."""
     try:
         batch = json.loads(body)
         status = batch["status"]
@@ -313,8 +312,8 @@ def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
             if response:
                 answer = BatchAnswer(int(response["status_code"]), response["body"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # what is missing then is asked again
-        # A failure that passes is as good as no answer: the next call may succeed.
+            continue  # its request is asked again
+        # A temporary failure counts as no answer: the next call may succeed.
         if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
             answer = None
         yield custom_id, answer

@@ -1,7 +1,7 @@
-"""Reads chat completions as servers write them: contents in parts, errors told as success, odd types.
+"""Reads chat completions as servers really write them: content in parts, errors sent as success, odd types.
 
-A reply counts only if all that an answer is made of has its type. What is merely counted beside an answer is
-left out if it's no count.
+A reply counts only if every part of its answer has the right type. A count beside the answer is dropped if
+it isn't one.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from judgekit.providers.failures import error_in_success, status_of
 from judgekit.text import short_line
 
 PATH = "/chat/completions"
-MOST_TOKENS = 10**12  # of one call; more than that is no count
-_WORDS = 40  # characters of a value that has another type
-# Parts of a content that are the answer. All others (thoughts, summaries of them, images) are none.
+MOST_TOKENS = 10**12  # in one call; a larger number can't be a count
+_WORDS = 40  # characters quoted of a value with the wrong type
+# The parts of a message's content that form the answer, as opposed to thoughts, their summaries or
+# images.
 _ANSWERING = ("text", "output_text")
 _THINKING = ("think", "thought", "reason", "summary")
 _TEXTS_OF_THOUGHTS = ("text", "thinking", "reasoning", "summary", "thought", "content")
-# What a reply and a message may hold beside an answer, in forms that nobody reads here.
+# Fields beside the answer that nothing here reads, so their types don't matter.
 _UNREAD_TEXTS = ("id", "system_fingerprint", "service_tier")
 _UNREAD = ("annotations", "audio", "images", "thinking_blocks")
 
 
 class Body(NamedTuple):
-    """A status of HTTP and a body, as they should have been."""
+    """An HTTP status and a body, as the server should have sent them."""
 
     status: int
     content: bytes
 
 
 def usual(status: int, content: bytes) -> Body:
-    """Rewrite a chat completion in the usual form, and an error with the status that it names.
+    """Rewrite a chat completion in the standard form, and give an error the status it names.
 
-    Raises `GatewayError` (`INVALID_REPLY`) if a part of the answer has another type than it should.
+    Raises `GatewayError` (`INVALID_REPLY`) if part of the answer has the wrong type.
     """
     try:
         body = json.loads(content)
@@ -55,7 +56,7 @@ def _misfit(place: str, wanted: str, value: object) -> GatewayError:
 
 
 def _check_answer(body: dict[str, Any]) -> None:
-    """Refuse parts of an answer that have another type, and leave out counts that are none."""
+    """Refuse an answer if one of its parts has the wrong type, and drop counts that aren't counts."""
     for name in ("error", *_UNREAD_TEXTS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):
@@ -96,7 +97,7 @@ def _check_message(message: dict[str, Any]) -> None:
 
 
 def _check_calls(message: dict[str, Any]) -> None:
-    """Refuse calls of tools that have another form."""
+    """Refuse malformed tool calls."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list | None):
         raise _misfit("`tool_calls` of the reply", "a list", calls)
@@ -115,7 +116,7 @@ def _check_calls(message: dict[str, Any]) -> None:
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
-    """Leave out what should be a count and is none; an object of counts is cleaned in the same way."""
+    """Drop every field that should be a count and isn't, also in nested objects."""
     if not isinstance(usage, dict):
         return None
     counts: dict[str, Any] = {}
@@ -130,7 +131,7 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
 
 
 def count_in(value: object) -> int | None:
-    """Return a number of tokens, also one that is written as a text or with a fraction of 0; else None."""
+    """Read a number of tokens, even one written as a string or with a fraction of 0; else None."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _WORDS:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
@@ -141,7 +142,7 @@ def count_in(value: object) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Make one text of the parts that are the answer, and another of the thoughts."""
+    """Join the parts of the answer into one text, and the thoughts into another."""
     texts: list[str] = []
     thoughts: list[str] = []
     for part in parts:
@@ -171,19 +172,19 @@ def _is_thought(part: dict[str, Any]) -> bool:
 
 
 def _is_marked(part: dict[str, Any]) -> bool:
-    """Whether another key than the type says that a text is a thought, or on the way to an answer."""
+    """Whether a key other than the type marks a part as a thought, or as written before the answer."""
     for name in ("channel", "phase"):
         if part.get(name) and not str(part[name]).lower().startswith("final"):
             return True
     for name, value in part.items():
-        # A signature of thoughts is a text, and stands at answers.
+        # A thought's signature is a string, and answers can carry one too, so only `true` counts.
         if value is True and any(word in name.lower() for word in _THINKING):
             return True
     return bool(part.get("thought"))
 
 
 def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Join the texts in thoughts, whatever form they have."""
+    """Join the texts of thoughts, whatever form they come in."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

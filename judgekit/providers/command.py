@@ -1,8 +1,8 @@
-"""Reaches a model through a program: the prompt goes to its stdin, the reply is what it prints.
+"""Reaches a model through a program: the prompt goes to its stdin, and it prints the reply.
 
-The program is an agent that reads hostile text, so it gets an empty folder to work in, an environment with
-nothing but what its profile names, and a mark that keeps judgekit from starting it again from within. By that
-mark also processes are found that no signal to its group reaches.
+The program is an agent that reads hostile text. So it gets an empty working folder, an environment with only
+the variables its profile names, and a mark that keeps judgekit from starting it again from within. The mark
+also finds processes that a signal to its group doesn't reach.
 """
 
 from __future__ import annotations
@@ -40,27 +40,28 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Messages, Request
 
-DEFAULT = "default"  # the model's name where the program is to choose
+DEFAULT = "default"  # the model's name if the program is to choose
 MAX_OUTPUT = 1_000_000
-_WORK = "work"  # the empty folder; what the profile lays out stands beside it
+_WORK = "work"  # the empty working folder; the profile's files go beside it
 _SCHEMA = "schema.json"
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
-# Where programs that print JSON say what went wrong.
+# Keys under which programs that print JSON say what went wrong.
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
-_MOST = 1e15  # of a count or an amount: what is more is no number of either
-_MAX_STDERR = 100_000_000  # bytes on disk
-_LAST_ERRORS = 8_000  # bytes of them that are read
-_LOOK = 0.05  # seconds between two looks at how much a program has printed
-_TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
+_MOST = 1e15  # a larger number can't be a count or an amount
+_MAX_STDERR = 100_000_000  # bytes kept on disk
+_LAST_ERRORS = 8_000  # bytes read from the end of it
+_LOOK = 0.05  # seconds between checks of how much a program has printed
+_TIDYING = 3.0  # seconds to end a program's processes before our own process may exit
 
 
 @dataclass(eq=False)
 class CommandGateway:
-    """Runs one process a request, no more of one provider's at a time than its profile allows."""
+    """Runs one process per request, and at most as many of one provider's at once as its profile allows."""
 
     _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Run the program once and read its reply; raises `GatewayError`."""
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
@@ -102,9 +103,10 @@ class Invocation(NamedTuple):
 def prepare(
     profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path
 ) -> Invocation:
-    """Lay out `folder`, which must be empty, and return how to start the program; raises `GatewayError`.
+    """Lay out the empty `folder` and build the program's invocation; raises `GatewayError`.
 
-    The system message goes before the prompt where the profile has no place for it; no text is an argument.
+    If the profile has no place for the system message, it goes before the prompt. The text is never an
+    argument.
     """
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     used_placeholders = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
@@ -125,7 +127,7 @@ def prepare(
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
-    # An argument is left out that is there for a model or a schema, of which there is none.
+    # Drop arguments that pass a model or a schema if there is none.
     empty = {name for name in ("model", "schema", "schema_file") if not values[name]}
     argv = []
     for part in profile.argv:
@@ -139,7 +141,7 @@ def prepare(
 
 
 def _system_and_prompt(messages: Messages) -> tuple[str, str]:
-    """Return the text of all system messages, and that of the others, with roles if they are several."""
+    """Join the system messages, and the others; if there are several others, each gets its role."""
     instructions = []
     others = []
     for message in messages:
@@ -156,7 +158,7 @@ def _system_and_prompt(messages: Messages) -> tuple[str, str]:
 def _values_of_placeholders(
     profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
 ) -> dict[str, str]:
-    """Return what stands for each placeholder of a profile; "" for a model or a schema that is not there."""
+    """Fill each placeholder of a profile; those for a model or a schema are "" if there is none."""
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
     values["model_json"] = json.dumps(model)
@@ -181,7 +183,7 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _link_files(
     folder: Path, links: Mapping[str, Iterable[str]], environ: Mapping[str, str]
 ) -> None:
-    """Link to the user's own files, for example those of a login, as far as they are there."""
+    """Link to the user's own files, such as a login's, if they exist."""
     for name, sources in links.items():
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +193,7 @@ def _link_files(
 
 
 def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
-    """Return the first file that is there of several below `~` or the folder in a `$VARIABLE`."""
+    """Find the first of several files, each given below `~` or a folder named by a `$VARIABLE`."""
     for source in sources:
         base, _, rest = source.partition("/")
         variable = "$HOME" if base == "~" else base
@@ -202,12 +204,12 @@ def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | No
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    # In one pass, so that a text which contains another placeholder stays as it is.
+    # In one pass, so that a value that looks like a placeholder stays as it is.
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
-    """Return the reply; raises `GatewayError` of kind `INVALID_REPLY` where there is none."""
+    """Read a program's output as a reply; raises `GatewayError` (`INVALID_REPLY`) if it holds none."""
     program = profile.argv[0]
     key = profile.reply_key
     if profile.reply == "text":
@@ -244,7 +246,7 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
 
 
 def explained(output: str, profile: CommandProfile) -> str:
-    """Return what a program that prints JSON says went wrong, in its own words; "" where it does not."""
+    """Find the error message in a program's JSON output, in its own words; "" if there's none."""
     if profile.reply == "text":
         return ""
     keys = list(_EXPLANATIONS)
@@ -259,7 +261,7 @@ def explained(output: str, profile: CommandProfile) -> str:
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
-    """Return what stands at a dotted key in JSON: nothing, one thing, or several where it has a `*`."""
+    """Look up a dotted key in JSON: a list of no value, one value, or several if the key has a `*`."""
     values = [value]
     for part in key.split("."):
         inner: list[Any] = []
@@ -278,7 +280,7 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 
 
 def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
-    lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
+    lines = output.split("\n")  # strings may hold other line separators, which JSON allows
     if profile.reply == "json":
         from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
         lines = [output, "\n".join(from_json)]
@@ -305,7 +307,7 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
         amounts = []
         for key in places:
             for value in at(stating[-1], key):
-                # NaN and infinity, which Python reads in JSON, are none.
+                # Python's JSON parser accepts NaN and infinity, which are no amounts.
                 is_number = isinstance(value, int | float) and not isinstance(value, bool)
                 if is_number and abs(value) < _MOST:
                     amounts.append(float(value))
@@ -327,7 +329,7 @@ def _size(file: IO[bytes]) -> int:
 
 
 async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
-    """End a program, and what it started and did not wait for; also in other sessions if it is cut off."""
+    """End a program and the processes it left behind, even in other sessions if the call was cut off."""
     is_cut_off = process.returncode is None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
@@ -337,11 +339,11 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
     if is_cut_off:
         kill_marked(mark)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), 1)  # it needs milliseconds
+        await asyncio.wait_for(process.wait(), 1)  # normally milliseconds
 
 
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
-    """Return what the program prints: it is given files, since a child could hold pipes open for long."""
+    """Run the program and return its output. It writes to files: a child could hold a pipe open for long."""
     program = profile.argv[0]
     with contextlib.ExitStack() as files:
         prompt, output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
@@ -389,17 +391,17 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process started with `INSIDE` set to `mark`; return how many (0 but on Linux)."""
+    """Kill every process started with `INSIDE` set to `mark`. Returns their number (always 0 off Linux)."""
     setting = f"{INSIDE}={mark}".encode()
     killed: set[int] = set()
-    # Several times, since what is found may start another while it is looked for.
+    # Several passes, since a process may start another while we search.
     for _ in range(5 if sys.platform == "linux" else 0):
         running = set[int]()
         for file in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if setting in file.read_bytes().split(b"\0"):
                     running.add(int(file.parent.name))
-        if running <= killed:  # a dying one can still be read for a while
+        if running <= killed:  # a dying process stays listed for a moment
             break
         for process in running - killed:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Does the same work for many things at a time, such as documents or rows."""
+"""Runs the same work on many things at once, such as documents or rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 Value = TypeVar("Value")
 
-AHEAD = 4  # times as many things as are worked on at a time are held, so that a slow one holds up no others
+AHEAD = 4  # things held for each worker, so that a slow one doesn't hold up the others
 
 
 async def map_concurrently(
@@ -26,11 +26,11 @@ async def map_concurrently(
     in_order: bool = True,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
-    """Yield each thing with its result, up to `limit` worked on at a time: in order, or as they are complete.
+    """Yield each thing with its result, working on up to `limit` at once: in order, or as they complete.
 
-    A thing is taken when there is room for it; if things are `is_ready`, such as rows of a file on this
-    machine, without a thread, whose start and end take longer than a row's reading. The first error is
-    raised, and cancels what is under way, as closing does.
+    A thing is taken when there's room for it. Taking runs in a thread, unless the things are `is_ready`:
+    reading a row from a local file takes less time than starting a thread. The first error is raised and
+    cancels the work under way, as does closing the generator.
     """
     room = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     numbered = enumerate(things)
@@ -45,7 +45,7 @@ async def map_concurrently(
                 taken = take()
             else:
                 async with taking:
-                    # In a thread: a pipe may keep it waiting.
+                    # In a thread, because a pipe may block.
                     taken = await running.run_in_thread(take)
             if taken is None:
                 return

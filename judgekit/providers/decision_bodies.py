@@ -1,7 +1,7 @@
-"""Reads what servers of decision models answer, from the body as it was sent.
+"""Reads decision models' answers from the raw body that a server sent.
 
-There are two wires, OpenAI's `/v1/decisions` and System One's `/v1/systemone`. A question counts as answered
-only by an answer of its own name and kind of which all fits.
+There are two wire formats, OpenAI's `/v1/decisions` and System One's `/v1/systemone`. A question counts as
+answered only if an answer with its name and kind fits it completely.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from judgekit.providers.decisions import DecisionQuestion
 
-# Probabilities are rounded on the wire, most often to two places: each of them may be off by half of one.
-# What that comes to has a limit, or answers with very many options could say anything.
+# Servers round probabilities, usually to two places, so each may be off by half a unit. The total
+# error is capped: otherwise an answer with very many options could say anything.
 _ROUNDED_BY = 0.005
 _SLACK = 0.01
 _MOST_OFF = 0.1
-_WORDS = 120  # characters of a server's own words
-_SHORT = 40  # characters of a value that is none
-# What an answer to a question of each kind is called on the two wires.
+_WORDS = 120  # characters quoted of a server's message
+_SHORT = 40  # characters quoted of an invalid value
+# The field that answers a question of each kind, in the two wire formats.
 _KINDS = {
     "predicate": ("predicate", "noul"),
     "choice": ("choice",),
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class DecisionReply(NamedTuple):
-    """What a body says: the answers by the names of their questions, who answered, what it took."""
+    """The contents of a body: answers by question name, the model that answered, and its usage."""
 
     answers: dict[str, DecisionAnswer]
     model: str | None
@@ -46,7 +46,7 @@ class DecisionReply(NamedTuple):
 
 
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
-    """Read a server's answers to `questions`; raises `GatewayError` if no answer can be read."""
+    """Read a server's answers to `questions`; raises `GatewayError` if none can be read."""
     try:
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         raise _invalid("the reply is not a JSON object")
     _check_envelope(body)
     if "answers" not in body and isinstance(body.get("result"), _Object):
-        body = body["result"]  # an envelope, as Cloudflare has one
+        body = body["result"]  # an envelope, such as Cloudflare's
         _check_envelope(body)
     answers = body.get("answers")
     if isinstance(answers, _Object):
@@ -81,7 +81,7 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
 
 
 def _check_envelope(body: _Object) -> None:
-    """Raise `GatewayError` for an error in the place of answers or beside them, and for doubled keys."""
+    """Raise `GatewayError` for duplicate keys, and for an error instead of answers or beside them."""
     has_answer = bool(body.get("answers") or body.get("result"))
     if error := error_in_success(body, has_answer=has_answer):
         raise stated_failure(error)
@@ -90,7 +90,7 @@ def _check_envelope(body: _Object) -> None:
 
 
 class _Object(dict[str, Any]):
-    """An object of JSON: of a key that it has twice the last value counts; `pairs` has both."""
+    """A JSON object. Of a duplicate key the last value counts; `pairs` keeps them all."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -98,7 +98,7 @@ class _Object(dict[str, Any]):
 
     @property
     def repeated(self) -> str:
-        """The first key that is there twice; "" if none is."""
+        """The first duplicate key, or ""."""
         seen = set()
         for key, _ in self.pairs:
             if key in seen:
@@ -108,7 +108,7 @@ class _Object(dict[str, Any]):
 
 
 def _by_name(answers: list[Any], questions: Sequence[DecisionQuestion]) -> dict[str, list[Any]]:
-    """Return listed answers by their names; answers without any name stand in the order of the questions."""
+    """Group a list of answers by name; unnamed answers are matched to the questions by position."""
     names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
     if not any(names):
         if len(answers) != len(questions):
@@ -122,7 +122,7 @@ def _by_name(answers: list[Any], questions: Sequence[DecisionQuestion]) -> dict[
 
 
 def _answer(question: DecisionQuestion, raws: Sequence[Any]) -> DecisionAnswer:
-    """Return the answer to a question, which is the only one of its name, or what is wrong with it."""
+    """Read the only answer with a question's name, or state what's wrong with it."""
     if not raws:
         return no_answer(question, "was not answered")
     if len(raws) > 1:
@@ -149,7 +149,7 @@ def _answer(question: DecisionQuestion, raws: Sequence[Any]) -> DecisionAnswer:
 
 
 def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[str, float]:
-    """Return the probability of each possible answer; raises `ValueError` in words."""
+    """Read the probability of each possible answer; raises `ValueError` with the problem in words."""
     kind = raw.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
         raise ValueError(
@@ -183,14 +183,14 @@ def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[s
     elif raw.get("choice") is not None:
         _value(question, raw["choice"])
     total = math.fsum(by_value.values())
-    # What all others leave nothing for may be left out; what is left out otherwise is not zero.
+    # A server may omit answers if the others add up to 1. Otherwise an omitted one isn't zero.
     if abs(total - 1) > _tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: by_value.get(value, 0.0) / total for value in question.values}
 
 
 def _value(question: DecisionQuestion, key: object) -> str:
-    """Return the possible answer that a key means: of a score it is the index of a level."""
+    """Translate a key to the answer it stands for; a score's keys are indexes of its levels."""
     if question.kind == "choice":
         value = str(key)
         if value not in question.values:
@@ -207,12 +207,12 @@ def _value(question: DecisionQuestion, key: object) -> str:
 
 
 def _tolerance(question: DecisionQuestion) -> float:
-    """Compute by how much rounding may move the sum of the probabilities of all answers from 1."""
+    """Compute how far rounding may move the sum of a question's probabilities from 1."""
     return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
-    """Raise `ValueError` where a score is none of the scale."""
+    """Raise `ValueError` if a score isn't on the scale."""
     most = len(question.options) - 1
     if score is not None and amount(score, most * (1 + _tolerance(question))) is None:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Decision models: typed questions about a text in, a probability for each possible answer out.
+"""Decision models: typed questions about a text go in, a probability for each possible answer comes out.
 
-They write nothing. Here is what they are asked, and how their answers are kept; `decision_bodies.py` reads
-them from what a server sends.
+They write nothing. This module builds their questions and stores their answers; `decision_bodies.py` reads
+the answers that a server sends.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from judgekit.text import short_line, strict_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MOST_QUESTIONS = 128  # in one request, on both wires
+MOST_QUESTIONS = 128  # per request, in both wire formats
 MOST_LEVELS = 10  # of a score question
 YES = "yes"
 NO = "no"
-_KEPT_WITHIN = 0.001  # what is kept adds up to 1, and is rounded to six places
-_SHORT = 40  # characters of a value that is none
+_KEPT_WITHIN = 0.001  # stored probabilities add up to 1 but are rounded to six places
+_SHORT = 40  # characters quoted of an invalid value
 
 
 class DecisionOption(NamedTuple):
-    """One possible answer: a word, or a point of a scale; `description` says when it is right."""
+    """One possible answer: a word, or a point on a scale. `description` says when it's right."""
 
     value: str
     description: str = ""
@@ -34,7 +34,7 @@ class DecisionOption(NamedTuple):
 class DecisionQuestion(NamedTuple):
     """A question with all its possible answers.
 
-    `options` of a score are its levels, the lowest first; a predicate has none, and is answered yes or no.
+    For a score, `options` are its levels, the lowest first. A predicate has none: it's answered yes or no.
     """
 
     name: str
@@ -50,9 +50,9 @@ class DecisionQuestion(NamedTuple):
 
 
 class DecisionAnswer(NamedTuple):
-    """The probability of each possible answer, by its value; or why there is none, in one line.
+    """The probability of each possible answer, by its value, or the reason there is none, in one line.
 
-    `is_refusal` tells a model that would not answer from an answer that makes no sense.
+    `is_refusal` tells a model that wouldn't answer from an answer that makes no sense.
     """
 
     probabilities: Mapping[str, float]
@@ -61,7 +61,7 @@ class DecisionAnswer(NamedTuple):
 
 
 def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]]:
-    """Return questions as litellm takes them, in OpenAI's form."""
+    """Convert questions to litellm's arguments, in OpenAI's form."""
     sent = []
     for question in questions:
         fields: dict[str, Any] = {"type": question.kind, "name": question.name}
@@ -81,12 +81,12 @@ def _described(key: str, option: DecisionOption) -> dict[str, str]:
 
 
 def amount(value: object, most: float = math.inf) -> float | None:
-    """Return a finite number from 0 to `most`; None for what is none."""
+    """Return `value` if it's a finite number from 0 to `most`, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         return None
     return number if math.isfinite(number) and 0 <= number <= most else None
 
@@ -104,11 +104,11 @@ def no_answer(question: DecisionQuestion, what: str) -> DecisionAnswer:
     return DecisionAnswer({}, f"the question {question.name!r} {what}")
 
 
-# --- As the text of a reply, which is what is kept and recorded
+# --- As the text of a reply, which is stored and recorded
 
 
 def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
-    """Return answers as JSON: by name the probabilities, or what was wrong."""
+    """Write answers as JSON: by name, the probabilities or the problem."""
     written: dict[str, Any] = {}
     for name, answer in answers.items():
         if answer.problem:
@@ -121,7 +121,7 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
 
 
 def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, DecisionAnswer]:
-    """Return the answers that `write_answers` wrote; one that does not fit its question has a problem."""
+    """Read the answers that `write_answers` wrote; one that doesn't fit its question becomes a problem."""
     written: object = {}
     with suppress(ValueError):
         written = strict_json(text)
@@ -141,7 +141,7 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
 
 
 def _kept_answer(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
-    """Return kept probabilities; they may have been damaged since."""
+    """Read stored probabilities, checking them again: the file may have been damaged since."""
     try:
         shares = {value: probability(fields[value]) for value in question.values}
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""What kind of failure an exception of litellm's is, and what of a request the provider objects to.
+"""Classifies litellm's exceptions, and finds the part of a request that a provider objects to.
 
-Providers say the same in many words, which `failures.toml` holds. What is read is the provider's own message
-with its codes: an error may also repeat the text that was judged, or what the model wrote.
+Providers say the same thing in many ways; `failures.toml` lists them. Only the provider's own message and
+its codes are read, since an error may also repeat the judged text or the model's output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
 def _kinds_by(column: str) -> dict[Any, FailureKind]:
-    """Return the kind of failure for each word or number in a column of the table."""
+    """Map each word or number in a column of the table to its kind of failure."""
     kinds = {}
     for kind, row in _TABLE.items():
         values = row.get(column, ())
@@ -40,12 +40,14 @@ def _patterns(section: str) -> Patterns:
 _BY_CAUSE = _kinds_by("causes")
 _BY_STATUS = _kinds_by("statuses")
 KINDS = _kinds_by("classes")
-# The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
+# These classes say little: the same one covers a full disk, a refused connection and a broken
+# reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
 _BY_TEXT = _patterns("kinds")
 _ENDINGS = _patterns("endings")
 _OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
-# The model's words did not fit what was asked for, or its template has no such role: whatever the status is.
+# These words decide whatever the status is: the output didn't fit the requested format, or the
+# model's template lacks a role.
 _MEANING = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
 _ROOM = list(map(re.compile, _TEXTS["room"]))
 _CAP = list(map(re.compile, _TEXTS["cap"]))
@@ -57,13 +59,13 @@ _BROKEN_REPLY = {
     "RecursionError",
     "TypeError",
 }
-# Keys of an error's words and of its status, in the order in which they are believed.
+# Where an error keeps its message and its status, the most trusted key first.
 _MESSAGES = (
     *("message", "detail", "details", "msg", "error_msg", "error_message", "errorMessage"),
     *("status_msg", "errors"),
 )
 _CODES = ("code", "status", "status_code", "error_code")
-# What codes and types of errors are called in place of a status.
+# Statuses that some servers give as a word, in a code or a type.
 _STATUS_BY_WORD = {
     "invalid_request": 400,
     "invalid_argument": 400,
@@ -77,24 +79,24 @@ _STATUS_BY_WORD = {
     "overloaded": 529,
 }
 _UNNAMED = 500
-_NAMING = ("code", "type", "param")  # keys of an error that name what is wrong
-_MOST_READ = 20_000  # characters of what an exception says
+_NAMING = ("code", "type", "param")  # keys of an error that identify the problem
+_MOST_READ = 20_000  # characters read of an exception's text
 _MOST_CAUSES = 12
-_MOST_PROBLEMS = 5  # of a request, in one message
+_MOST_PROBLEMS = 5  # quoted from one request, in one message
 
 
 class Words(NamedTuple):
-    """What a provider says of an error: its `message`, and the `signs` by which the error is recognised."""
+    """A provider's error: its `message`, and the `signs` that identify the kind of error."""
 
     message: str
     signs: str
 
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
+    """Classify an exception of a call, with the provider's message and without the `secrets`."""
     causes = [error]
     while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
-        causes.append(cause)  # a chain may be a ring
+        causes.append(cause)  # a chain of causes can be circular
     for cause in causes:
         if isinstance(cause, GatewayError):
             return cause
@@ -115,10 +117,10 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return the error that a body states although its status is one of success; None if it states none.
+    """Find the error in a body that was sent with a success status; None if there isn't one.
 
-    An error beside an answer counts: nobody knows what such an answer is worth. Words that other bodies have,
-    too, count only if there is no answer.
+    An error beside an answer counts, since such an answer can't be trusted. Words that also occur in healthy
+    bodies count only if there's no answer.
     """
     error = body.get("error")
     if isinstance(error, dict | list | str) and error:
@@ -136,7 +138,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
-    """Return the failure that stands in a reply beside, or in the place of, an answer."""
+    """Build the failure for an error found in a reply, whether instead of an answer or beside it."""
     words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
@@ -147,7 +149,7 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Return the HTTP status that an error in JSON names, by a number or a word; 500 if it names none."""
+    """Read the HTTP status of an error in JSON, given as a number or a word; 500 if there's none."""
     if not isinstance(error, dict):
         return _UNNAMED
     for name in _CODES:
@@ -165,7 +167,7 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
 
 
 def ending(native: str | None) -> FailureKind | None:
-    """Return the failure that a provider's own reason for the end of a reply means; None for a usual end."""
+    """Classify a provider's own reason for ending a reply; None for a normal end."""
     return _first_match(_ENDINGS, native) if native else None
 
 
@@ -182,7 +184,7 @@ def _by_class(status: int) -> FailureKind:
 
 
 def _words(text: str) -> Words:
-    """Return what a text says that may end with the JSON of an error."""
+    """Split an exception's text, which may end with an error in JSON, into message and signs."""
     text = text.split("Traceback (most recent call last)", maxsplit=1)[0]
     head, brace, rest = text.partition("{")
     try:
@@ -198,12 +200,12 @@ def _words(text: str) -> Words:
     signs = [head, message]
     if isinstance(error, dict):
         signs += [str(error[name]) for name in _NAMING if error.get(name) is not None]
-        signs += map(str, error)  # the keys alone: one of them may hold what the model wrote
+        signs += map(str, error)  # keys only: a value may quote the model's output
     return Words(f"{head}{message}", " ".join(signs))
 
 
 def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Return the message of an error in JSON, or of a list of what is wrong with a request."""
+    """Find the message in a JSON error, or in a list of problems with the request."""
     if isinstance(error, str):
         return error
     if isinstance(error, list):
@@ -220,7 +222,7 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 
 
 def _message_in_list(errors: list[Any]) -> str | None:
-    """Return the messages in a list, each with the place in the request that it is about."""
+    """Join the messages of a list, each with the part of the request it's about."""
     problems = []
     for error in errors[:_MOST_PROBLEMS]:
         message = _message_in(error)
@@ -233,7 +235,7 @@ def _message_in_list(errors: list[Any]) -> str | None:
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
-    """Note in a failure what of the request the provider objects to, and how many tokens it has room for."""
+    """Note in a failure the provider's objections to the request, and the tokens left for a reply."""
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     for pattern in _ROOM:
         if match := pattern.search(signs):
@@ -255,7 +257,7 @@ def _number(digits: str) -> int:
 
 
 def _kind_in(signs: str) -> FailureKind | None:
-    """Return the kind of failure that a provider's words mean; None where they say nothing of it."""
+    """Classify a failure by the provider's words; None if they don't tell."""
     for name, kind in _MEANING.items():
         if _OBJECTIONS[name].search(signs):
             return kind
@@ -274,7 +276,7 @@ def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
     known = next((name for name in classes if name in KINDS), "")
     if known and known not in _VAGUE:
         return by_text or KINDS[known]
-    # A reply came, but not one that litellm could read.
+    # A reply arrived, but litellm couldn't read it.
     is_broken = "JSONDecodeError" in names or names[-1] in _BROKEN_REPLY
     is_broken = is_broken and "HTTPStatusError" not in names
     if is_broken or re.search(r"no 'choices'|'choices' that is not", text):

@@ -1,4 +1,4 @@
-"""Opens the gateway that the judge uses: one object that reaches every kind of provider."""
+"""Opens the judge's gateway, a single object that reaches every kind of provider."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
-"""What `open_gateway` returns in the current task, in place of a gateway of its own."""
+"""Overrides the gateway that `open_gateway` returns in the current task."""
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
-    """Return the models whose calls have no known price, each once; raises what importing litellm does."""
+    """List the models whose calls have no known price, each once; raises whatever importing litellm does."""
     found: dict[str, None] = {}
     for endpoint in endpoints:
         profile = endpoint.profile
@@ -41,7 +41,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 async def prepare(endpoint: Endpoint) -> None:
-    """Load what asking an endpoint needs; what cannot be loaded fails again when it is used."""
+    """Load an endpoint's modules. A failed import is raised later, when the endpoint is used."""
     if endpoint.profile.kind in ("litellm", "decisions"):
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
@@ -54,7 +54,8 @@ class Router:
     _own: dict[str, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        # Connections, and turns to ask, are shared by the whole process.
+        """Ask the gateway for the endpoint's kind, opening it if need be."""
+        # Connections and pacing are shared by the whole process.
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
         lasting = shared_gateways()
@@ -63,7 +64,7 @@ class Router:
         if profile.kind == "litellm" and profile.embedded:
             kind = "embedded"
         elif profile.kind == "decisions":
-            kind = "litellm"  # with the same paces and connections
+            kind = "litellm"  # shares its pacing and connections
         else:
             kind = profile.kind
         gateway: Gateway | None = self._own.get(kind) or lasting.get(kind)
@@ -105,7 +106,7 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
+    """Open a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records the answers."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed.get() or Router()
     if recording:

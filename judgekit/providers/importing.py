@@ -1,4 +1,4 @@
-"""Imports a large package whole or not at all, whatever other threads do to the warning filters meanwhile."""
+"""Imports a large package completely or not at all, even if other threads change the warning filters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Imported = TypeVar("Imported")
 
 
 def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
-    """Return what `import_it` returns. Where that fails, remove what it left behind, and try once more.
+    """Run `import_it` and return its result. If it fails, remove its remains and try once more.
 
-    Warnings of this thread are dropped meanwhile: under filters that make errors of them, one would end the
-    import. The second failure is raised, with nothing of `package` left in `sys.modules`.
+    This thread's warnings are dropped meanwhile: a filter that turns warnings into errors would abort the
+    import. A second failure is raised, with nothing of `package` left in `sys.modules`.
     """
     modules_before = frozenset(sys.modules)
     with _warnings_of_this_thread_dropped():
@@ -35,7 +35,7 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
 
 @contextmanager
 def _warnings_of_this_thread_dropped() -> Iterator[None]:
-    """Drop what this thread warns of. The filters belong to all threads, so they stay as they are."""
+    """Drop this thread's warnings without touching the filters, which all threads share."""
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
@@ -50,7 +50,7 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
     ) -> None:
         if is_importing and threading.get_ident() == importing_thread:
             return
-        # This function is one more frame between the warning and the line that it is about.
+        # This function adds one frame between the warning and the line it's about.
         original_warn(message, category, stacklevel + 1, source, **options)
 
     def warn_explicit(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - handed on as they are
@@ -63,7 +63,8 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module may have imported our function by its name: from now on that hands everything on.
+        # A module may have imported this function by name; from now on it just passes everything
+        # on.
         is_importing = False
         if warnings.warn is warn:
             warnings.warn = original_warn
@@ -72,12 +73,13 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
 
 
 def _remove_remains(package: str, modules_before: Iterable[str]) -> None:
-    """Remove the modules of `package`, and new ones whose own package Python has removed already.
+    """Remove the modules of `package`, and new ones whose own package Python has already removed.
 
-    A module that stays without its package is never set as its attribute when that is imported again.
+    A module left without its package would never become an attribute of it when the package is imported
+    again.
     """
     new_modules = set(sys.modules).difference(modules_before)
-    for name in sorted(new_modules):  # a package stands before its modules
+    for name in sorted(new_modules):  # a package sorts before its modules
         parent = name.rpartition(".")[0]
         is_orphan = parent != "" and parent not in sys.modules
         if name == package or name.startswith(f"{package}.") or is_orphan:

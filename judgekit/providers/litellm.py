@@ -1,6 +1,6 @@
-"""Reaches models through litellm; the only module that imports it, and only when a model is called.
+"""Reaches models through litellm. The only module that imports it, and only when a model is called.
 
-Says how a request is sent, tried again and weakened, and reads the reply out of litellm's response object.
+Sends, retries and simplifies requests, and reads the reply from litellm's response object.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ if TYPE_CHECKING:
     from judgekit.providers.registry import OutputMode
 
 ATTEMPTS = 3
-_PAUSES = (0.5, 1.0)  # seconds between them, where the provider does not ask for others
-_PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  # a page for people
-_LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
-_LEAST_COUNT = 1_000  # tokens that a server says it read
-_MOST_CHARS_PER_TOKEN = 8  # of a text; English has 4 to 5, other scripts and code have fewer
-# Chinese, Japanese and Korean have a token for one or two characters.
+_PAUSES = (0.5, 1.0)  # seconds between tries, unless the provider asks for another pause
+_PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  # an HTML page
+_LOOK_SECONDS = 2.0  # to look for an address's models when something is missing
+_LEAST_COUNT = 1_000  # below it, a server's token count proves nothing
+_MOST_CHARS_PER_TOKEN = 8  # English has 4 to 5; code and other scripts have fewer
+# Chinese, Japanese and Korean need a token for every one or two characters.
 _WEIGHT_OF_DENSE = 2.5
 _DENSE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 SCHEMA_NAME = "opinion"
-MAX_REASON = 60  # characters of a provider's word for what happened
-_SHARE_OF_PROXY = 0.25  # of a call's time, for the question whether a model thinks
-_MOST_SAID = 64_000  # characters of an error of litellm's
-_LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
+MAX_REASON = 60  # characters of a provider's own word for an outcome
+_SHARE_OF_PROXY = 0.25  # of a call's time, to ask a proxy if its model thinks
+_MOST_SAID = 64_000  # characters of a litellm error
+_LEAST_LOGPROB = -7.0  # 1 in 1,000: less likely alternatives of a whole reply are dropped
 _ENVIRONMENT = {
-    # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
-    # and reads the .env files of the folders above.
+    # Without these, litellm fetches a price list on import and beta headers on the first Anthropic
+    # call, and reads .env files in the parent folders.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
 
 
-# Whether anybody reads the price that litellm computes for the reply to the current task's call.
+# Whether anything reads the price that litellm computes for the current task's call.
 _reads_price: ContextVar[bool] = ContextVar("reads_price", default=True)
-# Where a program that uses litellm, too, registers what is told of calls.
+# Where a program that also uses litellm registers its callbacks.
 _LISTENERS = (
     *("callbacks", "input_callback", "success_callback", "failure_callback"),
     *("_async_input_callback", "_async_success_callback", "_async_failure_callback"),
@@ -91,7 +91,7 @@ _LISTENERS = (
 
 
 class _Litellm:
-    """Whether this process may use litellm yet, and the lock of the thread that sees to it."""
+    """Whether this process has litellm set up yet, with a lock for the thread that does it."""
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -99,18 +99,18 @@ class _Litellm:
 
 
 _litellm = PerProcess(_Litellm)
-_imported: list[Any] = []  # the module, also of a process that this one was forked from
-_inherited: list[object] = []  # connections, which are the parent's to close
+_imported: list[Any] = []  # the module; a forked process inherits it
+_inherited: list[object] = []  # the parent's connections, which only the parent may close
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
+    """Import litellm off the event loop, so that the first call's deadline holds too."""
     module = _litellm.get().module
     return await running.run_in_thread(load) if module is None else module
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, once a process: quiet, offline, and without garbage collections, which take 0.6 s."""
+    """Import litellm once per process: quietly, offline, without 0.6 s of garbage collection."""
     own = _litellm.get()
     if own.module is not None:
         return own.module
@@ -125,7 +125,7 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
-    """Have a forked process make connections of its own, and leave its parent's alone."""
+    """Give a forked process its own connections and leave the parent's alone."""
     _inherited.append(litellm.in_memory_llm_clients_cache)
     litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
@@ -133,7 +133,7 @@ def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
 def _import_quietly() -> Any:  # noqa: ANN401 - the same
     spec = getattr(sys.modules.get("litellm"), "__spec__", None)
     if was_forked() and getattr(spec, "_initializing", False):
-        # The thread that imports it wasn't copied by the fork, so Python would wait for it for ever.
+        # The fork didn't copy the importing thread, so Python would wait for it forever.
         raise ImportError(
             "forked while another thread imported it; import judgekit.api before forking"
         )
@@ -148,7 +148,8 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
             gc.enable()
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    # It makes the coroutine of a call in a thread. If the call is cancelled meanwhile, nobody awaits it.
+    # litellm creates the call's coroutine in a thread. If the call is cancelled meanwhile, nothing
+    # awaits it.
     warnings.filterwarnings(
         "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
     )
@@ -160,14 +161,15 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
     from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
     from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - the same
 
-    # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
+    # litellm scans an error's text for secrets. The text may hold a whole reply: seconds per
+    # megabyte.
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
     calculate_price = litellm.response_cost_calculator
     vars(litellm)["response_cost_calculator"] = partial(_calculate_read_price, calculate_price)
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Registered last, it is called first: litellm may tidy up, too.
+    # atexit calls the last one registered first, and litellm registers a clean-up too.
     atexit.unregister(running.end)
     atexit.register(running.end)
     return litellm
@@ -176,28 +178,28 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
 def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     import litellm  # noqa: PLC0415 - seconds of CPU
 
-    litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
+    litellm.ModelResponse()  # builds pydantic's models now, with their warnings
     return litellm
 
 
 def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
-    """Return the price of a reply; None if nobody reads it, because it takes as long as half a call."""
+    """Compute a reply's price, or return None if nobody reads it: it takes half as long as a call."""
     return calculate(**call) if _reads_price.get() else None
 
 
 @contextmanager
 def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - the same
-    """Have litellm leave out what nobody reads of this task's call: its price, and its record for logs."""
+    """Have litellm skip the price and the log record of this task's call if nobody reads them."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - the same
 
     has_listener = bool(litellm.max_budget)
     for name in _LISTENERS:
         listeners = getattr(litellm, name, None) or ()
-        # A cache that litellm makes for some providers enters itself, and keeps streams alone.
+        # litellm's own cache for some providers registers itself, and only handles streams.
         has_listener |= any(listener != "cache" for listener in listeners)
     reads_price = endpoint.price is None and not endpoint.decides
     price_token = _reads_price.set(reads_price or has_listener)
-    # What litellm does for its own calls: they are logged by the call that they are a part of.
+    # litellm marks its nested calls like this: the outer call logs them.
     log_token = is_internal_call.set(is_internal_call.get() or not has_listener)
     try:
         yield
@@ -207,14 +209,14 @@ def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  #
 
 
 class _Tokenizer:
-    """Stands for the tokenizer of every client, 40 MB, until one counts tokens that no provider counted."""
+    """Stands in for every client's tokenizer (40 MB) until one counts tokens that no provider counted."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a tokenizer has
         return getattr(load().main.__getattr__("encoding"), name)
 
 
 def price_of(model: str, read: int, written: int) -> float | None:
-    """Return what tokens of a prompt and of a reply cost in US dollars, by litellm's table."""
+    """Price the tokens of a prompt and a reply in US dollars by litellm's table; None if it has no price."""
     try:
         return float(
             sum(load().cost_per_token(model=model, prompt_tokens=read, completion_tokens=written))
@@ -224,7 +226,7 @@ def price_of(model: str, read: int, written: int) -> float | None:
 
 
 def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Return what tokens of a prompt and of a reply of a model cost in US dollars, if that is known."""
+    """Price the tokens of a model's prompt and reply in US dollars; None if no price is known."""
     if endpoint.price is not None:
         return endpoint.price.of(read, written)
     profile = endpoint.profile
@@ -235,7 +237,7 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
     entry = table.get(f"{profile.client}/{bare}") or table.get(endpoint.model) or {}
     if not entry and profile.client == "openai":
         entry = table.get(bare, {})
-    # What a model costs that chats, too, says nothing of its decisions.
+    # A model's price for chats doesn't apply to its decisions.
     chats = entry.get("mode") == "chat"
     usual = None if chats else entry.get("input_cost_per_token")
     price = entry.get("input_cost_per_token_decisions", usual)
@@ -250,13 +252,13 @@ class LitellmGateway:
         return await self._paces.call(endpoint, request, partial(self._adapting, endpoint, request))
 
     async def aclose(self) -> None:
-        """Nothing is closed before the process ends: others may be asking on the same connections."""
+        """Do nothing: other callers share the connections until the process ends."""
 
     async def _adapting(
         self, endpoint: Endpoint, request: Request, turn: Turn, end: float
     ) -> Reply:
-        """Ask in the style that the address takes; where it turns out not to take it, in another one."""
-        if endpoint.decides:  # there is one way only
+        """Ask in the style that the address takes, and in a weaker one if it turns out to refuse that."""
+        if endpoint.decides:  # there's only one way to ask it
             return await self._persistently(
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
@@ -271,7 +273,7 @@ class LitellmGateway:
             except GatewayError as failure:
                 is_cut = "thinking" in failure.objections
                 if "unfit" in failure.objections and not is_cut and not is_again:
-                    is_again = True  # what a model wrote once is not what it can
+                    is_again = True  # one bad reply doesn't prove that the model can't do it
                     spent = spent.plus(usage_of_failed_call(failure))
                     continue
                 other = style.adapted(failure, endpoint, request)
@@ -296,7 +298,7 @@ class LitellmGateway:
     async def _persistently(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
-        """Ask again after a passing failure."""
+        """Ask, and retry temporary failures."""
 
         async def ask() -> Reply:
             async with turn():
@@ -311,7 +313,7 @@ def _passes(failure: Exception, _: int) -> bool:
 
 
 async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
-    """Return how a model is asked: the usual way, but for what was seen, or is said by a proxy."""
+    """Choose the style for a model: the default, adapted to past replies or to the word of a proxy."""
     style = _remembered(endpoint)
     is_known = (
         style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None
@@ -331,7 +333,7 @@ def _remembered(endpoint: Endpoint) -> CallStyle:
 
 
 def _remember_changes(endpoint: Endpoint, style: CallStyle, other: CallStyle) -> None:
-    """Remember in what a style differs from another one, beside what other calls have learned meanwhile."""
+    """Remember the changes from one style to another, merged with those other calls have learned."""
     before = style._asdict()
     after = other.lasting()._asdict()
     changes = {}
@@ -345,21 +347,21 @@ def _remember_changes(endpoint: Endpoint, style: CallStyle, other: CallStyle) ->
 
 
 def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember that a model does not heed the format of a style: it is asked in a weaker one from now on."""
+    """Remember that a model ignores a style's format, so that it's asked in a weaker one from now on."""
     now = _remembered(endpoint)
     if now.mode == style.mode and style.mode in WEAKER:
         remembered.keep(endpoint, now._replace(mode=WEAKER[style.mode]))
 
 
 def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
-    """Whether a reply has the form that was asked for."""
+    """Whether a reply has the requested form."""
     if mode in ("json_schema", "tool"):
         return reply.schema_enforced
     return mode == "text" or _is_object(reply.text)
 
 
 def _is_object(text: str) -> bool:
-    """Whether a reply begins as an object does, behind its thoughts and the mark of a block of code."""
+    """Whether a reply starts like an object, after any thoughts and the opening of a code block."""
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
     text = text.strip("\ufeff \t\r\n")
@@ -371,7 +373,7 @@ def _is_object(text: str) -> bool:
 async def call(
     endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace
 ) -> Reply:
-    """Return the reply to one call in a `style`, by the `end` (monotonic); raises `GatewayError`."""
+    """Make one call in a `style` and return its reply by the `end` (monotonic); raises `GatewayError`."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile | DecisionsProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
@@ -388,7 +390,7 @@ async def call(
             FailureKind.NOT_LOADED, short_line(problem, 300), usage=Usage()
         ) from None
     try:
-        # What restores the environment of a process, as tests do, takes them away.
+        # Code that restores the environment, as tests do, removes these.
         os.environ.update(_ENVIRONMENT)
         with servers.bounded(), _without_bookkeeping(litellm, endpoint):
             if isinstance(profile, DecisionsProfile):
@@ -415,7 +417,7 @@ async def call(
 
 
 def _check_key(endpoint: Endpoint) -> None:
-    """Raise `GatewayError` for a key that no header can carry, before anything is sent."""
+    """Raise `GatewayError` for a key that can't go into a header, before anything is sent."""
     for place, char in enumerate(endpoint.api_key or "", 1):
         if not "!" <= char <= "~":
             variables = " or ".join(getattr(endpoint.profile, "key", ())) or "its variable"
@@ -428,14 +430,14 @@ def _check_key(endpoint: Endpoint) -> None:
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
-    """Raise `GatewayError` if a server says that it read far less than was sent: it cut the text in silence.
+    """Raise `GatewayError` if a server reports reading far less than was sent: it silently cut the text.
 
-    A small count or none proves nothing: some servers don't count what they have in a cache.
+    A small count or none proves nothing, since some servers don't count cached tokens.
     """
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
-    if cached > tokens:  # they are counted apart
+    if cached > tokens:  # cached tokens are counted separately
         tokens += cached
     if tokens < _LEAST_COUNT:
         return
@@ -443,7 +445,7 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
     most = tokens * _MOST_CHARS_PER_TOKEN
     if len(sent) * _WEIGHT_OF_DENSE <= most:
         return
-    shortened = _RUN.sub(r"\1", sent)  # of blanks and rules a single token has many
+    shortened = _RUN.sub(r"\1", sent)  # a long run of spaces or dashes is a single token
     dense = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
     if len(shortened) + dense * (_WEIGHT_OF_DENSE - 1) <= most:
         return
@@ -462,10 +464,10 @@ async def _decide(
     request: Request,
     end: float,
 ) -> Reply:
-    """Return a decision model's answers as the text of a reply; raises whatever litellm does.
+    """Ask a decision model and write its answers as a reply's text; raises whatever litellm does.
 
-    They are read from the body: litellm goes by the order of answers, whatever questions they name, and puts
-    zeros where there is none.
+    The answers are read from the raw body. litellm ignores the names and pairs answers with questions by
+    position, with zeros for missing ones.
     """
     bodies: list[bytes] = []
     try:
@@ -476,7 +478,7 @@ async def _decide(
                 questions=decisions.sent_questions(request.questions),
             )
     except Exception:
-        # It takes bodies in one form only; what stands there may be an answer in another one.
+        # litellm parses only one form of body; the answers may be in another.
         if not bodies:
             raise
     if not bodies:
@@ -492,7 +494,7 @@ async def _decide(
 def _usage_of_decisions(
     said: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
-    """Return the tokens that a decision model read, and what they cost: as it says, or by a table."""
+    """Count a decision model's tokens and their cost, as it reports them or by a table."""
     tokens = said.input_tokens
     if endpoint.price is None and profile.states_cost and said.cost_usd is not None:
         return Usage(tokens, 0, said.cost_usd, "provider")
@@ -503,7 +505,7 @@ def _usage_of_decisions(
 
 
 async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
-    """Return the address with an interface, where the one that is configured lists no models and has none."""
+    """Find the API's address beside the configured one, if that lists no models and has no API."""
     seconds = min(_LOOK_SECONDS, end - time.monotonic())
     if await servers.offered(endpoint, seconds):
         return None
@@ -511,7 +513,7 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
 
 
 async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
-    """Say what an address does not have: the model, or an interface at that place; with what to do."""
+    """Explain what's missing at an address, the model or the API, and how to fix it."""
     where = endpoint.api_base or profile.title
     bare = endpoint.model.removeprefix(profile.prefix)
     names = await servers.offered(endpoint, min(_LOOK_SECONDS, end - time.monotonic()))
@@ -534,19 +536,21 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
 
 
 def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) -> dict[str, Any]:
-    """Return litellm's arguments for who is asked, where and for how long."""
+    """Build litellm's arguments for the address, the key and the timeout."""
     bare = endpoint.model.removeprefix(profile.prefix)
     if profile.client:
         model = f"{profile.client}/{bare}"
     else:
         model = endpoint.model
     return {
-        # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
+        # litellm's timeout applies to each read, so it isn't the deadline; it only drops a dead
+        # socket.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
-        # Given even when empty, or litellm would look for the key of whomever the model's name suggests.
+        # Passed even if empty, or litellm would guess a provider from the model's name and use its
+        # key.
         "api_key": endpoint.api_key,
         "api_base": endpoint.api_base,
         **endpoint.parameters,
@@ -561,7 +565,9 @@ def _arguments(
     told = with_schema(request.messages, request.schema, style.mode)
     for message in told if style.system else without_system(told):
         content: Any = message.content
-        if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
+        if profile.prompt_caching and 0 < message.stable < len(
+            content
+        ):  # many prompts share this beginning
             cut = message.stable
             shared = {"type": "text", "text": content[:cut]}
             shared["cache_control"] = {"type": "ephemeral"}
@@ -570,12 +576,12 @@ def _arguments(
     limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_transport_arguments(endpoint, profile, end),
-        # With tools, litellm would import a package for tool servers that is not among its requirements.
+        # Given tools, litellm would import an MCP package that isn't among its requirements.
         "_skip_mcp_handler": True,
         "messages": messages,
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }
-    schema = deepcopy(request.schema)  # a client makes it what its provider takes, in place
+    schema = deepcopy(request.schema)  # clients rewrite the schema in place
     if schema is not None and style.mode == "json_object":
         arguments["response_format"] = {"type": "json_object"}
     elif schema is not None and style.mode == "json_schema":
@@ -586,19 +592,19 @@ def _arguments(
         arguments["tools"] = [{"type": "function", "function": function}]
         arguments["tool_choice"] = {"type": "function", "function": {"name": SCHEMA_NAME}}
     if style.max_tokens == NEWER_LIMIT:
-        # In the body as it is: the client would rename it to what the address has just rejected.
+        # In the raw body, since the client would rename it to the parameter just rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
     else:
         arguments["max_tokens"] = limit
     if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    if style.temperature:  # dropped by litellm for models that are known to refuse it
+    if style.temperature:  # litellm drops it for models known to refuse it
         arguments["temperature"] = int(request.sample > 0)
     return arguments
 
 
 def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
-    """Return the reply; raises `GatewayError` with the cost of a refused, filtered, cut or empty one."""
+    """Read the reply; raises `GatewayError`, with its cost, if it was refused, filtered, cut or is empty."""
     usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
@@ -613,7 +619,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     thoughts = _thoughts(response, message, text)
     _refuse_ending(choice, text, usage)
     called, other = _called(message)
-    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
+    # A call for probabilities needs only the first token, so it's cut on purpose.
     if _is_cut(choice) and (request.schema is not None or not request.top_logprobs):
         is_thinking = thoughts or not (text or called)
         raise _cut(endpoint, request, style, usage, is_thinking=is_thinking)
@@ -633,7 +639,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
 
 
 def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
-    """Raise `GatewayError` where a reply ended in an error, a filter or a refusal."""
+    """Raise `GatewayError` if a reply ended with an error, a filter or a refusal."""
     message = choice.message
     reason = getattr(choice, "finish_reason", None)
     native = getattr(choice, "provider_specific_fields", None) or {}
@@ -669,18 +675,18 @@ def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
 
 
 def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
-    """Whether a model spent tokens on thoughts, which a reply shows or counts."""
+    """Whether a model spent tokens on thoughts, going by the reply's texts or counts."""
     details = getattr(getattr(response, "usage", None), "completion_tokens_details", None)
     fields = getattr(message, "provider_specific_fields", None) or {}
     shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     is_open = text.lstrip().startswith("<think>") and "</think>" not in text
-    # Some send empty thoughts where a model is told not to think.
+    # Some servers send empty thoughts when told not to think.
     is_shown = bool(str(shown or "").strip())
     return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
 
 
 def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments of the calls of our tool, and the name of another one that was called."""
+    """Return the arguments of the calls of our tool, and the name of any other tool that was called."""
     functions = [
         getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []
     ]
@@ -700,7 +706,7 @@ def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
 def _cut(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
-    """Return the failure of a reply that was cut, with the number of tokens that it could have."""
+    """Build the failure for a reply that was cut, with the number of tokens it was allowed."""
     most = style.reply_tokens(endpoint, request)
     thinking = style.thinking_tokens(endpoint)
     problem = f"the reply was cut at {most} tokens"
@@ -718,7 +724,7 @@ def _cut(
 
 
 def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -> GatewayError:
-    """Return the failure of a reply without an answer."""
+    """Build the failure for a reply without an answer."""
     problem = "the reply is empty"
     if other:
         problem = (
@@ -745,7 +751,7 @@ def _logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
-    """Return likely alternatives of each token, and the tokens; nothing where they are of another shape."""
+    """Read each token's likely alternatives, and the tokens; both empty if they come in an unknown form."""
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
     least = -math.inf if request.schema is None else _LEAST_LOGPROB
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -772,7 +778,7 @@ def _count(usage: object, name: str) -> int:
 
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
-    """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table, else none."""
+    """Read a call's tokens and its cost: by the profile, the reply or litellm's table, in this order."""
     usage = getattr(response, "usage", None)
     hidden = getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
@@ -797,7 +803,7 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
 
 
 def _amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
-    """Return a price as a number; None if it's no amount of money."""
+    """Read a price as a number; None if it isn't an amount of money."""
     with suppress(TypeError, ValueError):
         usd = float(price)
         if math.isfinite(usd) and usd >= 0:
@@ -806,8 +812,8 @@ def _amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or 
 
 
 def _price_by_table(endpoint: Endpoint, usage: Any) -> float | None:  # noqa: ANN401 - litellm's object
-    """Price a call by litellm's table, if the table has the model's name as it is."""
-    with suppress(Exception):  # whatever litellm raises
+    """Price a call by litellm's table, if it lists the model under exactly this name."""
+    with suppress(Exception):  # anything litellm may raise
         if endpoint.model in load().model_cost and usage is not None:
             return float(sum(load().cost_per_token(model=endpoint.model, usage_object=usage)))
     return None

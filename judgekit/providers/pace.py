@@ -1,8 +1,8 @@
-"""How fast a provider may be asked: learned from what it refuses, and fair between its callers.
+"""Limits how fast a provider is asked: learns from its refusals, and is fair to all callers.
 
-Of calls that were made together and refused together, as many as got through are made at a time from then on.
-Slowly it is one more again, and sooner the longer ago the last refusal is. A pause that the provider asks for
-holds for everyone.
+If some of the calls made together are refused, as many as got through become the new limit. It then grows by
+one at a time, faster the longer ago the last refusal was. A pause that the provider asks for applies to
+everyone.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply, Request
 
 AT_ONCE = 64
-_FIRST_PAUSE = 0.5  # seconds, where a provider that is asked too much does not say how long to wait
+_FIRST_PAUSE = 0.5  # seconds, if an overloaded provider doesn't say how long to wait
 _LONGEST_PAUSE = 120.0
-_CAREFUL = 5.0  # seconds after a refusal, in which one more at a time is tried only now and then
-_ROUNDS = 10  # of nothing but answers, until then
+_CAREFUL = 5.0  # seconds after a refusal in which the limit grows only rarely
+_ROUNDS = 10  # of answers without a refusal, until it grows
 _MINUTE = 60.0
 PAUSED = "the provider asked for a pause"
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""For whom the current task asks; callers of one process get turns in the same measure."""
+"""The caller that the current task asks for; callers in one process get equal numbers of turns."""
 
 Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
 Work: TypeAlias = "Callable[[Turn, float], Coroutine[None, None, Reply]]"
 
 
 class Whom(NamedTuple):
-    """What has one pace: a provider, or a model of it, with its limits; `key` stands for a user's key."""
+    """A provider, or one of its models, with its own pace and limits; `key` stands for a user's key."""
 
     provider: str
     address: str | None
@@ -54,7 +54,7 @@ class Whom(NamedTuple):
 
 
 class Pace:
-    """The turns to ask one provider: so many calls at a time and, where given, in any minute."""
+    """The turns to ask one provider: so many calls at once and, if given, so many a minute."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Pace:
         self._refused_at = -inf
         self._reason = FailureKind.RATE_LIMIT
         self._why = PAUSED
-        # By caller, the calls that wait: each a future, and until when by the clock it can wait.
+        # The waiting calls by caller: each a future, and the clock time until which it can wait.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it for the block; raises `GatewayError` once none can come by `end`."""
+        """Wait for a turn and hold it for the block; raises `GatewayError` once none can come by `end`."""
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
         self._advance()
@@ -85,7 +85,7 @@ class Pace:
             await turn
             yield
         finally:
-            # A turn may also come at the very moment of a cancellation.
+            # The turn may arrive at the very moment of a cancellation.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._in_flight -= 1
             self._advance()
@@ -96,10 +96,8 @@ class Pace:
         self._limit = min(self._most, self._limit + 1 / max(1.0, rounds * self._limit))
 
     def was_too_much(self, seconds: float | None) -> None:
-        """Learn that the provider refused a call for being one too many, and asked to wait so long."""
-        if (
-            self._clock() >= self._paused_until
-        ):  # the first refusal of those that were made together
+        """Learn that the provider refused a call as one too many, and asked for a pause of `seconds`."""
+        if self._clock() >= self._paused_until:  # the first refusal among calls made together
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
@@ -108,7 +106,7 @@ class Pace:
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Make no call for so many seconds, half a second where None is given, two minutes at most."""
+        """Hold all calls for `seconds`: half a second for None, at most two minutes."""
         until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
             self._paused_until = until
@@ -117,11 +115,11 @@ class Pace:
             self._advance()
 
     def limit(self) -> int:
-        """Return how many calls there may be at a time."""
+        """Return the number of calls allowed at once."""
         return int(self._limit)
 
     def wait(self) -> tuple[float, FailureKind, str]:
-        """Return in how many seconds the next turn may be (0: when a call ends), and why only then."""
+        """Return the seconds until the next turn (0: as soon as a call ends), and the reason to wait."""
         now = minute = self._clock()
         while self._begun and self._begun[0] <= now - _MINUTE:
             self._begun.popleft()
@@ -133,7 +131,7 @@ class Pace:
         return later, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def take(self, most: int) -> int:
-        """Return how many turns there are now, of so many that are wanted; `give` returns them."""
+        """Take up to `most` turns that are free now, and return their number; hand them back with `give`."""
         taken = 0
         while taken < most and self._in_flight < int(self._limit) and not self.wait()[0]:
             self._in_flight += 1
@@ -145,7 +143,7 @@ class Pace:
         self._in_flight -= turns
 
     def _advance(self) -> None:
-        """Give turns, one caller after another, as far as there are any; refuse calls that wait in vain."""
+        """Hand out free turns, one caller after another; refuse calls that can't get one in time."""
         while self._queues:
             name = next(iter(self._queues))
             queue = self._queues[name]
@@ -157,7 +155,7 @@ class Pace:
             queue.popleft()
             del self._queues[name]
             if queue:
-                self._queues[name] = queue  # behind all others
+                self._queues[name] = queue  # to the back of the line
         later, reason, why = self.wait()
         if not later or not self._queues:
             return
@@ -172,19 +170,19 @@ class Pace:
 
 class Paces(dict[Whom, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
-        """Return the pace of its provider, or of its model alone where the profile sets no limit."""
+        """Find the pace of an endpoint's provider, or of its model alone if the profile sets no limit."""
         limits = endpoint.profile.limits
         most = limits.concurrency
         per_minute = limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
-        # Whose limits they are; the key is kept nowhere.
+        # Limits belong to a key, which is stored only as a digest.
         key = environment.digest(endpoint.api_key or "")
-        # With their limits, which a user may change while an engine runs.
+        # The limits are part of the key, since a user may change them while an engine runs.
         whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
         return self.get(whom) or self.setdefault(whom, self.made(whom))
 
     def made(self, whom: Whom) -> Pace:
-        """Return a new pace; what shares one with other processes makes another."""
+        """Make a new pace. A subclass that shares paces between processes makes its own kind."""
         return Pace(whom.most or AT_ONCE, whom.per_minute)
 
     async def call(
@@ -195,7 +193,7 @@ class Paces(dict[Whom, Pace]):
         late: str = "no reply",
         patience: float = 0.0,
     ) -> Reply:
-        """Return what `work` makes of its turn and the end (monotonic), by the deadline of the request."""
+        """Give `work` its turn and the end (monotonic), and return its reply by the request's deadline."""
         end = time.monotonic() + request.timeout
         begun = False
 
@@ -220,7 +218,7 @@ class Paces(dict[Whom, Pace]):
 
 
 def seconds_of(retry_after: str) -> float | None:
-    """Return the seconds from now that a `Retry-After` means, a number or a date; None if unreadable."""
+    """Convert a `Retry-After`, a number or a date, to seconds from now; None if it's unreadable."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))
     with suppress(ValueError):

@@ -27,13 +27,16 @@ class PerProcess(Generic[Value]):
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
-        # The values of ancestors stay referenced: to collect one would close what the parent still uses.
+        # Keep the ancestors' values referenced: collecting one would close what the parent still
+        # uses.
         self._by_pid: dict[int, Value] = {}
 
     def get(self) -> Value:
+        """Return this process's value, making it first if need be."""
         pid = os.getpid()
         value = self._by_pid.get(pid)
         if value is None:
-            # One atomic operation decides between threads; a lock here could be the parent's.
+            # A single atomic operation settles races between threads; a lock here could be the
+            # parent's.
             value = self._by_pid.setdefault(pid, self._make())
         return value

@@ -1,6 +1,7 @@
-"""What a LiteLLM proxy says of the models behind its names: whose they are, and whether they think.
+"""Asks a LiteLLM proxy for the models behind its names: their families, and if they think.
 
-It is asked once a day. Any other server has no such page, and is asked again after a while.
+A proxy is asked once a day. A server that isn't one doesn't have this page, and is tried again after a
+while.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from judgekit.providers.servers import LIST_BYTES, listed
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
-SECONDS = 2.0  # for the whole question
+SECONDS = 2.0  # for all of the requests together
 KEPT_SECONDS = 86_400.0
-FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
+FAILED_SECONDS = 600.0  # before trying a proxy that didn't answer again
 
 
 class Known(NamedTuple):
-    """What a proxy says of one of its names; "" where the models behind it give no family."""
+    """A proxy's facts about one of its names; "" if the models behind it have no known family."""
 
     family: str
     thinks: bool
 
 
 class _Answer(NamedTuple):
-    """What a proxy said of its names, and when."""
+    """A proxy's facts about its names, and when it gave them."""
 
     models: dict[str, Known]
     at: float
@@ -48,14 +49,14 @@ class _Answer(NamedTuple):
 
 
 _heard: dict[Path, _Answer] = {}
-# Whom a thread of this process asks now; others wait for the same answer.
+# The requests under way in this process; other threads wait for the same answer.
 _asking = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
-    """Return a model with the family that its proxy tells, unless its profile says it.
+    """Fill in a model's family from its proxy, unless its profile names one.
 
-    A proxy is never asked for that while a prompt waits. A name that stands for several has none known.
+    Never asks the proxy while a prompt waits. A name for models of several families stays without one.
     """
     profile = endpoint.profile
     if not may_be_proxy(endpoint) or profile.of_model(
@@ -69,13 +70,13 @@ def with_family(endpoint: Endpoint) -> Endpoint:
 
 
 def thinks(endpoint: Endpoint) -> bool:
-    """Whether a proxy says that its model thinks before it answers; asks it, if it has not said lately."""
+    """Whether the proxy says its model thinks before answering; asks it unless the last answer is recent."""
     known = _of_name(endpoint, _models(endpoint))
     return known is not None and known.thinks
 
 
 def thinks_as_said(endpoint: Endpoint) -> bool | None:
-    """Say so by what this process heard lately, without asking; None where it has heard nothing."""
+    """Say the same from answers this process already has, without asking; None if it has none."""
     answer = _heard.get(_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
@@ -84,7 +85,7 @@ def thinks_as_said(endpoint: Endpoint) -> bool | None:
 
 
 def may_be_proxy(endpoint: Endpoint) -> bool:
-    """Whether a model is at an address of the user's own, behind which any server may be."""
+    """Whether a model is at an address the user set, where any server may be running."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
         return False
@@ -111,7 +112,7 @@ def _path(endpoint: Endpoint) -> Path:
 
 
 def _models(endpoint: Endpoint) -> dict[str, Known]:
-    """Return what is behind each name of a proxy, as it said within a day; none where it says nothing."""
+    """Find the facts about each name of a proxy, at most a day old; empty if it doesn't answer."""
     path = _path(endpoint)
     answer = _heard.get(path)
     if answer is None or not answer.is_fresh:
@@ -138,17 +139,17 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
 
 
 def _ask(endpoint: Endpoint, answer: _Answer) -> _Answer:
-    """Return what a proxy says now; what it said before where it says nothing."""
+    """Ask a proxy for its models; if it doesn't answer, keep the earlier answer."""
     models = answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
-    with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
+    with suppress(Exception):  # whatever a strange server does, keep the earlier answer
         listing = listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
         models = _read(running.run(listing))
     return _Answer(models, time.time())
 
 
 def _kept(path: Path) -> _Answer:
-    """Return what a proxy said to an earlier process; nothing, long ago, where nothing is kept."""
+    """Read the answer an earlier process stored; if there is none, an empty one that's long out of date."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(path.read_bytes())
         models = {}
@@ -159,7 +160,7 @@ def _kept(path: Path) -> _Answer:
 
 
 def _read(rows: list[Any]) -> dict[str, Known]:
-    """Return what a proxy's list of models says; raises whatever a strange list raises."""
+    """Read a proxy's list of models; raises whatever a malformed list causes."""
     families = defaultdict[str, set[str]](set)
     thinking = set()
     for row in rows:
@@ -176,7 +177,7 @@ def _read(rows: list[Any]) -> dict[str, Known]:
 
 
 def _one_family(families: set[str]) -> str:
-    """Return the family of all models behind a name; "" where none is known, "unknown" of several."""
+    """Name the family of all models behind a name: "" if none is known, "unknown" if they differ."""
     if families == {UNKNOWN_FAMILY}:
         return ""
     if len(families) == 1:

@@ -1,7 +1,7 @@
-"""Provider profiles: how a model is reached, as data, and where the profiles are found.
+"""Provider profiles: how to reach a model, as data, and where to find the profiles.
 
-Profiles come from the user's configuration folder and the bundled ones, never from a project: a clone must
-not be able to say where text or keys are sent.
+Profiles come from the user's configuration folder and from the bundle, never from a project: a clone must
+not decide where text or keys are sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 Value = TypeVar("Value")
 Default = TypeVar("Default")
 
-# What a command profile may have replaced in its arguments, files and variables.
+# Placeholders that a command profile may use in its arguments, files and variables.
 PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schema_file", "folder")
 
 
@@ -39,10 +39,10 @@ RelativePath = Annotated[Text, AfterValidator(_inside)]
 
 
 class Detect(Strict):
-    """What shows that a provider can be used here; everything that is named must hold.
+    """The signs that a provider can be used here. All of those given must hold.
 
-    `env` holds groups of variables that must be set; those of `named` serve other purposes too, and count
-    only when the user asks for this provider.
+    `env` holds groups of variables that must be set. Variables in `named` serve other purposes too, so they
+    only count when the user asks for this provider.
     """
 
     env: list[list[Variable]] = []
@@ -53,7 +53,7 @@ class Detect(Strict):
 
 
 class Models(Strict):
-    """The model of each tier, as litellm names it; empty for a server that lists its own."""
+    """The model of each tier, under litellm's name; empty for a server that lists its own."""
 
     quick: Text | None = None
     deep: Text | None = None
@@ -65,7 +65,7 @@ class Models(Strict):
 
 
 class Price(Strict):
-    """US dollars per million tokens, where litellm has no price; cached tokens cost as others if unset."""
+    """US dollars per million tokens, if litellm has no price. By default cached ones cost the same."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -73,7 +73,7 @@ class Price(Strict):
     cache_write: float | None = Field(None, ge=0)
 
     def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
-        """Return what a call costs in US dollars; `read` counts all tokens of the prompt."""
+        """Compute a call's cost in US dollars; `read` counts all tokens of the prompt."""
         from_cache = cache_read * (self.input if self.cache_read is None else self.cache_read)
         to_cache = cache_write * (self.input if self.cache_write is None else self.cache_write)
         plain = (read - cache_read - cache_write) * self.input
@@ -81,10 +81,10 @@ class Price(Strict):
 
 
 class Limits(Strict):
-    """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound.
+    """The provider's limits: calls at once and per minute, characters in a prompt. Unset means no limit.
 
-    `thinking_tokens` are added to what a reply may have, for models that think; absent: where one is seen to.
-    `questions` are as many as a decision model takes in a request; absent: 128, or what it says.
+    `thinking_tokens` are added to a reply's limit for models that think; if unset, once one is seen to.
+    `questions` is the most a decision model takes per request; if unset, 128, or the number it names.
     """
 
     concurrency: int | None = Field(None, gt=0)
@@ -115,7 +115,7 @@ class _Profile(Strict):
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
-        """Return the value of the longest key of `table` that the bare name of `model` begins with."""
+        """Look up `model`'s bare name in `table`, by the longest key that it starts with."""
         if isinstance(self, ApiProfile):
             bare = model.removeprefix(self.prefix)
         else:
@@ -127,7 +127,7 @@ class _Profile(Strict):
 
 
 class ApiProfile(_Profile):
-    """What can be called over HTTP with a key."""
+    """A provider called over HTTP with a key."""
 
     prefix: Text = Field(description="prefix of the full names of its models, such as 'anthropic/'")
     client: Text | None = Field(
@@ -157,10 +157,10 @@ class ApiProfile(_Profile):
 
     @property
     def address_variables(self) -> list[str]:
-        """The variables that may hold the address, first set wins.
+        """The variables that may hold the address; the first one set wins.
 
-        Who names a gateway for a vendor in the usual way means every program: a text that went past it would
-        have left the company.
+        Someone who sets a vendor's usual variable to a gateway means every program: text that bypassed it
+        would have left the company.
         """
         variables = list(self.base_env)
         for key in self.key:
@@ -170,7 +170,7 @@ class ApiProfile(_Profile):
         return list(dict.fromkeys(variables))
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
-        """Return the address that a variable holds, as this provider is called at it; None if none is set."""
+        """Read the address from its variables, in this provider's form; None if none is set."""
         for name in self.address_variables:
             address = environ.get(name, "").strip()
             if not address:
@@ -185,7 +185,7 @@ class ApiProfile(_Profile):
 
 
 class LitellmProfile(ApiProfile):
-    """An API, a LiteLLM proxy or any OpenAI-compatible server that chats."""
+    """A chat API, a LiteLLM proxy or any OpenAI-compatible server."""
 
     kind: Literal["litellm"]
     arguments: dict[Text, dict[str, JsonValue]] = Field(
@@ -218,7 +218,7 @@ class LitellmProfile(ApiProfile):
 
 
 class DecisionsProfile(ApiProfile):
-    """A service of decision models: they answer typed questions with probabilities, and write nothing."""
+    """A service of decision models, which answer typed questions with probabilities and write nothing."""
 
     kind: Literal["decisions"]
     output: OutputMode = Field("text", description="has no meaning here: no reply is written")
@@ -231,7 +231,7 @@ class DecisionsProfile(ApiProfile):
 
 
 class CommandUsage(Strict):
-    """Where a program's JSON says what a call took; several keys of one kind are added up."""
+    """The keys to a call's usage in a program's JSON; several keys of one kind are added up."""
 
     where: dict[Text, JsonValue] = Field(
         {}, description="what the line of jsonl with the usage must contain"
@@ -248,9 +248,9 @@ class CommandUsage(Strict):
 
 
 class CommandProfile(_Profile):
-    """A program that reads the prompt on stdin and prints the reply, run in an empty folder.
+    """A program that reads the prompt from stdin and prints the reply, run in an empty folder.
 
-    A key into JSON is dotted: a name, a number for an item of a list, or `*` for all there are.
+    A JSON key is dotted; each part is a name, the index of a list's item, or `*` for all items.
     """
 
     kind: Literal["command"]
@@ -326,18 +326,18 @@ Profile: TypeAlias = AnyApi | CommandProfile | ReplayProfile
 
 
 class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
-    """A provider profile as it stands in a file."""
+    """A provider profile as a file holds it."""
 
 
 _VERSION = re.compile(r"/v\d\w*$")
 _FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
-# The beginning of its models' names, which users know it by.
+# Users know it by the prefix of its models' names.
 _ALIASES = {"custom": "openai-compatible"}
 
 
 def profiles() -> list[Profile]:
-    """Return all profiles in the order in which they are tried; raises `ConfigError`."""
+    """List all profiles in the order they're tried; raises `ConfigError`."""
     found = []
     for path in files.profile_files():
         profile = yamlfile.read(path, ProfileFile, version_key="provider").root
@@ -348,6 +348,7 @@ def profiles() -> list[Profile]:
 
 
 def find(name: str) -> Profile:
+    """Find a profile by its provider's name or alias; raises `UsageError` if there's none."""
     known = {profile.provider: profile for profile in profiles()}
     profile = known.get(unaliased(name))
     if profile is None:
@@ -360,8 +361,8 @@ def unaliased(name: str) -> str:
 
 
 def family_by_name(model: str) -> str:
-    """Return who trained a model of that name, as far as the name tells, else "unknown"."""
-    # The last part first: a file may lie in a folder with any name.
+    """Name the family that trained a model, going by its name; "unknown" if that doesn't tell."""
+    # The last part first, because a file's folder can have any name.
     for part in (model.rsplit("/", 1)[-1], model):
         for family, words in _FAMILIES.items():
             if re.search(rf"(?<![a-z])(?:{words})", part.lower()):

@@ -1,7 +1,7 @@
-"""Remembers what an address was seen to take, and what it only claims to: for a week, for all processes.
+"""Remembers how an address really behaves, for a week and across processes.
 
-Kept in the user's cache folder, a file for each model of an address: no project can say how models are asked.
-What is kept can only weaken how a model is asked, or lengthen its reply.
+Stored in the user's cache folder, one file per model of an address: a project has no say in how models are
+asked. A stored style can only weaken a request or lengthen its reply.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
-KEPT_SECONDS = 7 * 86_400.0  # after which the usual way is tried again: servers are upgraded
+KEPT_SECONDS = 7 * 86_400.0  # after it, the default is tried again: servers get upgraded
 _VERSION = 1
 _MOST_TOKENS = 1_000_000
 _MOST_BYTES = 10_000
 
 
 class _Entry(NamedTuple):
-    """A style, since when it holds, and what stood on the disk when it was read or written."""
+    """A style, since when it holds, and the file's state on disk when it was read or written."""
 
     style: CallStyle
     at: float
@@ -37,7 +37,7 @@ _entries: dict[Path, _Entry] = {}
 
 
 def find(endpoint: Endpoint) -> CallStyle | None:
-    """Return how a model is asked by what was seen of it within a week; None where it is asked as usual."""
+    """Look up the style learned for a model within a week; None if it's asked in the default one."""
     path = _path(endpoint)
     stamp = environment.stamp(str(path))
     entry = _entries.get(path)
@@ -52,7 +52,7 @@ def find(endpoint: Endpoint) -> CallStyle | None:
 
 
 def keep(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember how a model is asked from now on; where nothing can be written, until this process ends."""
+    """Remember a model's style from now on; just for this process if it can't be written."""
     path = _path(endpoint)
     now = time.time()
     lasting = style.lasting()
@@ -69,7 +69,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def forget(endpoint: Endpoint) -> None:
-    """Have a model asked in the usual way again."""
+    """Forget a model's style, so that it's asked in the default one again."""
     path = _path(endpoint)
     with suppress(OSError):
         path.unlink()
@@ -77,7 +77,7 @@ def forget(endpoint: Endpoint) -> None:
 
 
 def clear() -> None:
-    """Forget all that is remembered in the cache folder."""
+    """Forget everything remembered in the cache folder."""
     with suppress(OSError):
         for path in Path(environment.ADDRESSES.path()).iterdir():
             path.unlink()
@@ -91,7 +91,7 @@ def _path(endpoint: Endpoint) -> Path:
 
 
 def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
-    """Return what a file says; None where it says nothing that may be, or a profile has changed since."""
+    """Read an entry; None if it's invalid, or a profile has changed since."""
     if stamp is None:
         return None
     try:
@@ -107,7 +107,7 @@ def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Ent
 
 
 def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
-    """Return the style that a file holds; None where it holds anything that is no weakening."""
+    """Read the style in a file; None if anything in it isn't a weakening."""
     usual = CallStyle(endpoint.output)
     modes = [usual.mode]
     while modes[-1] in WEAKER:

@@ -1,4 +1,4 @@
-"""Replays recorded replies, and records them: a judge that needs no key and answers the same every time.
+"""Replays and records replies: a judge that needs no key and always gives the same answers.
 
 A recording is a JSONL file, one object a line:
 
@@ -7,10 +7,10 @@ A recording is a JSONL file, one object a line:
      "reply": {"text": "...", "model": "...", "input_tokens": 1, "output_tokens": 2, "cost_usd": 0.1,
                "logprobs": [{"yes": -0.1}], "tokens": ["yes"]}}
 
-`replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
-"message": "..."}. A request is matched by what it is about and its model, never by its wording. Several lines
-for the same are served in their order, and the last one repeats. `labels` maps the labels of candidates in
-the reply to ids, since labels differ between installations. Neither keys nor prompts are ever in it.
+`replay` is the version of the format. Instead of `reply` a line may have `failure`: {"kind": "timeout",
+"message": "..."}. A request is matched by its subject and its model, never by its wording. Several lines for
+the same request are served in order, and the last one repeats. `labels` maps the labels of candidates in the
+reply to ids, since labels differ between installations. A recording never holds keys or prompts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _USAGE = {field.name for field in fields(Usage)} - {"unpriced_calls"}
 
 @functools.lru_cache(maxsize=64)
 def recorded_model(model: str, family: str) -> Endpoint:
-    """Return the model of recorded answers as one that could be asked."""
+    """Build the endpoint of a recorded model, so that it can be asked."""
     profile = registry.find("replay")
     return Endpoint(profile, model, family, profile.output)
 
@@ -85,7 +85,7 @@ class RecordedLine(Strict):
 
 
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
+    """Find each tier's endpoints in a recording: the models that its first subject was shown to."""
     profile = registry.find("replay")
     models: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first: dict[TierName, tuple[str, str]] = {}
@@ -114,12 +114,13 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 class ReplayGateway:
-    """Answers from the recording that an endpoint's `api_base` names."""
+    """Answers from the recording named by an endpoint's `api_base`."""
 
     def __init__(self) -> None:
         self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the next recorded reply for the request, or raise the recorded `GatewayError`."""
         file = endpoint.api_base
         if endpoint.profile.kind != "replay" or file is None:
             raise GatewayError(
@@ -155,7 +156,7 @@ class ReplayGateway:
         for label, name in line.labels.items():
             if name in labels_today:
                 labels[label] = labels_today[name]
-        # All at once: one installation's label may be another one's for a different candidate.
+        # In one pass: one installation's label may be another's for a different candidate.
         if labels:
             recorded_labels = "|".join(map(re.escape, labels))
             text = re.sub(rf"\b({recorded_labels})\b", lambda match: labels[match[1]], text)
@@ -168,7 +169,7 @@ class ReplayGateway:
 
 
 class Recorder:
-    """Appends another gateway's answers to a recording; raises `ConfigError` before any is asked for."""
+    """Appends another gateway's answers to a recording; raises `ConfigError` before asking for any."""
 
     def __init__(self, inner: Gateway, path: Path) -> None:
         self._inner = inner
@@ -176,6 +177,7 @@ class Recorder:
         self._write("")
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Ask the inner gateway, and record its reply or failure."""
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:

@@ -1,4 +1,4 @@
-"""Chooses which models judge, by the user's wishes and an environment; says why a provider cannot be used.
+"""Chooses the judging models from the user's wishes and the environment, and explains unusable providers.
 
 Order: a recording, models named by the user, the `JUDGEKIT_*` endpoint, keys in the environment, a local
 server that answers, the embedded model, a command that the user allowed.
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 Tiers: TypeAlias = "Mapping[TierName, tuple[Endpoint, ...]]"
 Variables: TypeAlias = "Mapping[str, str]"
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
-"""Returns what judges with the other providers that may be asked would be, the first choice first."""
+"""Finds the panels of the other providers that may be asked, the first choice first."""
 CUSTOM = "openai-compatible"
 
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest:
-    """What the user asked for: models, the providers to `allow` (None: all but commands), which first.
+    """The user's wishes: models, the providers to `allow` (None: all but commands), and which come first.
 
-    In the tiers of `listed_only` a project named the models: general-purpose credentials do not count there.
-    `by` is how an error says who named the models; "" is the configuration. Where none is named, a `mixed`
+    For tiers in `listed_only` a project named the models, so general-purpose credentials don't count there.
+    `by` tells an error message who named the models; "" is the configuration. If none is named, a `mixed`
     panel takes each tier from another family, a plain one all from the first provider.
     """
 
@@ -69,7 +69,7 @@ class PanelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The jury of each tier, none without a model; `reason` says what was chosen or what to do."""
+    """The jury of each tier, possibly empty. `reason` explains the choice, or what the user can do."""
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]
     provider: str | None
@@ -78,7 +78,7 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Return the panel for `wanted` in `environ`; may ask local servers. Raises `ConfigError`."""
+    """Choose the panel for `wanted` in `environ`; may query local servers. Raises `ConfigError`."""
     if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
         endpoints: Tiers = replay.recorded_models(Path(recording))
         if wanted.by:
@@ -122,10 +122,10 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
 
 def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
-    """Return a panel whose tiers are of different families, in the order of providers, as far as these do."""
+    """Build a panel with a different family for each tier, as far as the providers allow, in their order."""
     families: dict[str, Panel] = {}
     for panel in chain([first], rest):
-        if panel.endpoints:  # a family that is new brings the model of the next tier
+        if panel.endpoints:  # a new family supplies the model of the next tier
             model = panel.endpoints[TIERS[len(families)]][0]
             families.setdefault(proxies.with_family(model).family, panel)
         if len(families) == len(TIERS):
@@ -139,7 +139,7 @@ def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
 
 
 def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
-    """Return the recorded endpoints of the model that all tiers are to ask; raises `UsageError`."""
+    """Pick the recorded endpoints of the one model that all tiers ask; raises `UsageError`."""
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
     models = set[str]()
@@ -159,13 +159,13 @@ def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tier
 def _detected(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
-    """Yield the panel of each provider that is there, in order; one without models says what is wrong."""
+    """Yield the panel of each provider present, in order; one without models says what's wrong."""
     unnamed = []
     for profile in _addressed(known, environ):
         models, problem = _models_at(profile, environ)
         if problem is None:
             yield _panel(profile, models, environ)
-        elif profile.provider == CUSTOM:  # it was meant, and nothing that comes after it
+        elif profile.provider == CUSTOM:  # the user meant this one, so nothing after it
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
@@ -178,11 +178,11 @@ def _detected(
     for profile in keyed:
         if problem := _wrong_address(
             profile, environ
-        ):  # it was meant, and nothing that comes after it
+        ):  # the user meant this one, so nothing after it
             yield Panel({}, None, problem)
         yield _panel(profile, profile.models.by_tier, environ)
     if not keyed:
-        # By itself, a model that gives no reasons judges only where no other key is there.
+        # A model that gives no reasons judges alone only if there's no other key.
         for decider in usable:
             if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
                 yield _panel(decider, decider.models.by_tier, environ)
@@ -202,17 +202,17 @@ def _detected(
 def _named(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
-    """Return the panel of the named models, at least one; one without models says why it cannot be.
+    """Build the panel of the named models, at least one; one without models says why that's impossible.
 
-    Tiers without a model go to the same provider, so that no text goes elsewhere. Where all are the user's
-    own servers, no other provider takes a tier unless `allow` names it.
+    Tiers without a model go to the same provider, so that no text goes elsewhere. If all models are on the
+    user's own servers, no other provider takes a tier unless `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
             profile, model = profile_of(name, known)
-            if profile is None:  # a name that no profile knows is for the user's own server
+            if profile is None:  # an unknown prefix means the user's own server
                 profile = next(iter(_addressed(known, environ)), None)
             if profile:
                 problem = _unusable(profile, tier, wanted, environ)
@@ -237,7 +237,7 @@ def _named(
 
 
 def _writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
-    """Return the provider, with the same key, whose models write what a decision model cannot."""
+    """Find the provider, with the same key, whose models write the texts that a decision model can't."""
     if not isinstance(profile, DecisionsProfile):
         return None
     for other in known:
@@ -247,7 +247,7 @@ def _writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> 
 
 
 def _is_at_home(profile: Profile) -> bool:
-    """Whether a provider is a server of the user's own."""
+    """Whether a provider is a server that the user runs."""
     if not isinstance(profile, ApiProfile):
         return False
     if isinstance(profile, LitellmProfile) and profile.embedded:
@@ -275,7 +275,7 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Return the models of a tier, else of the nearest deeper one that has some, else of a shallower one."""
+    """Find the models of a tier, or else of the nearest deeper one with any, or else of a shallower one."""
     place = TIERS.index(tier)
     for name in (*TIERS[place:], *reversed(TIERS[:place])):
         if panel.get(name):
@@ -293,7 +293,7 @@ def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Return which of the `known` profiles serves the model called `name` (None: none), and its bare name."""
+    """Find the `known` profile for a model's name (None if there isn't one), and the bare name."""
     provider, _, rest = name.partition("/")
     for profile in known:
         if rest and profile.provider == registry.unaliased(provider):
@@ -309,7 +309,7 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
 
 
 def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
-    """Return the models of a provider that the user named, where its profile names none."""
+    """Return the models the user named for a provider, if its profile names none."""
     if profile.models.by_tier:
         return {}
     models_by_tier = {}
@@ -324,7 +324,7 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
 
 
 def names(models: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the models that one text, separated by commas, or a list names; each once, in order."""
+    """Split a text at its commas, or take a list, into model names: each once, in order."""
     parts = models.split(",") if isinstance(models, str) else models
     return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
@@ -341,7 +341,7 @@ def _models_in(
 
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
-    """Return the profiles whose address and models are both the user's to name, and whose address is set."""
+    """List the profiles whose address and models the user sets, if the address is set."""
     addressed: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
@@ -352,7 +352,7 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Any
 
 
 def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models at an address of the user's, or why none; only a local one is asked."""
+    """Return the models at a user's address, or the reason there are none; only a local one is queried."""
     base = profile.address_in(environ) or ""
     if problem := _wrong_address(profile, environ):
         return {}, problem
@@ -368,7 +368,7 @@ def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str 
 
 
 def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
-    """Return why the address that the user names for a provider is none, and which one may be meant."""
+    """Explain why the user's address for a provider is invalid, and suggest a correction."""
     if not isinstance(profile, ApiProfile):
         return None
     base = profile.address_in(environ)
@@ -376,7 +376,7 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
         return None
     place = base.partition("://")[2] or base
     scheme = "https"
-    with suppress(ValueError):  # no host at all
+    with suppress(ValueError):  # it has no host at all
         scheme = "http" if is_loopback(f"http://{place}") else "https"
     path = "" if "/" in place.rstrip("/") else "/v1"
     expected = f"expected an address with http:// or https://, such as {scheme}://{place.rstrip('/')}{path}"
@@ -395,7 +395,7 @@ def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, l
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Return why a profile cannot be used, or None; general credentials count where the user `named` it."""
+    """Explain why a profile can't be used, or None; general credentials count if the user `named` it."""
     signs = profile.detect
     groups = list(signs.env)
     if named:
@@ -417,7 +417,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 def _first_set_group(
     groups: Iterable[Sequence[str]], environ: Mapping[str, str]
 ) -> Sequence[str] | None:
-    """Return the first group of which all variables are set."""
+    """Find the first group with every variable set."""
     for group in groups:
         if all(first_set([name], environ) for name in group):
             return group
@@ -427,7 +427,7 @@ def _first_set_group(
 def importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -439,7 +439,7 @@ def _signed_in(commands: Sequence[CommandProfile]) -> str:
 
 
 class ProviderState(NamedTuple):
-    """One line of `judgekit provider list`; `why` says what makes it usable or what is lacking."""
+    """One line of `judgekit provider list`; `why` names what makes it usable or what's missing."""
 
     name: str
     usable: bool
@@ -450,7 +450,7 @@ class ProviderState(NamedTuple):
 def provider_report(
     environ: Mapping[str, str], wanted: PanelRequest | None = None
 ) -> list[ProviderState]:
-    """Return all providers in the order they are tried; asks local servers (0.3 s); raises `ConfigError`."""
+    """List all providers in the order they're tried; asks local servers (0.3 s); raises `ConfigError`."""
     wanted = wanted or PanelRequest()
     known = registry.profiles()
     listed = _listed(known, environ)
@@ -491,7 +491,7 @@ def provider_report(
 
 
 def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Say what shows that a provider is there: a variable's name, never its value."""
+    """Name the evidence for a provider, such as a variable's name (never its value)."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
         found = f"{' and '.join(group)} set"

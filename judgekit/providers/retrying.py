@@ -1,7 +1,8 @@
-"""Waits and tries again: how often, how long after, and until when; the only module that knows tenacity.
+"""Waits and retries, within limits on tries, pauses and time; the only module that knows tenacity.
 
-Whoever calls says what is tried again. A pause that the other side asks for (`retry_after` of an error) is
-kept to. Some time is added to each by chance, so that those who failed together do not come back together.
+The caller decides which failures are retried. A pause that the other side asks for (`retry_after` of an
+error) is respected. Each pause gets a random extra, so that calls that failed together don't return
+together.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-_SHARE_ADDED = 0.25  # of a pause, at most, and
+_SHARE_ADDED = 0.25  # of a pause, at most; and
 _MOST_ADDED = 1.0  # seconds
 
 
 class Tries(NamedTuple):
-    """How often something is tried in all, and the pauses between, in seconds: the last one is repeated.
+    """The total number of tries, and the pauses between them in seconds; the last pause repeats.
 
-    A pause has `shortest` to `longest` seconds, whatever the other side asks for. `keeps_to_request`: what it
-    asks for counts.
+    A pause lasts `shortest` to `longest` seconds, whatever the other side asks for. `keeps_to_request` means
+    that its request counts at all.
     """
 
     most: float
@@ -45,13 +46,13 @@ async def call(
     passes: Callable[[Exception, int], bool],
     seconds: float = inf,
 ) -> Value:
-    """Return what `work` returns; tried again after a failure that `passes`, as long as `seconds` allow.
+    """Await `work` and return its result; retry failures that `passes` accepts, as `seconds` allow.
 
-    `passes` is given the failure and how often was tried. The last failure is raised as it is.
+    `passes` gets the failure and the number of tries so far. The last failure is raised unchanged.
     """
     started = time.monotonic()
     failures: list[Exception] = []
-    # Most calls succeed at once, and take a fifth less without tenacity.
+    # Most calls succeed at once, and are a fifth faster without tenacity.
     try:
         return await work()
     except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
@@ -71,7 +72,7 @@ async def call(
 async def call_until(
     work: Callable[[], Awaitable[Value]], tries: Tries, *, is_final: Callable[[Value], bool]
 ) -> Value:
-    """Return what `work` returns when that is final, or at last."""
+    """Repeat `work` until its result is final or the tries are used up. Returns the last result."""
     from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - the same
 
     async def attempt() -> Value:
@@ -90,7 +91,7 @@ def call_in_thread(
     seconds: float = inf,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Value:
-    """Return what `work` returns, as `call` does, for a thread."""
+    """Do the same as `call` for a function that blocks."""
     from tenacity import Retrying  # noqa: PLC0415 - the same
 
     def pause(pause_seconds: float) -> None:
@@ -100,7 +101,7 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Return the seconds to wait after the `number`th try: as asked for, else by the table; and some more."""
+    """Compute the pause in seconds after the `number`th try: as requested, or by the table, plus some."""
     if tries.keeps_to_request:
         asked = getattr(failure, "retry_after", None)
     else:
@@ -116,7 +117,7 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
 def _rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
-    """Return tenacity's options; a cancellation is no failure, and is never tried again."""
+    """Build tenacity's options. A cancellation isn't a failure and is never retried."""
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - the same
 
     def is_tried_again(state: RetryCallState) -> bool:

@@ -1,4 +1,4 @@
-"""The one event loop in which this process asks models, and how coroutines and long work run beside it."""
+"""The single event loop in which this process asks models; coroutines and long work run beside it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     Jobs: TypeAlias = "SimpleQueue[Callable[[], Callable[[], None]]]"
 
 Value = TypeVar("Value")
-END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
-# Threads that wait for work: to start one for each call holds up the loop that calls.
+END_SECONDS = 2.0  # for cancelled work when the process ends; it takes milliseconds
+# Idle threads kept waiting: starting one for each call would hold up the calling loop.
 _MOST_IDLE = 8
 
 
 class _Home:
-    """The loop in which this process asks models, in a thread of its own."""
+    """The loop in which this process asks models, with a thread of its own."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -37,17 +37,17 @@ class _Home:
 
 
 class _Process:
-    """What this process asks models with: its loop, its shared gateways by their kind, its idle threads."""
+    """This process's means of asking models: its loop, shared gateways by kind, and idle threads."""
 
     def __init__(self) -> None:
         self.lasting: dict[str, Any] = {}
-        # The queues of threads that have nothing to do; changed by single operations.
+        # The queues of idle threads; each change is one atomic operation.
         self.idle: list[Jobs] = []
         self._home: _Home | None = None
         self._lock = threading.Lock()
 
     def start_home(self) -> _Home:
-        """Start the loop, unless it runs."""
+        """Start the loop unless it's running."""
         with self._lock:
             if self._home is None:
                 self._home = _Home()
@@ -59,16 +59,16 @@ class _Process:
 
 _process = PerProcess(_Process)
 closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
-"""What is awaited in the loop when the process ends."""
+"""Closing functions to await in the loop when the process ends."""
 
 
 def shared_gateways() -> dict[str, Any]:
-    """Find the gateways that all callers of this process share, by their kind."""
+    """Find the gateways that all callers in this process share, by kind."""
     return _process.get().lasting
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Return what the coroutine returns; inside a running loop it gets a thread and a loop of its own."""
+    """Run the coroutine and return its result; inside a running loop it gets its own thread and loop."""
     if not _is_inside_a_loop():
         return _run_in_new_loop(coroutine)
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -82,13 +82,13 @@ def _run_in_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
 
 
 def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that nobody awaited, except Ctrl-C: whoever pressed it needs no traceback."""
+    """Log errors that nobody awaited, except for Ctrl-C, which needs no traceback."""
     if not isinstance(context.get("exception"), KeyboardInterrupt):
         loop.default_exception_handler(context)
 
 
 def _is_inside_a_loop() -> bool:
-    # What is raised later must not seem to come from this.
+    # An error raised later shouldn't seem to come from this one.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -97,10 +97,10 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Return what `work` returns, done in a thread with the caller's context; the process may end before."""
+    """Run `work` in a thread with the caller's context and return its result; the process may exit first."""
     context = copy_context()
     future: Future[Value] = Future()
-    future.set_running_or_notify_cancel()  # its caller may be cancelled, the work cannot
+    future.set_running_or_notify_cancel()  # its caller may be cancelled, but the work can't be
 
     def settle() -> Callable[[], None]:
         try:
@@ -127,13 +127,13 @@ def _serve(jobs: Jobs, idle: list[Jobs]) -> None:
         hand_over = jobs.get()()
         is_kept = len(idle) < _MOST_IDLE
         if is_kept:
-            idle.append(jobs)  # before the caller goes on, who may have more work at once
+            idle.append(jobs)  # before the caller goes on, since it may bring more work at once
         hand_over()
-        del hand_over  # and what it holds
+        del hand_over  # and everything it references
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Run `work` in the process's loop; a cancelled caller waits up to `patience` seconds for its end."""
+    """Run `work` in the process's loop; a cancelled caller waits up to `patience` seconds for it to end."""
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():
         return await work()
@@ -154,7 +154,7 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
 
 
 def end() -> None:
-    """Cancel what is under way, close what asked to be closed, and stop; within seconds."""
+    """Cancel the work under way, close what was registered for closing, and stop; takes seconds at most."""
     home = _process.get().find_home()
     if home is None:
         return

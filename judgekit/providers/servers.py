@@ -1,7 +1,7 @@
-"""Asks servers which models they offer, and bounds what any server may answer over HTTP.
+"""Asks servers for their models, and bounds any server's reply over HTTP.
 
-No server is trusted to end its reply, or to keep a request for itself: keys and texts would go wherever it
-points to. Every question here is bounded in bytes and time, and starts no model.
+No server is trusted to end its reply or to keep a request to itself: keys and texts would follow its
+redirects anywhere. Every query here is bounded in bytes and time, and starts no model.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     import httpx
 
-MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
-_MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
+MOST = 4_000_000  # in a reply, both compressed and decompressed
+_MOST_SAID = 64_000  # bytes in an error, or in a reply that needn't be JSON
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
-SHOWN = 5  # models that an address offers, where one is gone
+SHOWN = 5  # models to suggest if the one asked for is gone
 SECONDS = 0.3
 LIST_BYTES = 1_000_000
 _NO_CHAT = re.compile(
@@ -43,14 +43,14 @@ _carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = 
 _reread: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
 
 
-# What any server answers
+# Bounds on any server's reply
 
 
 @contextmanager
 def bounded(most: int = MOST) -> Iterator[None]:
-    """Bound replies to this task's requests by httpx and by transports given to `bound`, in bytes.
+    """Limit, in bytes, the replies to this task's requests through httpx and transports given to `bound`.
 
-    A long one must be a JSON object, unless files are expected: with more than `MOST`.
+    A long reply must be a JSON object, unless `most` is above `MOST`, in which case it may be a file.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
@@ -64,7 +64,7 @@ def bounded(most: int = MOST) -> Iterator[None]:
 
 @contextmanager
 def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
-    """Append to `bodies` what servers answer to this task's `bounded` requests, where they answer at all."""
+    """Append the bodies of successful replies to this task's `bounded` requests to `bodies`."""
     before = _bodies.set(bodies)
     try:
         yield
@@ -77,9 +77,9 @@ def carried(
     carry: Callable[[httpx.Request], httpx.Response | None],
     reread: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[None]:
-    """Have `carry` answer `bounded` requests, or change them: those that it answers leave no process.
+    """Let `carry` answer or change `bounded` requests; a request that it answers is never sent.
 
-    What a server answers is handed on as `reread` makes it.
+    A server's own answers pass through `reread`.
     """
     before = _carrier.set(carry)
     before_reread = _reread.set(reread)
@@ -92,7 +92,7 @@ def carried(
 
 @functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
-    """Have a class of transports bound the replies to requests made within `bounded`, and no others."""
+    """Make a class of transports limit replies to requests made within `bounded`, and no others."""
     import httpx  # noqa: PLC0415 - the same
 
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
@@ -130,7 +130,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
 
 def _usual(response: httpx.Response) -> httpx.Response:
-    """Return a response as it should be: a chat completion in the usual form, anything else as it is."""
+    """Rewrite a chat completion in the standard form; any other response stays as it is."""
     import httpx  # noqa: PLC0415 - the same
 
     bodies = _bodies.get()
@@ -148,10 +148,10 @@ def _usual(response: httpx.Response) -> httpx.Response:
 
 
 def _check_origin(here: httpx.URL, location: str) -> None:
-    """Raise `GatewayError` for a redirect to another address: no key is sent there."""
+    """Raise `GatewayError` for a redirect to another address, so that no key is sent there."""
     import httpx  # noqa: PLC0415 - seconds of CPU, only when used
 
-    there = "not an address"  # what `location` may be
+    there = "not an address"  # unless `location` can be parsed
     with suppress(httpx.InvalidURL, ValueError):
         url = here.join(location)
         if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):
@@ -164,7 +164,7 @@ def _check_origin(here: httpx.URL, location: str) -> None:
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
-    """Return the body; raises `GatewayError` if it is too large, packed all the same, or no JSON."""
+    """Read the body; raises `GatewayError` if it's too large, compressed against our wish, or not JSON."""
     invalid = functools.partial(GatewayError, FailureKind.INVALID_REPLY)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -182,11 +182,11 @@ async def _body(response: httpx.Response, most: int) -> bytes:
     return bytes(body)
 
 
-# Which models servers offer
+# The models that servers offer
 
 
 def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    """Return the chat models at OpenAI-compatible addresses of this machine, None for other answers."""
+    """List the chat models at OpenAI-compatible addresses of this machine; None if one doesn't answer so."""
 
     async def ask(base: str) -> list[str] | None:
         if urlsplit(base).scheme != "http" or not is_loopback(base):
@@ -208,7 +208,7 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
 
 
 async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """Return the models that an address lists within `seconds`, those with the nearest names first."""
+    """List the models at an address, those with the most similar names first; empty after `seconds`."""
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return []
@@ -226,7 +226,7 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 
 async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
-    """Return the address with an interface where the one that is configured has none, if there is one."""
+    """Find the API's address near the configured one, if that has no API; None if there isn't one."""
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return None
@@ -244,14 +244,14 @@ async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
 
 
 async def listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
-    """Return the `data` of a server's JSON; raises whatever httpx and a strange reply raise."""
+    """Fetch the `data` in a server's JSON; raises whatever httpx and a malformed reply cause."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     if key and key != NO_KEY:
         headers = {"Authorization": f"Bearer {key}"}
     else:
         headers = {}
-    # Without a proxy, and certificates take long to load.
+    # On this machine: no proxy, and no certificates, which take long to load.
     here = url.startswith("http:") and is_loopback(url)
     with bounded(most):
         async with (

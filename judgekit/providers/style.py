@@ -1,4 +1,4 @@
-"""Says how a model is asked: the usual way, or a weaker one where an address does not take or heed that."""
+"""How to ask a model: in the default style, or a weaker one if an address refuses or ignores that."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Messages, Request
     from judgekit.providers.registry import OutputMode
 
-MOST_CHANGES = 8  # as many as a style has: the format may change twice
-THINKING_TOKENS = 8_000  # added for a model that thinks, where no profile says how many
+MOST_CHANGES = 8  # one per field of a style, as the format may change twice
+THINKING_TOKENS = 8_000  # for a model that thinks, if its profile names no number
 NEWER_LIMIT = "max_completion_tokens"
 WEAKER: dict[OutputMode, OutputMode] = {
     "json_schema": "json_object",
     "tool": "text",
     "json_object": "text",
 }
-# What a call is refused with if its reply may be too long: a kind of server error may name any number.
+# Refusals that may name the tokens left for a reply; in a server error a number can mean anything.
 _REFUSING = {FailureKind.BAD_REQUEST, FailureKind.CONTEXT_WINDOW, FailureKind.PAYMENT}
-_LEAST_ROOM = 256  # tokens, or what was asked for: with fewer no answer of judging ends
+_LEAST_ROOM = 256  # tokens, unless fewer were asked for: no judging answer fits in less
 
 
 class CallStyle(NamedTuple):
-    """How a model is asked, and how many tokens its reply may have.
+    """How to ask a model, and how many tokens its reply may have.
 
-    `system`: the model has a role for instructions. `thinking` tokens are added to those of a reply. It has
-    `most_tokens` at most, by what the model can, and `room` by what the context leaves beside this prompt.
+    `system`: the model has a role for instructions. `thinking` tokens are added to a reply's own.
+    `most_tokens` is the model's limit, and `room` is the context left beside this prompt.
     """
 
     mode: OutputMode
@@ -43,7 +43,7 @@ class CallStyle(NamedTuple):
     room: int | None = None
 
     def thinking_tokens(self, endpoint: Endpoint) -> int:
-        """Return how many tokens are added for thinking: as a profile says, or else by what was seen."""
+        """Count the tokens added for thinking: as the profile says, else as learned from earlier replies."""
         profile = endpoint.profile
         if profile.limits.thinking_tokens is not None:
             return profile.limits.thinking_tokens
@@ -51,21 +51,21 @@ class CallStyle(NamedTuple):
         return profile.of_model(table, endpoint.model, self.thinking)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
-        """Return how many tokens a reply may have, thinking included."""
+        """Count the tokens a reply may have, thinking included."""
         limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
         return min(limit for limit in limits if limit is not None)
 
     def adapted(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style to try after a failure, or None when another one would not help."""
+        """Choose the style to try after a failure; None if no other one would help."""
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
-        # Refused, or given in some odd form: what litellm says of all that it cannot read.
+        # Either refused, or sent in an odd form: litellm says this of anything it can't read.
         is_about_logprobs = "Invalid response object" in failure.message
         if is_refused:
             is_about_logprobs = "logprobs" in objections
-        # Without a schema they are the answer.
+        # Without a schema, the log probabilities are the answer.
         if self.logprobs and request.top_logprobs and request.schema and is_about_logprobs:
             return self._replace(logprobs=False)
         if "thinking" in objections and self._can_add_thinking(endpoint):
@@ -77,7 +77,7 @@ class CallStyle(NamedTuple):
         return self._without_refused(objections, request) if is_refused else None
 
     def _without_refused(self, objections: frozenset[str], request: Request) -> CallStyle | None:
-        """Return the style without the first thing that is refused; None where nothing can be left out."""
+        """Drop the first part of the style that was refused; None if nothing can be dropped."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
         if self.temperature and "temperature" in objections:
@@ -89,13 +89,13 @@ class CallStyle(NamedTuple):
         return None
 
     def lasting(self) -> CallStyle:
-        """Return what of the style holds for other prompts too."""
+        """Keep only the parts of the style that also hold for other prompts."""
         return self._replace(room=None)
 
     def stamp(self) -> str:
-        """Return a text that differs between styles, and says nothing of what is as usual.
+        """Write a text that identifies the style, leaving out newer fields with their default values.
 
-        Requests of batches that are under way are found by it: what is new in a style is only added behind.
+        Requests in pending batches are found by it, so new fields must come last.
         """
         names = ("mode", "temperature", "max_tokens", "logprobs")
         parts = []
@@ -111,7 +111,7 @@ class CallStyle(NamedTuple):
     def _within(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style whose reply fits into the room that the provider says there is."""
+        """Fit the reply into the tokens that the provider says are left; None if that doesn't help."""
         room = failure.room or 0
         if room < min(_LEAST_ROOM, request.max_tokens) or room >= self.reply_tokens(
             endpoint, request
@@ -127,7 +127,7 @@ class CallStyle(NamedTuple):
 
 
 def without_system(messages: Sequence[Message]) -> Messages:
-    """Return the messages with the instructions at the beginning of the first that the user gives."""
+    """Move the instructions to the beginning of the user's first message."""
     instructions = [message for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
     if not instructions or not others or others[0].role != "user":
