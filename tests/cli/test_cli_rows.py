@@ -321,9 +321,8 @@ def test_columns_conversations_and_what_a_rubric_does_not_take(served: Served) -
     assert not asked
     assert "kls@1.0.0 takes no reference: no model sees gold" in done.err
     assert "5432\n" not in done.out
-    done, _ = served(
-        by_content, *JUDGE, "--rubric", "answer-correctness", "--id", "n", "--show-prompt"
-    )
+    by_reference = (*JUDGE[:3], "--rubric", "answer-correctness", "--id", "n")
+    done, _ = served(by_content, *by_reference, "--show-prompt")
     assert "5432\n" in done.out
     assert "takes no" not in done.err
     done, asked = served(by_content, *JUDGE, "--id", "n")
