@@ -69,8 +69,8 @@ def gate(
     )
     if report is None:
         return Exit.ACCEPTED
-    formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
     _print_report(report, format_, base)
+    formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
     # A person asked for it; for a push that changes other files it would be noise.
     if base and report.word is None:
         note(
