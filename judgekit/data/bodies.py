@@ -79,9 +79,11 @@ def _question_in(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
-    for key, value in request.items():
-        if is_usual_name(key, ("description",)) and isinstance(value, str | list) and value:
-            return value
+    usual = [key for key in request if is_usual_name(key, ("description",))]
+    # Beside a question, a description is about the case.
+    for key in sorted(usual, key=lambda name: name.casefold() == "description"):
+        if request[key] and isinstance(request[key], str | list):
+            return request[key]
     if len(request) == 1:
         (value,) = request.values()
         return value if isinstance(value, str | dict) else None

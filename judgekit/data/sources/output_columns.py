@@ -1,6 +1,8 @@
 """Tables with a column for each model's output, as promptfoo writes them: each output is a row of its own.
 
 `question, [model] Answer: {{question}}, Status, Score, …, [other] Answer: {{question}}, Status, Score, …`
+
+Older versions have no column for the status, and write it before the output: `[PASS] At 23:10.`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ if TYPE_CHECKING:
 
 _TITLE = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
 _HOLE = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
-_BESIDE = ("Status", "Score")  # what stands behind each output
+# What stands behind each output, in one version or another.
+_BEHIND = (
+    ("Status", "Score", "Named Scores", "Grader Reason", "Comment"),
+    ("Reasoning", "Grader Reason", "Comment"),
+    ("Grader Reason", "Comment"),
+)
+_DETAILS = frozenset(name for names in _BEHIND for name in names)
+_STATUS = re.compile(r"\[(PASS|FAIL|ERROR)\] ?")
+_ERROR = "ERROR"
 
 
 class Output(NamedTuple):
@@ -54,26 +64,39 @@ class OutputColumns(NamedTuple):
                 "provider": {"id": output.model},
                 "prompt": _fill(output.prompt, variables),
                 "vars": variables,
-                "response": {"output": cells[output.place]},
+                "response": {"output": _read_output(cells[output.place], details)},
                 "gradingResult": details,
             }
 
 
 def find_outputs(names: Sequence[str]) -> OutputColumns | None:
     """Find the columns of outputs by the header; None if it's an ordinary table."""
-    places = []
-    for place in range(len(names) - len(_BESIDE)):
-        beside = tuple(names[place + 1 : place + 1 + len(_BESIDE)])
-        if beside == _BESIDE and _TITLE.fullmatch(names[place]):
-            places.append(place)
+    places = [place for place in range(len(names)) if _has_output(names, place)]
     if not places:
         return None
     outputs = []
     for place, end in zip(places, [*places[1:], len(names)], strict=True):
         title = _TITLE.fullmatch(names[place])
-        assert title is not None, "it was looked for"  # noqa: S101
-        outputs.append(Output(place, end, title[1], title[2]))
+        model, prompt = ("", names[place]) if title is None else title.groups()
+        outputs.append(Output(place, end, model, prompt))
     return OutputColumns(list(names), places[0], outputs)
+
+
+def _has_output(names: Sequence[str], place: int) -> bool:
+    """Whether a column has outputs, by the columns behind it."""
+    if names[place] in _DETAILS:
+        return False
+    return any(tuple(names[place + 1 :][: len(behind)]) == behind for behind in _BEHIND)
+
+
+def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
+    """Read what a model said, without its status; None if there's an error in its place."""
+    status = details.get("Status")
+    if status is None:
+        mark = _STATUS.match(cell)
+        status = mark[1] if mark else ""
+        cell = cell[mark.end() :] if mark else cell
+    return None if status == _ERROR else cell
 
 
 def _fill(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
